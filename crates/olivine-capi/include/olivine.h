@@ -57,7 +57,8 @@ enum olivine_status
  {
   // Done.
   OLIVINE_STATUS_OK = 0,
-  // The time-out is over and nothing came of it; nothing is wrong.
+  // Nothing came within the time-out; nothing is wrong. `olivine_subscriber_try_receive` has a
+  // time-out of 0: it answers this where there is no message.
   OLIVINE_STATUS_TIMED_OUT = 1,
   // A pointer that must not be NULL is.
   OLIVINE_STATUS_NULL_ARGUMENT = 101,
@@ -563,12 +564,12 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 // for such channels. `LINK_FAILED` if the far side of a channel elsewhere did not get everything;
 // `FORKED` in a forked child, whose parent's publisher goes on.
 //
-// # Safety
 // Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
 // it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
 // least 2 s and at most `expire`. A far side that stands still costs one `timeout` more: 16 s.
 // Then the end counts as received: `OK`. `linger` bounds all of that.
 //
+// # Safety
 //
 // `publisher` is open, and is not used any more.
 olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
@@ -627,9 +628,8 @@ olivine_status olivine_subscriber_poll(struct olivine_subscriber *subscriber,
 // It lives until the next call with this subscriber that receives, polls, waits, releases or
 // closes, and holds its place in the ring so long.
 //
-// `TIMED_OUT` if there is none. Families 1 and 5; `END_OF_STREAM` once every publisher has closed
-// and everything was
-// read.
+// `TIMED_OUT` if there is none: its time-out is 0. Families 1 and 5; `END_OF_STREAM` once every
+// publisher has closed and everything was read.
 //
 // # Safety
 //

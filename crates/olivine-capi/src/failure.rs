@@ -73,7 +73,11 @@ impl Failure {
                 "the publisher has an open claim: commit it or abort it first".to_owned()
             }
             Self::NoClaim => "there is no open claim to commit: claim first".to_owned(),
-            Self::TimedOut => "the time-out is over: call again, or give it more time".to_owned(),
+            Self::TimedOut => {
+                "nothing came within the time-out, which is 0 for a call that never waits: call \
+                 again, or wait longer"
+                    .to_owned()
+            }
             Self::System { action, source } => format!("cannot {action}: {source}"),
             Self::Panicked => {
                 "the library panicked, which is a bug: please report what it printed; close the \

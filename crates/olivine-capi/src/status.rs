@@ -15,7 +15,8 @@ use olivine::{NotSent, OpenError, ReceiveError, UriError};
 pub enum Status {
     /// Done.
     Ok = 0,
-    /// The time-out is over and nothing came of it; nothing is wrong.
+    /// Nothing came within the time-out; nothing is wrong. `olivine_subscriber_try_receive` has a
+    /// time-out of 0: it answers this where there is no message.
     TimedOut = 1,
 
     /// A pointer that must not be NULL is.

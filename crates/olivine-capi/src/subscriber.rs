@@ -178,9 +178,8 @@ unsafe fn receive(
 /// It lives until the next call with this subscriber that receives, polls, waits, releases or
 /// closes, and holds its place in the ring so long.
 ///
-/// `TIMED_OUT` if there is none. Families 1 and 5; `END_OF_STREAM` once every publisher has closed
-/// and everything was
-/// read.
+/// `TIMED_OUT` if there is none: its time-out is 0. Families 1 and 5; `END_OF_STREAM` once every
+/// publisher has closed and everything was read.
 ///
 /// # Safety
 ///

@@ -77,6 +77,7 @@ static void messages(void) {
     WANT_OK(olivine_subscriber_open("inproc://refuse?capacity=4KiB&topic=>", &subscriber));
     WANT_OK(olivine_publisher_open("inproc://refuse?topic=a.b", &publisher));
     WANT(olivine_subscriber_try_receive(subscriber, &message) == OLIVINE_STATUS_TIMED_OUT);
+    WANT(says("0 for a call that never waits"));
     WANT(olivine_subscriber_wait(subscriber, 1) == OLIVINE_STATUS_TIMED_OUT);
     WANT(olivine_publisher_wait_for_subscribers(publisher, 2, 1) == OLIVINE_STATUS_TIMED_OUT);
     WANT(olivine_publisher_try_publish(publisher, NULL, 3, NULL, NULL)

@@ -24,7 +24,7 @@ pub(crate) struct LsArgs {
 Examples:
   olivine inspect shm://ticks
   olivine inspect ticks --json | jq '.subscribers[].lag_bytes'
-  olivine inspect file:///data/ticks.olv      contents of a journal; reads it all")]
+  olivine inspect file:///data/ticks.olv      contents of a journal; reads all")]
 pub(crate) struct InspectArgs {
     /// Channel such as shm://ticks or ticks, or journal such as file:///a.olv
     pub(crate) uri: String,

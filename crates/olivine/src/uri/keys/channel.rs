@@ -114,7 +114,7 @@ keys! { KEYS {
         show: |config| changed(&config.delivery),
     }
 
-    /// Where a new subscriber starts.
+    /// The first message that a new subscriber gets.
     from(config, start: Start) {
         value: "START", schemes: EVERYWHERE, end: Subscriber,
         default: "now; oldest for file://",
@@ -127,10 +127,10 @@ keys! { KEYS {
         },
     }
 
-    /// Makes the subscriber durable under this name.
+    /// Name under which a position or undelivered messages are kept across restarts.
     ///
-    /// Its position survives a crash or a close, and keeps holding publishers back until the name
-    /// is opened again, unsubscribed, or expires.
+    /// A subscriber with a name is durable. Its position survives a crash or a close, and keeps
+    /// holding publishers back until the name is opened again, unsubscribed, or expires.
     ///
     /// A publisher to `tcp://`, `nats://` or `file://` keeps undelivered messages under this name,
     /// in shared memory of this machine. After a crash, the next program that opens the same URI
@@ -147,7 +147,7 @@ keys! { KEYS {
         },
     }
 
-    /// How long an absent durable subscriber keeps its place.
+    /// How long position and messages are kept while no program uses the `name`.
     ///
     /// Over `tcp://` it also sets how long a subscriber without a name keeps its place after its
     /// connection broke: 30 s if not given, and at most 30 s. A longer time needs a `name`.
@@ -180,7 +180,9 @@ keys! { KEYS {
         holds: |config| !matches!(config.slow, Some(Slow::Evict(after)) if after.is_zero()),
     }
 
-    /// Publishers at a time (*channel*). Rings are made as publishers come.
+    /// Most publishers at a time (*channel*).
+    ///
+    /// Rings are made as publishers come.
     publishers_max(config, count: u32) {
         value: "COUNT", schemes: EVERYWHERE, end: Both,
         default: "16", rule: "a number from 1 to 256",
@@ -189,7 +191,9 @@ keys! { KEYS {
         holds: |config| is_within(config.publishers_max.map(u64::from), (1, PUBLISHERS_LIMIT)),
     }
 
-    /// Subscribers at a time (*channel*). Each costs 384 bytes plus 8 per publisher.
+    /// Most subscribers at a time (*channel*).
+    ///
+    /// Each costs 384 bytes plus 8 per publisher.
     subscribers_max(config, count: u32) {
         value: "COUNT", schemes: EVERYWHERE, end: Both,
         default: "64", rule: "a number from 1 to 1024",
@@ -208,7 +212,7 @@ keys! { KEYS {
         holds: |config| is_path(&config.dir),
     }
 
-    /// Permission bits of the channel's files (*channel*), such as `0o660`.
+    /// Permission bits of the channel's files (*channel*).
     ///
     /// For `shm+fd://`: the bits of the socket. A channel that gives other users more rights is
     /// refused. Another user's channel can be used with `group` only.
@@ -221,8 +225,9 @@ keys! { KEYS {
         holds: |config| config.mode.is_none_or(|bits| bits & !0o666 == 0 && bits & 0o600 == 0o600),
     }
 
-    /// Group that owns the channel's files (*channel*); implies mode `0o660`.
+    /// Group that owns the channel's files (*channel*).
     ///
+    /// It implies mode `0o660`.
     /// A channel of another group is refused. A channel of this group may belong to any member.
     group(config, name: &str) {
         value: "NAME", schemes: WITH_GROUP, end: Both,
@@ -281,7 +286,7 @@ keys! { KEYS {
         holds: |config| is_within(config.cpu, (0, 1023)),
     }
 
-    /// The topic of messages, or the filters of a subscriber.
+    /// Topic of a publisher's messages, or filters of a subscriber.
     ///
     /// A publisher gives one topic, such as `orders.eu.created`. A message can have another one
     /// (`Outgoing::topic`). A subscriber gives filters, and receives each message that any of them

@@ -584,7 +584,7 @@ fn dead_subscribers_are_not_counted() {
     kill(child);
     let eager = place.uri("counted", "subscribers=1");
     let mut second = Publisher::open(&eager).unwrap();
-    assert_eq!(second.try_publish(b"nobody"), Err(NotSent::NotConnected));
+    assert_eq!(second.try_publish(b"unread"), Err(NotSent::NotConnected));
     assert_eq!(second.stats().reclaimed, 1);
     words.store(0, 0);
     kill(reader(&place, &uri, &words));

@@ -232,7 +232,7 @@ fn close_without_subscriber_does_not_wait() {
     each(|transport| {
         let (publish, _) = transport.pair("");
         let mut publisher = Publisher::open(&publish).unwrap();
-        publisher.publish(b"to nobody").unwrap();
+        publisher.publish(b"unread").unwrap();
         publisher.close().unwrap();
     });
 }

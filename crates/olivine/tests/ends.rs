@@ -443,7 +443,7 @@ fn ended_bridge_keeps_only_a_named_position() {
             for _ in 0..1_000 {
                 publisher
                     .publish_timeout(&[7; 64], WATCHDOG)
-                    .expect("nobody holds it back");
+                    .expect("nothing holds it back");
             }
         }
     }

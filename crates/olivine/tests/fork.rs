@@ -71,7 +71,7 @@ fn forked_child_handles_are_refused() {
                 // The name is free here: two processes with the memory of one lock would be two
                 // writers.
                 let mut own = Publisher::open(&uri).unwrap();
-                own.publish(b"nobody").unwrap();
+                own.publish(b"unread").unwrap();
             }
             let (mut subscriber, mut publisher) =
                 (subscriber.take().unwrap(), publisher.take().unwrap());

@@ -425,7 +425,8 @@ fn format_matches_the_golden_bytes() {
         let expected = std::fs::read(format!("{golden}{next}")).unwrap_or_default();
         assert!(
             found == expected,
-            "the format changed: raise FORMAT_VERSION and write these bytes as journal-(version).olv{next}: {found:02x?}"
+            "the format changed: raise FORMAT_VERSION and write these bytes as \
+            journal-(version).olv{next}: {found:02x?}"
         );
     }
     assert!(!place.file("golden.olv.000002").exists());

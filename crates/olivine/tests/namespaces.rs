@@ -114,12 +114,13 @@ fn lossy_link_and_killed_bridges_lose_and_repeat_nothing() {
     pair.carry_and_kill(count, count / 6, |number| {
         if number == count / 2 {
             let answer = wire.order(&format!("cut {cut_s}"));
-            assert_ne!(answer, "lost 0", "nobody tried to send");
+            assert_ne!(answer, "lost 0", "no packet was sent");
         }
     });
     assert_eq!(wire.order("set 0 0"), "set", "the wire was there all along");
     eprintln!(
-        "{count} messages with a bridge killed after each {}, over 4 ms and a loss of 0.5 %, cut for {cut_s} s: none lost, none repeated",
+        "{count} messages with a bridge killed after each {}, over 4 ms and a loss of 0.5 %, cut \
+        for {cut_s} s: none lost, none repeated",
         count / 6
     );
 }

@@ -194,7 +194,7 @@ fn full_stream_holds_the_publisher_back() {
     for number in 0..COUNT {
         assert_eq!(next_number(&mut subscriber), number);
         if number == 0 {
-            until("the server is full of what nobody has read", || {
+            until("the server is full of unread messages", || {
                 let info = server.ask("$JS.API.STREAM.INFO.full", "");
                 info.contains("\"messages\":") && !info.contains("\"messages\":0,")
             });

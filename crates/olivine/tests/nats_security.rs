@@ -178,7 +178,7 @@ mod tls {
 
     #[test]
     fn server_certificate_needs_its_authority() {
-        let (authority, other) = (Authority::new("ours"), Authority::new("somebody else"));
+        let (authority, other) = (Authority::new("ours"), Authority::new("another authority"));
         let Some(server) = server(&settings(&authority, "")) else {
             return;
         };
@@ -191,7 +191,7 @@ mod tls {
 
     #[test]
     fn client_certificate_needs_its_authority() {
-        let (authority, other) = (Authority::new("ours"), Authority::new("somebody else"));
+        let (authority, other) = (Authority::new("ours"), Authority::new("another authority"));
         let verify = format!(", verify: true, ca_file: \"{}\"", authority.ca().display());
         let Some(server) = server(&settings(&authority, &verify)) else {
             return;

@@ -172,7 +172,7 @@ impl World {
                 assert!(length <= max);
                 assert!(
                     self.readers.iter().any(|reader| reader.counts),
-                    "nobody holds back"
+                    "no subscriber holds back"
                 );
             }
             other => panic!("{other}"),
@@ -382,7 +382,7 @@ proptest! {
             for _ in 0..burst {
                 serial += 1;
                 let payload: Vec<u8> = serial.to_le_bytes().into_iter().cycle().take(length + 4).collect();
-                prop_assert!(publisher.try_publish(&payload).is_ok(), "nobody holds it back");
+                prop_assert!(publisher.try_publish(&payload).is_ok(), "nothing holds it back");
             }
             let before = subscriber.lost_bytes();
             let mut whole = true;

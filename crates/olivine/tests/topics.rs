@@ -39,7 +39,7 @@ fn every_filter_selects_its_topics_on_every_transport() {
         ("a.>", vec![1, 2, 3]),
         ("a.*.c", vec![2, 3]),
         ("orders.eu-1.created,a", vec![0, 4]),
-        ("nobody", vec![]),
+        ("unused", vec![]),
     ];
     each(|transport| {
         let (publish, subscribe) = transport.pair("capacity=64KiB&subscribers=6");

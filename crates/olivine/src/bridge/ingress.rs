@@ -163,7 +163,7 @@ impl Ingress {
             Some(failure) => Some(chain(&failure)),
             None if std::thread::panicking() => Some(chain(&LinkError::Panicked)),
             None if self.control.stopping().is_some() => None,
-            None => Some("it ended before its source did, and did not say why".to_owned()),
+            None => Some("it ended before its source, without a reason".to_owned()),
         }
     }
 

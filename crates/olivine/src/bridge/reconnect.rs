@@ -84,7 +84,10 @@ mod tests {
         backoff.begin();
         control.connected("connected to x".into());
         assert_eq!(control.status().peers, 1);
-        assert!(backoff.may_retry(String::new(), || true), "nobody asked");
+        assert!(
+            backoff.may_retry(String::new(), || true),
+            "no end was requested"
+        );
         assert_eq!(backoff.pause, PAUSE_FIRST * 2, "the pause begins anew");
         assert_eq!(control.status().peers, 0);
         control.stop(Stop::Delivered(None));

@@ -176,7 +176,7 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkE
                 far: "the source".into(),
                 lane,
                 position,
-                problem: "the ring does not hold it any more".into(),
+                problem: "the ring no longer has it".into(),
             });
         }
         if let Some(place) = place {

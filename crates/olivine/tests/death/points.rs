@@ -88,7 +88,7 @@ fn death_at_each_named_point_is_survived() {
     println!("{tally}");
     among_the_evicted(&mut hits);
     let missed: Vec<_> = hits.iter().filter(|(_, hits)| **hits == 0).collect();
-    assert!(missed.is_empty(), "nobody passes {missed:?}");
+    assert!(missed.is_empty(), "no role reaches {missed:?}");
     println!("points {}, deaths at each: {hits:?}", hits.len());
 }
 

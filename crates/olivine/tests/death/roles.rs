@@ -160,9 +160,9 @@ impl Stage<'_> {
         }
     }
 
-    pub(crate) fn stopped(&self, whom: u64) -> bool {
+    pub(crate) fn stopped(&self, group: u64) -> bool {
         bump(self.words, beats(self.session));
-        self.words.load(STOP) >= whom
+        self.words.load(STOP) >= group
     }
 
     /// Waits until message `sequence` may be sent. `false` once none may.

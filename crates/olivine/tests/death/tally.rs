@@ -90,7 +90,7 @@ impl fmt::Display for Times {
             at(990),
             at(999),
             at(1000),
-            self.worst.map_or("nobody", |found| found.1),
+            self.worst.map_or("none", |found| found.1),
             micros.len(),
             self.disturbed
         )
@@ -148,7 +148,7 @@ impl Tally {
 
     /// Time for one more message without a kill.
     pub(crate) fn calm(&mut self, progress: Progress) {
-        self.calm.add(progress, "nobody");
+        self.calm.add(progress, "none");
     }
 
     pub(crate) fn kills(&self) -> u64 {
@@ -301,13 +301,14 @@ impl fmt::Display for Tally {
             )?;
         }
         writeln!(f, "and past a whole ring after: {}", self.laps)?;
-        writeln!(f, "go on where nobody is killed after: {}", self.calm)?;
+        writeln!(f, "continue without a kill after: {}", self.calm)?;
         if kills > 0 {
             #[allow(clippy::cast_precision_loss, reason = "a bound of two digits")]
             let bound = 3.0 / kills as f64;
             write!(
                 f,
-                "no failure in {kills} kills: with 95 % confidence fewer than {bound:.2e} a kill (rule of three)"
+                "no failure in {kills} kills: with 95 % confidence fewer than {bound:.2e} a kill \
+                (rule of three)"
             )?;
         }
         Ok(())

@@ -258,7 +258,7 @@ fn storm(path: &Path) {
             open.clear();
         }
     }
-    assert!(full > 0, "nobody was told that every place is taken");
+    assert!(full > 0, "no refusal for want of slots");
 }
 
 /// It reads, but always claims to sleep, and never lets the publisher sleep on its page.

@@ -87,7 +87,7 @@ impl JournalInlet {
         Err(LinkError::Damaged {
             place: self.path().display().to_string(),
             problem: format!(
-                "it holds nothing of the channel '{}': choose a channel it holds with \
+                "it has no messages of the channel '{}': choose one of its channels with \
                  'channel=': {}",
                 self.config.channel(),
                 names.join(", ")
@@ -259,7 +259,8 @@ impl JournalInlet {
             let state = replay.state();
             if let ReplayState::Torn(torn) = &state {
                 note = format!(
-                    "the last {} bytes of {} are no whole block and were not replayed: its recorder was killed while writing, or the file was cut",
+                    "the last {} bytes of {} are not a whole block and were not replayed: its \
+                    recorder was killed during a write, or the file was cut",
                     torn.bytes,
                     torn.path.display()
                 );
@@ -542,7 +543,8 @@ fn not_taken(why: NotTaken, place: &str) -> LinkError {
         other => LinkError::Damaged {
             place: place.to_owned(),
             problem: format!(
-                "it cannot be replayed into this channel: {other}; longer messages need a larger 'capacity='"
+                "it cannot be replayed into this channel: {other}; longer messages need a larger \
+                'capacity='"
             ),
         },
     }

@@ -156,7 +156,7 @@ impl Recording {
                 "the file before {path} is damaged from byte {offset} on; it was left as it is"
             ),
             (_, Some(torn)) => format!(
-                "cut a torn tail of {} bytes off {path}: its recorder was killed while writing",
+                "cut a torn tail of {} bytes off {path}: its recorder was killed during a write",
                 torn.bytes
             ),
             _ => format!("{path} was not closed in order; every block in it is whole"),

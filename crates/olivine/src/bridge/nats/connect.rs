@@ -101,7 +101,8 @@ impl<'a> Connector<'a> {
             match error.kind() {
                 ConnectErrorKind::AuthorizationViolation | ConnectErrorKind::Authentication => {
                     let reason = format!(
-                        "{text}; give 'user=' and 'password=', 'token=', 'nkey=' or 'creds=' of somebody it knows"
+                        "{text}; give 'user=' and 'password=', 'token=', 'nkey=' or 'creds=' of a \
+                        user it knows"
                     );
                     SessionEnd::Failed(LinkError::Refused { far, reason })
                 }
@@ -149,7 +150,7 @@ impl<'a> Connector<'a> {
                 _ => NEVER,
             });
         options = match &self.settings.credentials {
-            Credentials::Nobody => options,
+            Credentials::None => options,
             Credentials::Token(token) => options.token(token.clone()),
             Credentials::User(user, password) => {
                 options.user_and_password(user.clone(), password.clone())
@@ -214,12 +215,13 @@ fn certificate_problem(error: &(dyn std::error::Error + 'static)) -> Option<Stri
         match hidden.or_else(|| error.downcast_ref::<rustls::Error>()) {
             Some(problem @ rustls::Error::InvalidCertificate(_)) => {
                 return Some(format!(
-                    "{problem}; name who signed the server's certificate by 'tls_ca='"
+                    "{problem}; give 'tls_ca=' with the authority of the server's certificate"
                 ));
             }
             Some(problem @ rustls::Error::AlertReceived(alert)) if is_refusal(*alert) => {
                 return Some(format!(
-                    "the server ends it: {problem}; give 'tls_cert=' and 'tls_key=' of somebody it trusts"
+                    "the server ends it: {problem}; give 'tls_cert=' and 'tls_key=' of a client \
+                    it trusts"
                 ));
             }
             _ => cause = error.source(),
@@ -274,7 +276,8 @@ pub(super) fn wake_of(control: &Control) -> io::Result<AsyncFd<OwnedFd>> {
 /// A descriptor that the event loop watches.
 #[allow(
     deprecated,
-    reason = "the new connector is unsafe for the sake of types that are no descriptors; one that is owned stays open"
+    reason = "the new connector is unsafe for the sake of types that are no descriptors; one that \
+    is owned stays open"
 )]
 pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(descriptor)

@@ -270,7 +270,7 @@ impl Outgoing<'_> {
             if self.window.len() > 0 && self.settled.elapsed() > self.settings.timeout {
                 self.silences = self.silences.saturating_add(1);
                 let silence = self.settings.timeout.as_millis();
-                let problem = format!("the server has acknowledged nothing for {silence} ms");
+                let problem = format!("the server has acknowledged no message for {silence} ms");
                 return Err(SessionEnd::Away(problem).into());
             }
             if !sent {
@@ -303,7 +303,7 @@ impl Outgoing<'_> {
                 self.window.refused(number);
             }
             Err(error) => {
-                let reason = format!("an answer that makes no sense: {error}");
+                let reason = format!("an invalid reply: {error}");
                 return Err(self.refused(reason).into());
             }
         }
@@ -453,7 +453,8 @@ impl Outgoing<'_> {
             }
             if payload.len() > session.payload_max {
                 let reason = format!(
-                    "a message of {} bytes, where its 'max_payload' leaves room for {}: raise that, or send smaller messages",
+                    "a message of {} bytes, where its 'max_payload' leaves room for {}: raise \
+                    that, or send smaller messages",
                     payload.len(),
                     session.payload_max
                 );
@@ -545,7 +546,7 @@ impl Outgoing<'_> {
         session: &Session<'_>,
         reason: &str,
     ) -> Result<(), SessionEnd> {
-        let note = format!("the stream takes nothing for now: {reason}");
+        let note = format!("the stream accepts no messages for now: {reason}");
         self.control.report(|status| status.note = note);
         (self.calm, self.most) = ((self.most / 2).max(1), 1);
         tokio::time::sleep(self.full_pause).await;

@@ -25,7 +25,7 @@ pub(super) struct Settings {
 
 /// Credentials for the server.
 pub(super) enum Credentials {
-    Nobody,
+    None,
     Token(String),
     User(String, String),
     /// Seed of an NKey.
@@ -47,7 +47,7 @@ impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Never prints the secrets.
         f.write_str(match self {
-            Self::Nobody => "Nobody",
+            Self::None => "None",
             Self::Token(_) => "Token",
             Self::User(..) => "User",
             Self::NKey(_) => "NKey",
@@ -163,7 +163,7 @@ fn credentials(config: &Config) -> Result<Credentials, OpenError> {
     if let (Some(user), Some(password)) = (word_of("NATS_USER"), word_of("NATS_PASSWORD")) {
         return Ok(Credentials::User(user, password));
     }
-    Ok(word_of("NATS_TOKEN").map_or(Credentials::Nobody, Credentials::Token))
+    Ok(word_of("NATS_TOKEN").map_or(Credentials::None, Credentials::Token))
 }
 
 fn creds(path: &Path) -> Result<Credentials, OpenError> {

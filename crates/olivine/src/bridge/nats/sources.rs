@@ -455,7 +455,8 @@ impl Sources {
         match why {
             NotTaken::Ring(source) => ring_error(source),
             other => self.damaged(&format!(
-                "a message does not fit this side's ring: {other}; longer messages need a larger 'capacity='"
+                "a message does not fit this side's ring: {other}; longer messages need a larger \
+                'capacity='"
             )),
         }
     }

@@ -87,7 +87,7 @@ pub(super) async fn open(
                 // Another client created it first: check its settings like those of any other.
                 Reply::Refused(error) if error.error_code().0 == NAME_IN_USE => {
                     return Err(SessionEnd::Away(format!(
-                        "somebody else makes stream {name}"
+                        "another client is creating stream {name}"
                     )));
                 }
                 Reply::Refused(error) => return Err(refused(settings, "make", &name, &error)),
@@ -183,7 +183,8 @@ fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String)
         key,
         theirs,
         ours,
-        rule: "the stream exists already: leave the setting out, use the same value, or change the stream",
+        rule: "the stream exists already: leave the setting out, use the same value, or change \
+        the stream",
     })
 }
 

@@ -356,7 +356,8 @@ impl Incoming<'_> {
                 theirs.ack_policy, theirs.filter_subject
             ),
             ours: format!("{name} (ack policy All, filter '{subject}')"),
-            rule: "the consumer was made by another program: use another 'name=', or remove it there",
+            rule: "the consumer was made by another program: use another 'name=', or remove it \
+            there",
         }))
     }
 

@@ -95,9 +95,7 @@ pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
     let refuse = |close, reason: String| Err(ConnectionEnd::ByUs { close, reason });
     if !same_token(&ours.token, &theirs.token) {
         let reason = match (ours.token.is_empty(), theirs.token.is_empty()) {
-            (true, _) => {
-                "this side has no token, yours was not expected: drop 'token=' or give it on both sides"
-            }
+            (true, _) => "this side has no token: drop 'token=' or give it on both sides",
             (_, true) => "a token is needed: give 'token='",
             _ => "the token is wrong: give both sides the same 'token='",
         };
@@ -228,7 +226,8 @@ fn go_on_at(
         return Err(ConnectionEnd::ByUs {
             close: Close::Protocol,
             reason: format!(
-                "a resume in channel {incarnation:016x}, where this connection carries channel {ours:016x}"
+                "a resume in channel {incarnation:016x}, where this connection carries channel \
+                {ours:016x}"
             ),
         });
     }
@@ -246,7 +245,7 @@ fn go_on_at(
             return Err(ConnectionEnd::ByUs {
                 close: Close::Lost,
                 reason: format!(
-                    "position {position} of lane {lane} is not held any more: messages are missing; open the \
+                    "position {position} of lane {lane} is gone: messages are missing; open the \
                      channel again to go on without them"
                 ),
             });

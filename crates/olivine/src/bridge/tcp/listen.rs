@@ -204,7 +204,7 @@ struct Server<'a, S> {
 impl<S: Send> Server<'_, S> {
     fn run(
         &self,
-        whom: &str,
+        peers: &str,
         open: &(impl Fn(&Hello) -> Result<S, ConnectionEnd> + Sync),
         serve: &(impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), ConnectionEnd> + Sync),
         forget: &(impl Fn(S, Option<&str>) + Sync),
@@ -219,7 +219,7 @@ impl<S: Send> Server<'_, S> {
         let local = listener.local_addr().map_err(refused)?;
         self.control.report(|status| {
             status.address = local.to_string();
-            status.note = format!("waiting for {whom} on {local}");
+            status.note = format!("waiting for {peers} on {local}");
         });
         self.control.tried();
         std::thread::scope(|scope| {

@@ -42,7 +42,7 @@ pub(super) struct Pipe {
 pub(super) enum ConnectionEnd {
     /// The other side closed without a close block: it was killed, or the connection was cut on the
     /// way.
-    #[error("the connection was closed without a word")]
+    #[error("the connection was closed without a reason")]
     Cut,
     /// Nothing was received for too long.
     #[error("nothing was heard for {} ms", .0.as_millis())]

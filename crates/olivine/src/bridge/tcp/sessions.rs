@@ -156,7 +156,7 @@ impl<S> Sessions<S> {
                     return Err(ConnectionEnd::ByUs {
                         close: Close::Full,
                         reason: format!(
-                            "{SESSIONS_MAX} far sides have a place here already: try again once one has left"
+                            "{SESSIONS_MAX} far sides have a session here: try again after one left"
                         ),
                     });
                 }
@@ -267,8 +267,8 @@ impl<S> Sessions<S> {
     }
 
     /// After a request to end: whether every far side has everything, or has been away for longer
-    /// than `close_timeout`. After a broken connection a far side has a moment to come back and get the
-    /// end of the stream.
+    /// than `close_timeout`. After a broken connection a far side has a moment to come back and get
+    /// the end of the stream.
     pub(super) fn is_delivered(&self, close_timeout: Duration) -> bool {
         let tasks = &self.tasks;
         let done = |session: &mut PeerSession<S>| match &mut session.attachment {

@@ -59,10 +59,11 @@ impl Tls {
                 far: path(&remote.tls_cert),
                 problem: match error {
                     Error::InconsistentKeys(_) => format!(
-                        "the certificate does not belong to the private key in {}: give the two that were made together",
+                        "the certificate does not belong to the private key in {}: give a \
+                        certificate and its key",
                         path(&remote.tls_key)
                     ),
-                    other => format!("the certificate is of no use: {other}"),
+                    other => format!("the certificate is invalid: {other}"),
                 },
             }
         };
@@ -71,7 +72,10 @@ impl Tls {
         match role {
             Role::Listen => {
                 let (chain, key) = identity.ok_or_else(|| {
-                    missing("who listens shows a certificate: give 'tls_cert=' and 'tls_key='")
+                    missing(
+                        "the side that listens needs a certificate: give 'tls_cert=' and \
+                    'tls_key='",
+                    )
                 })?;
                 let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
                     .with_protocol_versions(versions)
@@ -90,11 +94,12 @@ impl Tls {
             Role::Connect => {
                 let authorities = authorities.ok_or_else(|| {
                     missing(
-                        "who connects checks the listener's certificate: give 'tls_ca=' with who signed it",
+                        "the side that connects checks the listener's certificate: give 'tls_ca=' \
+                        with its authority",
                     )
                 })?;
                 let name = ServerName::try_from(address.host.clone())
-                    .map_err(|_| missing("no certificate can be for this host name"))?;
+                    .map_err(|_| missing("this host name cannot be in a certificate"))?;
                 let builder = ClientConfig::builder_with_provider(provider)
                     .with_protocol_versions(versions)
                     .map_err(refused)?
@@ -210,15 +215,13 @@ pub(super) fn tls_error(error: Error) -> SocketError {
         ),
         Error::InvalidCertificate(why) => (certificate(why), true),
         Error::NoCertificatesPresented => (
-            "it shows no certificate, and one is asked for by 'tls_ca=' of this side: give it 'tls_cert=' and 'tls_key='"
+            "it sent no certificate, and 'tls_ca=' of this side requires one: give it 'tls_cert=' \
+            and 'tls_key='"
                 .into(),
             true,
         ),
         Error::AlertReceived(alert) => told(alert),
-        Error::PeerIncompatible(why) => (
-            format!("it speaks no TLS that this side speaks, which is version 1.3: {why:?}"),
-            true,
-        ),
+        Error::PeerIncompatible(why) => (format!("it does not support TLS 1.3: {why:?}"), true),
         other => (other.to_string(), false),
     };
     SocketError::Tls { problem, lasting }
@@ -242,8 +245,7 @@ fn certificate(why: CertificateError) -> String {
             "its certificate is not valid yet: look at the clocks of both machines".into()
         }
         E::UnknownIssuer => {
-            "its certificate is signed by none of the authorities that 'tls_ca=' of this side names"
-                .into()
+            "its certificate is not signed by an authority in 'tls_ca=' of this side".into()
         }
         E::NotValidForNameContext {
             expected,
@@ -253,18 +255,18 @@ fn certificate(why: CertificateError) -> String {
             let bare = |name: &String| name.split('"').nth(1).unwrap_or(name).to_owned();
             let names: Vec<String> = presented.iter().map(bare).collect();
             format!(
-                "its certificate is for {}, not for {}: connect to a name that it holds",
+                "its certificate is for {}, not for {}: connect to one of its names",
                 names.join(" and "),
                 expected.to_str()
             )
         }
         E::NotValidForName => {
-            "its certificate is for another name: connect to one that it holds".into()
+            "its certificate is for another name: connect to one of its names".into()
         }
         other => {
             let text = other.to_string();
             if text.contains("CaUsedAsEndEntity") {
-                return "its certificate is that of an authority: sign one for the listener with it, and show that"
+                return "its certificate is that of an authority: use it to sign one for the listener"
                     .into();
             }
             format!("its certificate is refused: {text}")
@@ -280,7 +282,8 @@ fn told(alert: AlertDescription) -> (String, bool) {
             "the other side asks for a certificate: give 'tls_cert=' and 'tls_key='"
         }
         A::UnknownCA => {
-            "the other side does not know the authority of our certificate: name it in its 'tls_ca='"
+            "the other side does not know the authority of our certificate: name it in its \
+            'tls_ca='"
         }
         A::CertificateExpired => "the other side found our certificate expired: renew it",
         A::BadCertificate
@@ -288,11 +291,10 @@ fn told(alert: AlertDescription) -> (String, bool) {
         | A::UnsupportedCertificate
         | A::CertificateRevoked
         | A::AccessDenied => {
-            "the other side refuses our certificate: it is for another name, or made for another purpose"
+            "the other side refuses our certificate: it is for another name, or made for another \
+            purpose"
         }
-        A::ProtocolVersion | A::HandshakeFailure => {
-            "the other side speaks no TLS that this side speaks, which is version 1.3"
-        }
+        A::ProtocolVersion | A::HandshakeFailure => "the other side does not support TLS 1.3",
         other => return (format!("the other side ended TLS: {other:?}"), false),
     };
     (text.into(), true)

@@ -1,4 +1,4 @@
-//! `olivine ls`, `inspect`, `rm` and `gc`: looking at channels from outside and taking them away.
+//! `olivine ls`, `inspect`, `rm` and `gc`: showing and removing channels.
 
 mod held;
 mod unlinked;
@@ -145,7 +145,7 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         info.path.display(),
     );
     if let Some(name) = &info.type_name {
-        // From shared memory: its line ends are escaped.
+        // From shared memory: line ends are escaped.
         let name = crate::terminal::escaped(name);
         out.push_str(&format!("type         {name}\n"));
     }
@@ -182,13 +182,13 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
     print(&out)
 }
 
-/// The channel called `name` of `folder` whose files were removed, if a process still uses it.
+/// The channel `name` of `folder` whose files were removed, if a process still uses it.
 fn unlinked_of(folder: &Path, name: &str) -> Option<Unlinked> {
     let found = unlinked::find(folder);
     found.into_iter().find(|gone| gone.name == name)
 }
 
-/// Removes channels by name; a channel that cannot be removed does not stop it.
+/// Removes channels by name; continues after a channel that cannot be removed.
 pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     let configs: Vec<Config> = args
         .uri
@@ -208,8 +208,7 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     })
 }
 
-/// Forgets the durable subscriber `name` of each channel; a channel where this fails does not stop
-/// it.
+/// Removes the durable subscriber `name` of each channel; continues after a failure.
 fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
     each(configs, "forgotten", common, |config| {
         let gone = admin::forget(config, name)?;
@@ -233,7 +232,7 @@ fn forget(configs: &[Config], name: &str, common: Common) -> Outcome {
     })
 }
 
-/// Runs `act` for each channel and prints its result: a line, or all objects under `key`. Goes on
+/// Runs `act` for each channel and prints its result: a line, or all objects under `key`. Continues
 /// after a failure, and fails at the end.
 fn each(
     configs: &[Config],
@@ -269,7 +268,7 @@ fn each(
     }
 }
 
-/// Collects channels that are not in use.
+/// Removes channels that are not in use.
 pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     let dir = directory(args.dir.as_deref())?;
     let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
@@ -303,7 +302,7 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     print(&out)
 }
 
-/// The folder that is named, which must be there, or the usual one, which the first channel makes.
+/// The given folder, which must exist, or the default one, which the first channel creates.
 fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
     match dir {
         Some(dir) if !dir.exists() => Err(Failure::failed(format!(
@@ -336,12 +335,12 @@ fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     Ok(config)
 }
 
-/// Whether no publisher has fixed the channel's shape yet.
+/// Whether no publisher has fixed the channel's geometry yet.
 fn is_open(info: &ChannelInfo) -> bool {
     info.align_bytes == 0 || info.capacity_bytes == 0 || info.publishers_max == 0
 }
 
-/// Bytes of each publisher's ring, as people read them.
+/// Bytes of each publisher's ring, for the terminal.
 fn ring(info: &ChannelInfo) -> String {
     match info.capacity_bytes {
         0 => "open".to_owned(),
@@ -427,7 +426,7 @@ fn subscriber_row(subscriber: &SubscriberInfo) -> Vec<String> {
     ]
 }
 
-/// A channel for programs. Names are stable.
+/// A channel as JSON. Names are stable.
 fn channel_json(info: &ChannelInfo) -> Value {
     #[derive(Serialize)]
     struct Publisher {

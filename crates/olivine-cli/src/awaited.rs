@@ -1,4 +1,4 @@
-//! Reports what a command waits for: once it has taken a while, and again when it changes.
+//! Reports what a command waits for: after a while, and again when it changes.
 
 use crate::{log, settings};
 use olivine::admin::{self, ChannelInfo, SubscriberInfo};
@@ -9,20 +9,20 @@ use std::time::{Duration, Instant};
 /// How long a wait is not reported.
 const SILENT_MAX: Duration = Duration::from_millis(700);
 
-/// A wait that is looked at now and then, and what was said about it.
+/// A wait, and the last report about it.
 #[derive(Debug, Default)]
 pub(crate) struct Awaited {
     since: Option<Instant>,
-    /// What the newest line was about.
+    /// Subject of the last line.
     said: Option<String>,
-    /// Whether it was said that the channel was removed.
+    /// Whether the removal of the channel was reported.
     said_unlinked: bool,
 }
 
-/// Something that is waited for.
+/// Something that a command waits for.
 #[derive(Debug)]
 pub(crate) struct What {
-    /// The same for as long as nothing has changed that is worth another line.
+    /// Equal as long as nothing has changed that needs another line.
     pub(crate) about: String,
     pub(crate) line: String,
 }
@@ -35,12 +35,12 @@ impl From<String> for What {
 }
 
 impl Awaited {
-    /// The wait is over; the next one may last a while again before anything is said.
+    /// The wait is over; the next one is again silent for a while.
     pub(crate) fn over(&mut self) {
         self.since = None;
     }
 
-    /// Says once that the files of the channel were removed from their folder.
+    /// Reports once that the files of the channel were removed from their folder.
     pub(crate) fn unlinked(&mut self, is_unlinked: bool, uri: &str) {
         if is_unlinked && !self.said_unlinked {
             self.said_unlinked = true;
@@ -52,12 +52,12 @@ impl Awaited {
         }
     }
 
-    /// Whether anything was said.
+    /// Whether anything was reported.
     pub(crate) fn has_spoken(&self) -> bool {
         self.said.is_some()
     }
 
-    /// The wait goes on: says what for, if it has taken long enough and that was not said yet.
+    /// The wait continues: reports it, if it took long enough and was not reported yet.
     pub(crate) fn goes_on(&mut self, what: impl FnOnce() -> Option<What>) {
         if self.since.get_or_insert_with(Instant::now).elapsed() >= SILENT_MAX
             && let Some(what) = what()
@@ -66,7 +66,7 @@ impl Awaited {
         }
     }
 
-    /// The state of the bridge behind a handle: which far side does not answer, and when it does.
+    /// The state of the bridge behind a handle: which far side does not reply, and when it does.
     pub(crate) fn link(&mut self, status: &LinkStatus) {
         match status.stage {
             LinkStage::Waiting => self.goes_on(|| note(status).map(What::from)),
@@ -80,7 +80,7 @@ impl Awaited {
         }
     }
 
-    /// Says it, unless the newest line was about the same.
+    /// Reports it, unless the last line had the same subject.
     fn say(&mut self, what: What) {
         if self.said.as_ref() != Some(&what.about) {
             log::info(&what.line);
@@ -89,7 +89,7 @@ impl Awaited {
     }
 }
 
-/// What a bridge says of itself. Where it is the side that connects, also that it goes on trying.
+/// The note of a bridge. On the side that connects, also that it retries.
 pub(crate) fn note(status: &LinkStatus) -> Option<String> {
     let tries = status.stage == LinkStage::Waiting && status.address.is_empty();
     match status.note.as_str() {
@@ -113,7 +113,7 @@ pub(crate) fn publisher(config: &Config) -> Option<What> {
     (!heard).then(|| format!("waiting for a publisher on {}", settings::short(config)).into())
 }
 
-/// Who holds the publisher in `lane` of a channel of this machine back, and what frees it.
+/// The subscriber that holds back the publisher in `lane` of a local channel, and the remedy.
 pub(crate) fn holder(config: &Config, lane: usize) -> Option<What> {
     if config.scheme() != Scheme::Shm {
         return None;
@@ -123,7 +123,7 @@ pub(crate) fn holder(config: &Config, lane: usize) -> Option<What> {
     Some(held_by(slowest, lag_bytes, config))
 }
 
-/// The subscriber that the publisher in `lane` waits for, and how far it is behind the cursor.
+/// The subscriber that the publisher in `lane` waits for, and its lag behind the cursor.
 fn slowest(info: &ChannelInfo, lane: usize) -> Option<(&SubscriberInfo, u64)> {
     let place = info.publishers.iter().position(|one| one.lane == lane)?;
     let cursor = info.publishers[place].cursor;
@@ -150,7 +150,7 @@ fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
             let name = name
                 .as_ref()
                 .map_or_else(String::new, |name| format!(" '{name}',"));
-            // The number in its own PID namespace: another container has other numbers.
+            // The pid in its PID namespace: another container has other numbers.
             let pid = slowest.pid;
             format!(
                 "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it \
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_short_wait_is_passed_over_in_silence_and_a_change_is_told_again() {
+    fn short_wait_is_silent_and_a_change_is_reported_again() {
         let mut awaited = Awaited::default();
         awaited.goes_on(|| panic!("too early to look"));
         assert!(!awaited.has_spoken());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_after_all_ends_the_wait() {
+    fn connection_ends_the_wait() {
         let mut awaited = Awaited {
             said_unlinked: false,
             since: Some(Instant::now()),

@@ -1,4 +1,4 @@
-//! `olivine bench`: runs the scenarios of `olivine-bench` and prints what they found.
+//! `olivine bench`: runs the scenarios of `olivine-bench` and prints the results.
 
 mod compare;
 mod far;
@@ -28,18 +28,17 @@ use std::path::Path;
 use std::time::Duration;
 use variants::{aligns, fits, method_variants, settings, throughput_variants, variant};
 
-/// Bytes of a message where nothing is said.
+/// Default bytes of a message.
 const DEFAULT_SIZE: u64 = 32;
-/// The word that makes this program the second process of a measurement.
+/// The command of the second process of a measurement.
 pub(crate) const PEER_COMMAND: &str = "__peer";
-/// Seconds for each method where all are measured.
+/// Seconds for each method if all are measured.
 const ALL_SECONDS: f64 = 1.0;
-/// How long that may last on a busy machine: then later runs are left out.
+/// Time limit on a busy machine: then later runs are left out.
 const ALL_BUDGET: Duration = Duration::from_secs(48);
-/// Share of the time without a CPU from which on latencies tell of the machine's other work as
-/// well.
+/// Share of time without a CPU above which other work of the machine affects latencies.
 pub(crate) const WAITED_NOTABLY: f64 = 0.02;
-/// The word for every built-in method.
+/// Selects every built-in method.
 const ALL: &str = "all";
 
 /// Runs the command.
@@ -122,7 +121,7 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
     }
 }
 
-/// The programs of rivals in `folder`, where they are asked for.
+/// The programs of rivals in `folder`, if requested.
 fn programs(folder: Option<&Path>) -> Outcome<Vec<Program>> {
     Ok(match folder {
         Some(folder) => Program::find(folder)?,
@@ -130,8 +129,7 @@ fn programs(folder: Option<&Path>) -> Outcome<Vec<Program>> {
     })
 }
 
-/// Measures variants of a scenario, and after them what `rivals` do with the same sizes and
-/// batches.
+/// Measures variants of a scenario, and then `rivals` with the same sizes and batches.
 fn compared(
     bench: Bench,
     common: Common,
@@ -204,7 +202,7 @@ pub(crate) fn serve(args: &PeerArgs) -> Outcome {
     Ok(peer::serve(&args.words, args.cpu, methods)?)
 }
 
-/// The CPUs asked for, or the first two allowed.
+/// The given CPUs, or the first two allowed.
 pub(crate) fn cpus(asked: Option<(u32, u32)>) -> Outcome<(u32, u32)> {
     let allowed = probe::allowed_cpus();
     if let Some((first, second)) = asked {
@@ -226,7 +224,7 @@ pub(crate) fn cpus(asked: Option<(u32, u32)>) -> Outcome<(u32, u32)> {
     }
 }
 
-/// A set-up for runs of this program with itself.
+/// Settings for runs of this program with itself.
 pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup> {
     let program = std::env::current_exe().map_err(|error| {
         Failure::Failed(

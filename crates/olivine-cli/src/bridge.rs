@@ -1,5 +1,5 @@
-//! `olivine bridge`: carries messages between channels, one process for one pair or for a file of
-//! them.
+//! `olivine bridge`: carries messages between channels, in one process for one pair or for a file
+//! of pairs.
 
 mod carried;
 
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a bridge that is asked to stop may make no progress before it is given up.
+/// After a request to stop: the longest time without progress.
 const STALLED: Duration = Duration::from_secs(5);
-/// How long bridges that are asked to stop may take in all, however much progress they make.
+/// After a request to stop: the longest total time, even with progress.
 const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// How often bridges that end are looked at.
+/// Interval of checks of ending bridges.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
-/// What is left to a bridge that is given up.
+/// Time left for an abandoned bridge.
 const CUT_SHORT: Duration = Duration::from_millis(1);
 
 /// The file that `--config` names.
@@ -35,7 +35,7 @@ struct File {
     bridge: Vec<Pair>,
 }
 
-/// One bridge of it.
+/// One bridge of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Pair {
@@ -49,7 +49,7 @@ struct Running {
     pair: Pair,
     bridge: Bridge,
     note: String,
-    /// Where messages come from, and whether they do.
+    /// The source of messages, and its state.
     source: Config,
     awaited: Awaited,
     carried: Carried,
@@ -106,7 +106,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
                  it; 'olivine rm {channel} --name {name}' gives it up"
             ));
         }
-        // What it carried while it was stopped is counted, too.
+        // Messages carried during the stop count, too.
         let control = one.bridge.status();
         if control.undelivered > 0 {
             failed = true;
@@ -142,8 +142,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
     if complete { Ok(()) } else { stop.cut_short() }
 }
 
-/// Lets bridges deliver what was published when they were asked to stop, while any of them makes
-/// progress, for [`DRAIN_MAX`] at most.
+/// Lets bridges deliver what was published before the request to stop, while any of them makes
+/// progress, for at most [`DRAIN_MAX`].
 fn drain(running: &[Running], leave: bool) {
     for one in running {
         if leave {
@@ -168,11 +168,11 @@ fn drain(running: &[Running], leave: bool) {
     }
 }
 
-/// How long bridges that are asked to stop are waited for.
+/// Deadline of bridges that were asked to stop.
 #[derive(Debug)]
 struct DrainDeadline {
     began: Instant,
-    /// When the progress changed last, and what it was.
+    /// The last progress, and its time.
     moved: Instant,
     progress: u64,
 }
@@ -196,7 +196,7 @@ impl DrainDeadline {
 }
 
 impl Running {
-    /// Says what changed since the last look.
+    /// Reports changes since the last check.
     fn tell(&mut self) {
         let status = self.bridge.status();
         let note = awaited::note(&status).unwrap_or_default();
@@ -328,9 +328,9 @@ fn messages(status: &LinkStatus) -> String {
     }
 }
 
-/// Connections that were established and broke. A failed attempt to connect does not count.
+/// Broken connections. A failed attempt to connect does not count.
 fn broken(status: &LinkStatus) -> u64 {
-    // Who is waited for leaves, or breaks; who connects also fails to.
+    // A listener's peer leaves or breaks; a connecting side may also fail to connect.
     let stands = status.peers > 0 || status.stage == LinkStage::Ended;
     let over = status.connections.saturating_sub(u64::from(stands));
     if status.address.is_empty() {
@@ -350,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_connection_that_stood_can_break() {
+    fn only_an_established_connection_can_break() {
         let mut status = LinkStatus::default();
         status.failures = 3;
         assert_eq!(broken(&status), 0, "no far side was there yet");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn bridge_that_is_asked_to_stop_is_waited_for_while_it_gets_on_and_not_for_ever() {
+    fn stopping_bridge_is_waited_for_while_it_makes_progress() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let mut deadline = DrainDeadline::new(began);

@@ -1,5 +1,5 @@
-//! `olivine demo`: the tool's own `sub` and `pub` as two processes, first at full speed, then at a
-//! paced rate.
+//! `olivine demo`: the tool's `sub` and `pub` as two processes, first at full speed, then at a
+//! fixed rate.
 
 mod pair;
 
@@ -22,12 +22,12 @@ use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Share of the time that runs at full speed.
+/// Share of the time at full speed.
 const FULL_SHARE: f64 = 4.0 / 7.0;
-/// Time for the look at the floor, in seconds.
+/// Time for measuring the floor, in seconds.
 const FLOOR_SECONDS: f64 = 0.15;
 
-/// What is printed as JSON.
+/// The JSON output.
 #[derive(Serialize)]
 struct Report {
     ok: bool,
@@ -44,7 +44,7 @@ struct Report {
     machine: Machine,
 }
 
-/// How far apart the two CPUs were.
+/// The distance of the two CPUs.
 #[derive(Serialize)]
 struct Floor {
     placement: Placement,
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
             args.size
         )));
     }
-    // With one CPU the two take turns: spinning would only keep it from the other.
+    // With one CPU the two alternate: a spinning one would only block the other.
     let cpus = if args.cpus.is_some() || probe::allowed_cpus().len() > 1 {
         Some(bench::cpus(args.cpus)?)
     } else {
@@ -116,7 +116,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
     }
 }
 
-/// A short look at how far apart the CPUs are; none if it cannot be had.
+/// Briefly measures the distance of the CPUs; `None` if that fails.
 fn look_at_floor(cpus: (u32, u32)) -> Option<Floor> {
     let setup = bench::setup(cpus, 1, FLOOR_SECONDS).ok()?;
     // On another thread: measuring pins its thread, and this thread stays unpinned.
@@ -177,7 +177,7 @@ impl Report {
         out
     }
 
-    /// A line if others had the CPUs for so much of the time that latencies tell of them.
+    /// A line if other processes used the CPUs so much that latencies show it.
     fn busy(&self) -> String {
         let share = self.paced.as_ref().map_or(0.0, PhaseResult::waited_share);
         if share < bench::WAITED_NOTABLY {

@@ -1,4 +1,4 @@
-//! How a command ends when it does not succeed: the exit code and the one line that says why.
+//! Failures of a command: the exit code, and one line with the reason.
 
 use crate::stop::exit_code;
 use olivine::{OpenError, ReceiveError, UriError};
@@ -9,19 +9,19 @@ use std::process::ExitCode;
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// Wrong use: exit code 2.
+    /// Wrong usage: exit code 2.
     Usage(anyhow::Error),
-    /// It was used rightly and failed: exit code 1.
+    /// Correct usage, but it failed: exit code 1.
     Failed(anyhow::Error),
-    /// It did its work, and the result is bad and already printed: exit code 1.
+    /// It completed, and the bad result is already printed: exit code 1.
     BadResult,
-    /// A signal stopped it before it had done what was asked for, and what it did is printed: exit
-    /// code 128 and the signal's number, 130 after Ctrl-C.
+    /// A signal stopped it before its work was complete, and the partial result is printed: exit
+    /// code 128 plus the signal, 130 after Ctrl-C.
     Interrupted {
         /// The signal.
         signal: i32,
     },
-    /// The reader closed standard output (`| head -1`): a quiet end, exit code 0.
+    /// The reader closed standard output (`| head -1`): a silent end, exit code 0.
     StdoutClosed,
 }
 
@@ -29,12 +29,12 @@ pub(crate) enum Failure {
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// Wrong use, in words.
+    /// Wrong usage, with a text.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
         Self::Usage(anyhow::Error::msg(text.into()))
     }
 
-    /// A failure, in words.
+    /// A failure, with a text.
     pub(crate) fn failed(text: impl Into<String>) -> Self {
         Self::Failed(anyhow::Error::msg(text.into()))
     }
@@ -47,7 +47,7 @@ impl Failure {
         Self::Failed(anyhow::Error::new(error).context("cannot write to standard output"))
     }
 
-    /// Prints the line and gives the exit code.
+    /// Prints the line and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Usage(error) => {
@@ -67,12 +67,12 @@ impl Failure {
     }
 }
 
-/// Writes one line to standard error, control characters escaped. A write error is ignored.
+/// Writes one line to standard error, with escaped control characters. Ignores write errors.
 pub(crate) fn complain(text: &str) {
     use io::Write;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = crate::terminal::escaped(&line);
-    // If standard error is closed too, the line cannot be reported.
+    // If standard error is closed, too, the line is lost.
     let _ = writeln!(io::stderr(), "olivine: {line}");
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closed_standard_output_is_no_error() {
+    fn closed_standard_output_is_no_error() {
         assert!(matches!(
             Failure::stdout(io::ErrorKind::BrokenPipe.into()),
             Failure::StdoutClosed
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_uri_is_wrong_use_wherever_it_is_found() {
+    fn wrong_uri_is_wrong_usage() {
         let error = olivine::Config::parse("shm://x?capacity=1000").unwrap_err();
         assert!(matches!(Failure::from(error.clone()), Failure::Usage(_)));
         assert!(matches!(

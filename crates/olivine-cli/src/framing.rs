@@ -1,10 +1,10 @@
-//! How a stream of bytes becomes messages and back: lines, frames, raw chunks.
+//! Splitting a stream of bytes into messages, and back: lines, frames, raw chunks.
 //!
-//! * lines: each line without its newline is a message. A last line without a newline carries the
-//!   tag [`OPEN_LINE`], so that it comes out without one.
+//! * lines: each line without its newline is a message. A last line without a newline has the
+//! tag [`OPEN_LINE`], so that it is written without one.
 //! * frames: length (u32), tag (u32), both little endian, then the payload.
-//! * json, coming out: an object a line.
-//! * raw: chunks as they come; coming out, payload bytes as they are.
+//! * json, output only: one object per line.
+//! * raw: chunks of input; on output, the payload bytes.
 
 use crate::args::{InputForm, OutputForm};
 use crate::terminal;
@@ -13,15 +13,15 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tag of a last line that had no newline.
+/// Tag of a last line without a newline.
 pub(crate) const OPEN_LINE: u32 = u32::MAX;
 /// Bytes before the payload of a frame: length and tag.
 const FRAME_HEADER: usize = 8;
 
-/// What the splitter makes of the bytes so far.
+/// Result of splitting the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Split<'a> {
-    /// A whole message, and how many bytes of input it used up.
+    /// A whole message, and the bytes of input that it used.
     Message {
         tag: u32,
         payload: &'a [u8],
@@ -29,13 +29,13 @@ pub(crate) enum Split<'a> {
     },
     /// More bytes are needed.
     More,
-    /// The next message is longer than the channel takes; its length as far as known.
+    /// The next message is too long for the channel; its length as far as known.
     TooLong { bytes: u64 },
     /// The input ended within a frame.
     Torn { missing: u64 },
 }
 
-/// Cuts a stream of bytes into messages of at most `message_max` bytes.
+/// Splits a stream of bytes into messages of at most `message_max` bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Splitter {
     pub(crate) form: InputForm,
@@ -44,8 +44,8 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// The next message of `bytes`; `ended` says that nothing follows. `scanned` bytes were looked
-    /// at before without finding an end of line.
+    /// The next message of `bytes`; `ended` means that nothing follows. The first `scanned` bytes
+    /// contain no newline.
     pub(crate) fn next<'a>(&self, bytes: &'a [u8], scanned: usize, ended: bool) -> Split<'a> {
         match self.form {
             InputForm::Lines => self.line(bytes, scanned, ended),
@@ -119,7 +119,7 @@ impl Splitter {
     }
 }
 
-/// A message on its way out.
+/// A message to write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Written<'a> {
     /// Its publisher.
@@ -127,11 +127,11 @@ pub(crate) struct Written<'a> {
     pub(crate) tag: u32,
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
-    /// Lines go to a terminal: control characters are escaped.
+    /// For a terminal: control characters are escaped.
     pub(crate) escape: bool,
 }
 
-/// A message as JSON has it.
+/// A message as JSON.
 #[derive(Serialize)]
 struct Line<'a> {
     event: &'static str,
@@ -141,15 +141,15 @@ struct Line<'a> {
     received_unix_ns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<&'a str>,
-    /// The payload, where it is UTF-8.
+    /// The payload, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
-    /// The payload, where it is not.
+    /// The payload, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
 }
 
-/// Writes one message in a form.
+/// Writes one message in a format.
 pub(crate) fn write_message(
     out: &mut impl Write,
     form: OutputForm,
@@ -194,7 +194,7 @@ pub(crate) fn write_message(
             }
         }
         OutputForm::Frames => {
-            // A message is at most a ring long, so its length fits.
+            // A message is shorter than a ring, so its length fits.
             let length = u32::try_from(payload.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
             out.write_all(&length.to_le_bytes())?;
             out.write_all(&tag.to_le_bytes())?;
@@ -205,7 +205,7 @@ pub(crate) fn write_message(
     }
 }
 
-/// Nanoseconds since 1970; 0 on a clock that stands before it.
+/// Nanoseconds since 1970; 0 if the clock is before it.
 #[allow(
     clippy::disallowed_methods,
     reason = "a date for readers of the output; nothing is measured with it"
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn topics_stand_before_their_messages() {
+    fn topics_are_written_before_their_messages() {
         let mut output = Vec::new();
         write_message(&mut output, OutputForm::Topics, &written(0, b"hello")).unwrap();
         assert_eq!(output, b"a.b\thello\n");
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_byte_for_byte() {
+    fn lines_round_trip_byte_for_byte() {
         let inputs: [&[u8]; 8] = [
             b"",
             b"\n",
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_and_raw_bytes_come_out_byte_for_byte() {
+    fn frames_and_raw_bytes_round_trip() {
         let mut frames = Vec::new();
         for (tag, payload) in [(7, &b"hello"[..]), (0, b""), (u32::MAX, b"\n\n")] {
             write_message(&mut frames, OutputForm::Frames, &written(tag, payload)).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_or_is_cut_off_is_refused() {
+    fn too_long_or_cut_input_is_refused() {
         let long = through(InputForm::Lines, OutputForm::Lines, b"12345\n", 100, 4).unwrap_err();
         assert_eq!(long, "TooLong { bytes: 5 }");
         assert!(through(InputForm::Lines, OutputForm::Lines, b"1234\n", 100, 4).is_ok());

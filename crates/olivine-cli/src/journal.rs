@@ -55,7 +55,7 @@ pub(crate) fn replay(args: &ReplayArgs, common: Common) -> Outcome {
     carry(vec![pair], args.follow, common)
 }
 
-/// The URI of a channel that may be given by its name only.
+/// The URI of a channel, which may be given as a name.
 fn channel(text: &str) -> Outcome<String> {
     let uri = full_uri(text);
     match uri.split_once("://") {
@@ -67,7 +67,7 @@ fn channel(text: &str) -> Outcome<String> {
     }
 }
 
-/// The URI of a journal that may be given by its path only.
+/// The URI of a journal, which may be given as a path.
 fn journal(text: &str) -> Outcome<String> {
     match text.split_once("://") {
         None => {

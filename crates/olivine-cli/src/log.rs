@@ -1,19 +1,19 @@
-//! Notices on standard error: what a person at the terminal wants to know while waiting.
+//! Log lines on standard error, for a person who waits.
 
 use crate::failure::complain;
 use std::sync::OnceLock;
 
-/// How much is said on standard error. Errors that end a command are always said.
+/// Log level. Errors that end a command are always printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Level {
-    // Nothing but the error that ends the command.
+    // Only the error that ends the command.
     Off,
-    // What may make the result less than it seems.
+    // Also warnings about an incomplete result.
     Warn,
-    // Also what the command is waiting for.
+    // Also what the command waits for.
     #[default]
     Info,
-    // Also what was opened and with which settings.
+    // Also what was opened, with its settings.
     Debug,
 }
 

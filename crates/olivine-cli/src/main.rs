@@ -1,4 +1,4 @@
-//! The olivine tool: publish, subscribe, look at channels and measure them from the shell.
+//! The olivine tool: publish, subscribe, inspect channels and benchmark them from the shell.
 //!
 //! Reading order: `args` (the command line), `publish` and `subscribe` (the pipe), `admin`, `demo`,
 //! `bench`. The tool contains no messaging: any program can do the same with the library.
@@ -68,11 +68,11 @@ fn run(cli: &Cli) -> Outcome {
     }
 }
 
-/// Help goes to standard output; anything wrong becomes one line.
+/// Help goes to standard output; errors become one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that left early has seen enough.
+            // A reader that closes early is no error.
             let _ = error.print();
             ExitCode::SUCCESS
         }
@@ -94,7 +94,7 @@ fn refuse(error: &clap::Error) -> ExitCode {
     }
 }
 
-/// Words that people try for commands of ours.
+/// Words of other tools for our commands.
 const SYNONYMS: [(&str, &str); 18] = [
     ("benchmark", "bench"),
     ("clean", "gc"),
@@ -116,7 +116,7 @@ const SYNONYMS: [(&str, &str); 18] = [
     ("write", "pub"),
 ];
 
-/// What there is instead of the command `unknown` in `words`: what is meant by it, or every
+/// The suggestion for the unknown command `unknown` in `words`: the command for a synonym, or every
 /// command.
 fn commands(words: impl Iterator<Item = String>, unknown: &str) -> String {
     let mut command = Cli::command();
@@ -140,7 +140,7 @@ fn commands(words: impl Iterator<Item = String>, unknown: &str) -> String {
 
 /// The message of the argument parser in one line, without its usage.
 ///
-/// Of its tips it keeps those with a similar word that help shows too.
+/// Keeps only tips with a word that help shows, too.
 fn one_line(text: &str, hidden: &[String]) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let mut parts = Vec::new();
@@ -157,7 +157,7 @@ fn one_line(text: &str, hidden: &[String]) -> String {
     parts.join("; ")
 }
 
-/// Commands and options that help does not show, as they are written on the command line.
+/// Commands and options that help hides, as on the command line.
 fn hidden_words(command: &clap::Command) -> Vec<String> {
     let options = command
         .get_arguments()
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tip_names_no_hidden_word() {
+    fn tips_name_no_hidden_option() {
         let text = "error: unexpected argument '--ties' found\n\n  \
                     tip: a similar argument exists: '--tied'\n";
         let hidden = hidden_words(&Cli::command());
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parser_s_words_become_one_line() {
+    fn parser_errors_become_one_line() {
         let text = "error: unexpected argument '--speed' found\n\n  \
                     tip: a similar argument exists: '--spin'\n\n\
                     Usage: olivine pub\n\nFor more information, try '--help'.\n";

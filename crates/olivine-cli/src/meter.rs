@@ -1,4 +1,4 @@
-//! Counting a stream while it runs: totals, a row per interval, CSV, the summary at the end.
+//! Counts of a running stream: totals, a row per interval, CSV, the summary at the end.
 
 use crate::args::{ReportArgs, Stat};
 use crate::failure::{Failure, Outcome};
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Heads of the CSV file's columns; a subscriber that does not measure latency leaves those empty.
+/// Column names of the CSV file; a subscriber without latency leaves those cells empty.
 const CSV_HEAD: &str = "time_s,messages_count,payload_bytes,messages_per_s,bytes_per_s,\
      lag_bytes,lost_count,\
                         min_ns,p50_ns,p90_ns,p99_ns,p99_9_ns,p99_99_ns,max_ns\n";
@@ -32,7 +32,7 @@ impl Totals {
     }
 }
 
-/// What happened in one interval.
+/// The figures of one interval.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     event: &'static str,
@@ -50,7 +50,7 @@ pub(crate) struct Row {
     latency: Option<Percentiles>,
 }
 
-/// What a subscriber adds to a row.
+/// Additional figures of a subscriber.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extra {
     pub(crate) lag_bytes: Option<u64>,
@@ -104,7 +104,7 @@ impl Row {
     }
 }
 
-/// Where the reports of a command go.
+/// Destination of the reports of a command.
 #[derive(Debug)]
 pub(crate) struct Meter {
     json: bool,
@@ -141,7 +141,7 @@ impl Meter {
         })
     }
 
-    /// Starts counting anew: what came before was waiting.
+    /// Restarts counting: the time before was waiting.
     pub(crate) fn restart(&mut self) {
         self.start_ns = clock::monotonic_ns();
         self.row_ns = self.start_ns;
@@ -152,7 +152,7 @@ impl Meter {
         clock::monotonic_ns() - self.start_ns
     }
 
-    /// Whether rows are wanted at all.
+    /// Whether rows are requested.
     pub(crate) fn has_rows(&self) -> bool {
         self.interval || self.csv.is_some()
     }
@@ -166,7 +166,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Writes the last, shorter row, if anything came since the one before.
+    /// Writes the last, shorter row, if it has any message.
     pub(crate) fn finish(&mut self, totals: Totals, extra: Extra) -> Outcome {
         if self.has_rows() && totals != self.row_start {
             self.row(totals, extra)
@@ -205,7 +205,7 @@ impl Meter {
         }
     }
 
-    /// Reports text for people or JSON, where payload does not go.
+    /// Reports text or JSON, to the stream without payload.
     pub(crate) fn say(&self, text: &str, value: &impl Serialize) -> Outcome {
         let line = if self.json {
             json_line(value)?
@@ -225,7 +225,7 @@ fn csv_failure(path: &std::path::Path, error: std::io::Error) -> Failure {
     Failure::Failed(anyhow::Error::new(error).context(format!("cannot write {}", path.display())))
 }
 
-/// The end of a stream, for people and for programs.
+/// The summary of a stream.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     pub(crate) event: &'static str,
@@ -358,7 +358,7 @@ pub(crate) fn counts_line(counts: &Counts) -> String {
     )
 }
 
-/// A percentile table, one row a line; blank where too few samples lie above.
+/// A percentile table, one row per line; blank if too few samples lie above.
 pub(crate) fn percentile_lines(table: &Percentiles) -> String {
     let row = |(name, ns): (&str, Option<f64>)| {
         format!(
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_leaves_blank_what_has_too_few_samples() {
+    fn table_is_blank_for_too_few_samples() {
         let table = percentile_lines(&percentiles());
         assert!(table.contains("    50    90.5 ns\n"), "{table}");
         assert!(table.contains("  99.9\n"), "{table}");

@@ -1,4 +1,4 @@
-//! Standard output: tables for people, plain columns in pipes, JSON on request.
+//! Standard output: tables for terminals, plain columns for pipes, JSON on request.
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
@@ -8,10 +8,10 @@ use std::io::Write;
 
 /// Widest table in columns.
 const WIDTH: u16 = 80;
-/// How much further in the rest of a broken line stands.
+/// Indentation of the rest of a broken line.
 const FOLDED_INDENT: usize = 2;
 
-/// Writes text to standard output, control characters escaped where that is a terminal.
+/// Writes text to standard output, with escaped control characters on a terminal.
 pub(crate) fn print(text: &str) -> Outcome {
     let text = if terminal::is_stdout() {
         terminal::escaped_lines(text)
@@ -38,8 +38,7 @@ pub(crate) fn json_line(value: &impl Serialize) -> Outcome<String> {
     String::from_utf8(line).map_err(|error| Failure::Failed(error.into()))
 }
 
-/// Lines that are longer than a table are broken at spaces on a terminal; elsewhere each stays in
-/// one piece, so that it can be searched for.
+/// On a terminal, long lines are broken at spaces; elsewhere each line stays whole, for searching.
 pub(crate) fn folded(text: &str) -> String {
     if terminal::is_stdout() {
         fold(text)
@@ -78,7 +77,7 @@ fn fold(text: &str) -> String {
     out
 }
 
-/// Rows under headings. `right` are the columns with numbers.
+/// Rows with headings. `right` are the numeric columns.
 pub(crate) fn table(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
     render(headings, right, rows, terminal::is_stdout())
 }
@@ -104,8 +103,8 @@ fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: 
         .map(|row| row.into_iter().map(shown).collect::<Vec<_>>());
     table.add_rows(rows);
     let last = headings.len().saturating_sub(1);
-    // Columns are two spaces apart, of which the line under the heads takes one. In pipes they
-    // begin at the edge, so that `column` and `awk` like them.
+    // Columns are two spaces apart; the line under the heads uses one of them. In pipes they start
+    // at the edge, for `column` and `awk`.
     let gap = if terminal { 1 } else { 2 };
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, if index == last { 0 } else { gap }));
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_line_ends_and_escapes_stays_in_its_cell() {
+    fn escaped_name_stays_in_its_cell() {
         let hostile = vec![vec!["a\nb\u{1b}[2J\u{202e}".into(), "1".into()]];
         for terminal in [false, true] {
             let text = render(&["NAME", "LAG"], &[1], hostile.clone(), terminal);
@@ -175,7 +174,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains('─'));
-        // What is 80 wide in a pipe is not broken on a terminal.
+        // A line of 80 columns in a pipe is not broken on a terminal.
         let full = vec![vec!["x".repeat(40), "y".repeat(38)]];
         for terminal in [false, true] {
             let text = render(&["CHANNEL", "LAG"], &[], full.clone(), terminal);

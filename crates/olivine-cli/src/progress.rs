@@ -1,14 +1,13 @@
-//! A progress bar on terminals, nothing elsewhere. Drawn only when told to, so never while
-//! something is measured.
+//! A progress bar on terminals only. It is drawn only on request, so never during a measurement.
 //!
-//! Work that will be done within two seconds gets no bar: it would only flicker.
+//! Work of less than two seconds has no bar: it would flicker.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Work that takes less than this has no bar.
+/// Shorter work has no bar.
 const WORTH_A_BAR: Duration = Duration::from_secs(2);
 
 /// A bar on standard error.
@@ -17,7 +16,7 @@ pub(crate) struct Progress {
     bar: ProgressBar,
     /// Whether standard error is a terminal.
     shown: bool,
-    /// Whether it is drawn by now.
+    /// Whether it is drawn.
     drawn: Cell<bool>,
     start: Instant,
 }
@@ -39,12 +38,12 @@ impl Progress {
         }
     }
 
-    /// Whether anybody sees it.
+    /// Whether it is visible.
     pub(crate) fn is_shown(&self) -> bool {
         self.shown
     }
 
-    /// Names what is going on.
+    /// Names the current phase.
     pub(crate) fn phase(&self, name: &'static str) {
         self.bar.set_prefix(name);
     }
@@ -61,14 +60,13 @@ impl Progress {
         self.bar.tick();
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Whether all of it will take long enough, if the rest goes on as `done` of `total` did in
-/// `elapsed`.
+/// Whether the total time will be long enough, extrapolated from `done` of `total` in `elapsed`.
 fn is_worth_a_bar(elapsed: Duration, done: u64, total: u64) -> bool {
     let all = elapsed.as_nanos() * u128::from(total) / u128::from(done.max(1));
     all > WORTH_A_BAR.as_nanos()

@@ -18,7 +18,7 @@ use olivine_bench::text::{self, plural};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Messages at full speed between two looks at the clock and at requests to stop.
+/// At full speed: messages between two checks of the clock and of requests to stop.
 const BURST: u64 = 256;
 
 /// Runs the command.
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     let mut alone = false;
     if sender.wait_for_subscribers(settings::subscribers(&config), &uri)? {
         alone = !is_heard(&sender.publisher, &config);
-        // Takes ten milliseconds, which are no part of the time that was asked for.
+        // Takes ten milliseconds, which must not count as sending time.
         let paced = match args.rate {
             Rate::PerSecond(per_s) => Some((TickClock::calibrate(), per_s)),
             Rate::Max => None,
@@ -94,14 +94,14 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     sender.finish(linger, quiet, endless)
 }
 
-/// Whether anybody is subscribed, be it without holding the publisher back.
+/// Whether any subscriber is attached, even if it does not hold the publisher back.
 fn is_heard(publisher: &Publisher, config: &Config) -> bool {
     publisher.count_subscribers() > 0
         || admin::inspect(config)
             .is_ok_and(|info| info.subscribers.iter().any(|subscriber| subscriber.alive))
 }
 
-/// Refuses what has no effect together.
+/// Refuses flags that have no effect together.
 fn check_meaning(args: &PubArgs, generated: bool) -> Outcome {
     if args.report.wants(Stat::Latency) {
         return Err(Failure::usage(
@@ -146,27 +146,27 @@ fn send_arguments(sender: &mut Sender, args: &PubArgs) -> Outcome {
     Ok(())
 }
 
-/// A publisher with everything that decides when and whether the next message leaves.
+/// A publisher, and the state that decides when the next message is sent.
 struct Sender {
     publisher: Publisher,
     stop: Stop,
     meter: Meter,
     totals: Totals,
-    /// Messages to send at most.
+    /// Most messages to send.
     count: u64,
     pacer: Option<Pacer>,
     rest: Rest,
-    /// When the message that is waiting to be sent is due, once that is settled.
+    /// Due time of the next message, once it is known.
     due: Option<u64>,
-    /// A request to stop came while there was more to do.
+    /// A request to stop came before the end.
     cut: bool,
-    /// The channel as it was asked for.
+    /// The configuration of the channel.
     config: Config,
     awaited: Awaited,
 }
 
 impl Sender {
-    /// Waits until `wanted` subscribers are attached; false if told to stop before.
+    /// Waits until `wanted` subscribers are attached; false if asked to stop before.
     fn wait_for_subscribers(&mut self, wanted: usize, uri: &str) -> Outcome<bool> {
         let mut said = false;
         while wanted > 0 && !self.publisher.wait_for_subscribers(wanted, Some(LOOK))? {
@@ -184,14 +184,14 @@ impl Sender {
         Ok(true)
     }
 
-    /// Whether to stop although there is more to do.
+    /// Whether to stop before the end.
     fn must_end(&mut self) -> bool {
         let ends = self.stop.now();
         self.cut |= ends && self.stop.interrupted();
         ends
     }
 
-    /// Sends one message when it is due; false when it is time to end, with the message not sent.
+    /// Sends one message when it is due; false if it is time to end, with the message unsent.
     fn send(&mut self, tag: u32, message: &[u8]) -> Outcome<bool> {
         if !self.wait_until_due()? {
             return Ok(false);
@@ -208,15 +208,14 @@ impl Sender {
         Ok(true)
     }
 
-    /// Notes a sent message.
+    /// Counts a sent message.
     #[inline]
     fn sent(&mut self, bytes: usize) {
         self.totals.add(bytes);
         self.due = None;
     }
 
-    /// Waits until the next message is due and looks around now and then; false when it is time to
-    /// end.
+    /// Waits until the next message is due, with periodic checks; false if it is time to end.
     #[inline]
     fn wait_until_due(&mut self) -> Outcome<bool> {
         if self.totals.messages >= self.count {
@@ -237,7 +236,7 @@ impl Sender {
         self.look()
     }
 
-    /// Waits for that time of the pacer; false when it is time to end.
+    /// Waits for this time of the pacer; false if it is time to end.
     #[inline]
     fn pause_until(&mut self, due: u64) -> bool {
         let stop = &self.stop;
@@ -247,13 +246,13 @@ impl Sender {
         reached || !self.must_end()
     }
 
-    /// Writes a row if one is due; false when it is time to end.
+    /// Writes a due row; false if it is time to end.
     fn look(&mut self) -> Outcome<bool> {
         self.meter.tick(self.totals, Extra::default)?;
         Ok(!self.must_end())
     }
 
-    /// Sends a message that was refused with `error` as soon as there is room; false when told to
+    /// Sends a message that was refused with `error` as soon as there is room; false if asked to
     /// stop.
     #[cold]
     fn send_waiting(&mut self, tag: u32, message: &[u8], error: NotSent) -> Outcome<bool> {
@@ -265,7 +264,7 @@ impl Sender {
         Ok(true)
     }
 
-    /// Waits for room for a message of `length` bytes after a refusal with `error`; false when told
+    /// Waits for room for a message of `length` bytes after a refusal with `error`; false if asked
     /// to stop.
     #[cold]
     fn wait_for_room(&mut self, length: usize, error: NotSent) -> Outcome<bool> {
@@ -290,7 +289,7 @@ impl Sender {
         }
     }
 
-    /// Says who keeps this publisher from going on, here or far away.
+    /// Reports which subscriber or far side holds this publisher back.
     fn tell_who_holds(&mut self) {
         self.tell_if_unlinked();
         if !self.tell_of_link() {
@@ -300,13 +299,13 @@ impl Sender {
         }
     }
 
-    /// Says that no newcomer finds this channel any more, if that is so.
+    /// Reports that new processes no longer find this channel, if its files were removed.
     fn tell_if_unlinked(&mut self) {
         let uri = settings::short(&self.config);
         self.awaited.unlinked(self.publisher.check_unlinked(), &uri);
     }
 
-    /// Says what the bridge of a channel elsewhere waits for; false if there is none.
+    /// Reports what the bridge of a remote channel waits for; false if there is none.
     fn tell_of_link(&mut self) -> bool {
         let status = self.publisher.link_status();
         if let Some(status) = &status {

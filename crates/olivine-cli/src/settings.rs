@@ -1,10 +1,10 @@
-//! What the tool itself wants to know of a channel's settings.
+//! Settings of a channel that the tool needs.
 
 use crate::args::values;
 use olivine::{Config, Scheme};
 use std::time::Duration;
 
-/// The value of `key` in the canonical URI; `None` where it is the default.
+/// The value of `key` in the canonical URI; `None` for the default.
 fn value(config: &Config, key: &str) -> Option<String> {
     let uri = config.uri();
     let (_, query) = uri.split_once('?')?;
@@ -33,7 +33,7 @@ pub(crate) fn spins(config: &Config) -> bool {
     value(config, "wait").as_deref() == Some("spin")
 }
 
-/// Whether this subscriber keeps its place when it goes.
+/// Whether this subscriber keeps its position after its end.
 pub(crate) fn is_durable(config: &Config) -> bool {
     value(config, "name").is_some()
 }
@@ -44,19 +44,18 @@ pub(crate) fn short(config: &Config) -> String {
     uri.split('?').next().unwrap_or_default().to_owned()
 }
 
-/// CPU to which this endpoint ties the thread that opens it.
+/// CPU to which this endpoint pins the thread that opens it.
 pub(crate) fn cpu(config: &Config) -> Option<u32> {
     value(config, "cpu").and_then(|cpu| cpu.parse().ok())
 }
 
-/// How long closing waits for a far side that is away, as the library decides; `None` is without
-/// end, for a disk that is full.
+/// How long a close waits for an absent far side; `None` means without limit, for a full disk.
 pub(crate) fn close_timeout(config: &Config) -> Option<Duration> {
     matches!(config.scheme(), Scheme::Tcp | Scheme::Nats).then(|| config.close_timeout())
 }
 
-/// Whether messages are carried elsewhere by a bridge in this process, which takes with it what it
-/// has not delivered.
+/// Whether a bridge in this process carries the messages to a remote channel: undelivered ones end
+/// with the process.
 pub(crate) fn is_elsewhere(config: &Config) -> bool {
     matches!(config.scheme(), Scheme::Tcp | Scheme::Nats | Scheme::File)
 }

@@ -1,4 +1,4 @@
-//! `olivine completions` and `olivine man`: made from the one definition of the command line.
+//! `olivine completions` and `olivine man`: generated from the definition of the command line.
 
 use crate::args::{Cli, Common, CompletionsArgs, ManArgs};
 use crate::failure::{Failure, Outcome};
@@ -46,14 +46,14 @@ pub(crate) fn man(args: &ManArgs, common: Common) -> Outcome {
     print(&String::from_utf8_lossy(&page))
 }
 
-/// The page of a command. Its usage and its examples stand as help shows them.
+/// The man page of a command. Usage and examples look as in help.
 fn page(mut command: clap::Command, name: &str) -> io::Result<Vec<u8>> {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage:").trim().to_owned();
     let examples = command.get_after_help().map(ToString::to_string);
     let has_commands = command.has_subcommands();
     let man = clap_mangen::Man::new(command)
-        // A page is called olivine-pub, as git's are.
+        // Named olivine-pub, like git's pages.
         .title(name.replace(' ', "-"))
         .source(concat!("olivine ", env!("CARGO_PKG_VERSION")))
         .manual("Olivine");
@@ -76,14 +76,14 @@ fn page(mut command: clap::Command, name: &str) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Lines that roff shall set as they are.
+/// Lines that roff prints unchanged.
 fn verbatim(text: &str) -> String {
     let line = |line: &str| {
         let line = line
             .replace('\\', "\\e")
             .replace('-', "\\-")
             .replace('\'', "\\(aq");
-        // What begins a request must not stand at the edge.
+        // A line must not begin with a roff request.
         let guard = if line.starts_with('.') { "\\&" } else { "" };
         format!("{guard}{line}\n")
     };
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_roff_would_read_is_set_as_it_stands() {
+    fn roff_requests_are_printed_verbatim() {
         assert_eq!(
             verbatim(".fi\n  a 'b' \\--x"),
             "\\&.fi\n  a \\(aqb\\(aq \\e\\-\\-x\n"

@@ -1,4 +1,4 @@
-//! Ending on request: Ctrl-C and its relatives, a time limit, or the end of a parent process.
+//! Ending on request: Ctrl-C and similar signals, a time limit, or the end of a parent process.
 
 use crate::failure::{Failure, Outcome};
 use olivine::clock;
@@ -9,16 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long any wait lasts at most before the request to stop is looked at.
+/// Longest wait before the request to stop is checked.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
-/// Requests to stop. Where several came, the first of these decides about the exit code.
+/// Requests to stop. If several came, the first in this list decides the exit code.
 const REQUESTS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
-/// Signals within this time of the first are the same request: a Ctrl-C that reached the tool
-/// twice, say.
+/// Signals within this time are one request, for example a Ctrl-C that reached the tool twice.
 const ONE_REQUEST: Duration = Duration::from_secs(1);
 
-/// A request to stop that can be looked at from anywhere.
+/// A request to stop that can be checked anywhere.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     asked: Arc<AtomicBool>,
@@ -28,9 +27,9 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Catches Ctrl-C, SIGTERM and SIGHUP. Another one, a second or more after the first, ends the
-    /// process at once. A journal that reaches the limit on file sizes is an error of the write and
-    /// waited out, not a death.
+    /// Catches Ctrl-C, SIGTERM and SIGHUP. Another signal, a second or more after the first, ends
+    /// the process at once. A journal that reaches the limit on file sizes gets a write error and
+    /// waits; it does not kill the process.
     pub(crate) fn install() -> Outcome<Self> {
         let stop = Self::default();
         stop.register().map_err(|error| {
@@ -41,11 +40,11 @@ impl Stop {
 
     fn register(&self) -> io::Result<()> {
         for (signal, came) in REQUESTS.into_iter().zip(&self.signalled) {
-            // Which one it was is known before that there was one.
+            // The signal is recorded before the request is visible.
             signal_hook::flag::register(signal, Arc::clone(came))?;
             signal_hook::flag::register(signal, Arc::clone(&self.asked))?;
         }
-        // The flag is not read: catching the signal is enough.
+        // The flag is never read: catching the signal is enough.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         let mut signals = Signals::new(REQUESTS)?;
         std::thread::Builder::new()
@@ -61,7 +60,7 @@ impl Stop {
         Ok(())
     }
 
-    /// Stops also `after` this time from now.
+    /// Also stops `after` this time.
     pub(crate) fn with_time_limit(mut self, after: Option<Duration>) -> Self {
         self.deadline_ns = after.map(|after| {
             clock::monotonic_ns()
@@ -70,13 +69,13 @@ impl Stop {
         self
     }
 
-    /// Stops also when standard input ends: the parent holds the other end and is gone then.
+    /// Also stops when standard input ends: the parent holds the other end.
     pub(crate) fn follow_stdin(&self) {
         let asked = Arc::clone(&self.asked);
         std::thread::spawn(move || {
             let mut byte = [0; 64];
             while matches!(io::stdin().lock().read(&mut byte), Ok(1..)) {}
-            // Relaxed: the flag carries nothing but itself.
+            // Relaxed: the flag carries no other data.
             asked.store(true, Ordering::Relaxed);
         });
     }
@@ -84,33 +83,31 @@ impl Stop {
     /// Whether a signal asked to stop.
     #[inline]
     pub(crate) fn interrupted(&self) -> bool {
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed: the flag carries no other data.
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Whether a person asked to stop, by Ctrl-C, and not a supervisor that may start the command
-    /// again.
+    /// Whether Ctrl-C asked to stop, not a supervisor that may start the command again.
     pub(crate) fn by_person(&self) -> bool {
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed: the flag carries no other data.
         self.signalled[0].load(Ordering::Relaxed)
     }
 
-    /// For a command that was stopped by a signal before it had done what was asked for: its exit
-    /// code says so.
+    /// For a command that a signal stopped before its work was complete: sets its exit code.
     ///
     /// # Errors
     ///
     /// [`Failure::Interrupted`] if a signal asked to stop.
     pub(crate) fn cut_short(&self) -> Outcome {
         let mut requests = REQUESTS.into_iter().zip(&self.signalled);
-        // Relaxed: the flag carries nothing but itself.
+        // Relaxed: the flag carries no other data.
         match requests.find(|(_, came)| came.load(Ordering::Relaxed)) {
             Some((signal, _)) => Err(Failure::Interrupted { signal }),
             None => Ok(()),
         }
     }
 
-    /// Whether to stop, because a signal asked or the time is up.
+    /// Whether to stop: a signal came, or the time is up.
     #[inline]
     pub(crate) fn now(&self) -> bool {
         self.interrupted()
@@ -121,7 +118,7 @@ impl Stop {
 }
 
 impl Default for Stop {
-    /// Stops only when told to.
+    /// Stops only on a signal.
     fn default() -> Self {
         Self {
             asked: Arc::default(),
@@ -131,7 +128,7 @@ impl Default for Stop {
     }
 }
 
-/// The exit code of a process that `signal` ended, as shells have it.
+/// The exit code of a process that `signal` ended, as in shells.
 pub(crate) fn exit_code(signal: i32) -> i32 {
     128 + signal
 }
@@ -141,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_exit_code_is_that_of_one_signal_however_many_came() {
+    fn exit_code_names_one_signal() {
         let stop = Stop::default();
         assert!(stop.cut_short().is_ok());
         for (place, code) in [(2, 129), (1, 143), (0, 130)] {

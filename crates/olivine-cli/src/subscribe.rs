@@ -1,4 +1,4 @@
-//! `olivine sub`: what is published, to standard output, checked or measured.
+//! `olivine sub`: received messages to standard output, checked or measured.
 
 use crate::args::{Common, OutputForm, Stat, SubArgs};
 use crate::awaited::Awaited;
@@ -16,10 +16,10 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::ControlFlow;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
-/// Bytes of output gathered before they are written.
+/// Bytes of output collected before a write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Looks of a spinning subscriber between two glances at the clock and at requests to stop.
+/// Polls of a spinning subscriber between two checks of the clock and of requests to stop.
 const BARE_LOOKS: u32 = 10_000;
 
 /// Runs the command.
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     // First, so that the reported time is not shorter than the limit.
     let begun_ns = clock::monotonic_ns();
     let stop = stop.with_time_limit(args.duration);
-    // Statistics in JSON and messages in JSON are one stream.
+    // Statistics and messages in JSON share one stream.
     let stdout_taken = match form {
         OutputForm::None => false,
         OutputForm::Json => !common.json,
@@ -86,14 +86,14 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         short_uri: settings::short(&config),
         one_by_one: form != OutputForm::None && settings::is_durable(&config),
     };
-    // After a failure the position stays before a message that could not be written: dropping does
-    // not go past it.
+    // After a failure the position stays before the unwritten message: dropping does not release
+    // it.
     receiver.stream()?;
     let quiet = form != OutputForm::None && !reports && !common.json;
     receiver.finish(quiet, endless)
 }
 
-/// What is written, as asked for or as fits what else is asked for.
+/// The output format: the given one, or the one that fits the other flags.
 fn output_form(args: &SubArgs, reports: bool, common: Common) -> Outcome<OutputForm> {
     match args.out {
         Some(form @ (OutputForm::Json | OutputForm::None)) => Ok(form),
@@ -111,14 +111,14 @@ fn output_form(args: &SubArgs, reports: bool, common: Common) -> Outcome<OutputF
 
 /// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come.
 fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
-    // Only opening a sealed channel waits.
+    // Opening waits only for a sealed channel.
     if config.scheme() != Scheme::Sealed {
         return Ok(Some(Subscriber::open_with(config)?));
     }
     let (opened, newcomer) = mpsc::channel();
     let asked = config.clone();
     std::thread::spawn(move || {
-        // Who does not wait any more does not want it either.
+        // If nothing waits any more, the subscriber is dropped.
         let _ = opened.send(Subscriber::open_with(&asked));
     });
     let mut awaited = Awaited::default();
@@ -136,8 +136,7 @@ fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
             }
         }
     };
-    // What opening has tied to the CPU is the thread that opened, which refused a CPU that is not
-    // there.
+    // Opening pinned the thread that opened, and refused an invalid CPU.
     if let Some(cpu) = settings::cpu(config) {
         olivine::probe::pin_to_cpu(cpu).map_err(|error| {
             let context = format!("cannot tie this program to CPU {cpu}");
@@ -163,20 +162,20 @@ fn finish_unopened(
     if endless { Ok(()) } else { stop.cut_short() }
 }
 
-/// What is done with a message.
+/// The destination of messages.
 struct Sink<'a> {
     form: OutputForm,
-    /// Standard output is a terminal: control characters in lines are escaped.
+    /// For a terminal: control characters in lines are escaped.
     escape: bool,
     out: BufWriter<StdoutLock<'a>>,
-    /// The first error of writing; what comes after it is not written.
+    /// The first write error; nothing is written after it.
     failed: Option<io::Error>,
     totals: Totals,
     verifier: Option<Verifier>,
     latency: Option<Latencies>,
 }
 
-/// Latencies of everything and of the interval that runs.
+/// Latencies of the whole stream and of the current interval.
 #[derive(Default)]
 struct Latencies {
     all: Latency,
@@ -203,14 +202,14 @@ impl Sink<'_> {
             None => None,
         };
         if let (Some(latency), Some(stamp)) = (&mut self.latency, stamp) {
-            // Ticks of two CPUs may differ by a hair: not below zero.
+            // Clocks of two CPUs may differ slightly: never below zero.
             latency
                 .interval
                 .record(TickClock::ticks().saturating_sub(stamp.ticks));
         }
     }
 
-    /// Takes a message and writes it out before anything else happens.
+    /// Takes a message and writes it out at once.
     fn take_through(&mut self, message: &Message<'_>) {
         self.take(message);
         if self.failed.is_none() {
@@ -227,7 +226,7 @@ impl Sink<'_> {
     /// The figures of an interval that ends now.
     fn interval(&mut self, lag_bytes: u64) -> Extra {
         if self.form == OutputForm::Json && self.failed.is_none() {
-            // Its row comes after them, and between two of them.
+            // Its row comes after its messages, between two of them.
             self.failed = self.out.flush().err();
         }
         let latency = self.latency.as_mut().and_then(|latency| {
@@ -256,9 +255,9 @@ struct Receiver<'a> {
     /// Messages to receive at most from now on.
     left: u64,
     batch: u64,
-    /// Looks in a row before a spinning subscriber glances at the clock.
+    /// Polls between two checks of the clock of a spinning subscriber.
     bare_looks: u32,
-    /// When the channel was opened, and when the first and the newest message were seen.
+    /// Times of opening, of the first message and of the newest one.
     begun_ns: u64,
     first_ns: Option<u64>,
     last_ns: u64,
@@ -267,18 +266,17 @@ struct Receiver<'a> {
     awaited: Awaited,
     /// A request to stop came before the count, the time or the end of the stream.
     cut: bool,
-    /// Ends when the last publisher has closed.
+    /// End when the last publisher has closed.
     once: bool,
-    /// Why the stream failed, or this subscriber was put out of it.
+    /// Why the stream failed, or why this subscriber was evicted.
     failure: Option<String>,
     short_uri: String,
-    /// Each message is written before the position moves on, so that a kill loses none: at least
-    /// once.
+    /// Each message is written before the position moves, so that a kill loses none: at least once.
     one_by_one: bool,
 }
 
 impl Receiver<'_> {
-    /// Receives until the end of the stream, the count, the time or the person says stop.
+    /// Receives until the end of the stream, the count, the time or a signal ends it.
     fn stream(&mut self) -> Outcome {
         while self.left > 0 {
             if self.stop.now() {
@@ -295,12 +293,12 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Takes what is there; returns how many messages that was.
+    /// Takes the available messages; returns their number.
     #[inline]
     fn look(&mut self) -> Result<usize, ReceiveError> {
         let sink = &mut self.sink;
         if self.one_by_one {
-            // The next call, or an orderly end, moves the position behind a message.
+            // The next call, or an orderly end, releases a message.
             let message = self.subscriber.try_receive()?;
             return Ok(message.map_or(0, |message| {
                 sink.take_through(&message);
@@ -312,7 +310,7 @@ impl Receiver<'_> {
     }
 
     fn poll(&mut self) -> Outcome<ControlFlow<()>> {
-        // The time of the look that finds the first message is part of the time all of them took.
+        // The poll that finds the first message is part of the total time.
         let looked_ns = self.first_ns.unwrap_or_else(clock::monotonic_ns);
         let mut polled = self.look();
         let mut looks = self.bare_looks;
@@ -338,7 +336,7 @@ impl Receiver<'_> {
                 self.overrun_bytes += lost_bytes;
             }
             Err(error) if error.is_final() => {
-                // What came before the error is still worth having, and so are the sums of it.
+                // Messages before the error count, and so do their sums.
                 self.failure = Some(format!("{:#}", anyhow::Error::new(error)));
                 return Ok(ControlFlow::Break(()));
             }
@@ -347,20 +345,20 @@ impl Receiver<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether the end of the stream ends the command: it was asked to, or nothing can follow, as
-    /// behind a journal.
+    /// Whether the end of the stream ends the command: on request, or because nothing can follow,
+    /// as after a journal.
     fn is_over(&self) -> bool {
         let link = self.subscriber.link_status();
         self.once || link.is_some_and(|link| link.stage == LinkStage::Ended)
     }
 
-    /// Nothing to read: hand on what was read, then wait.
+    /// Nothing to read: write what was read, then wait.
     fn idle(&mut self) -> Outcome<ControlFlow<()>> {
         self.sink.out.flush().map_err(Failure::stdout)?;
         match self.subscriber.wait(LOOK) {
             Ok(true) => {}
             Ok(false) => self.say_what_is_awaited(),
-            // The next poll says so again, after everything was read.
+            // The next poll repeats the error, after everything was read.
             Err(_) => {}
         }
         Ok(ControlFlow::Continue(()))
@@ -383,7 +381,8 @@ impl Receiver<'_> {
         }
     }
 
-    /// Hands on what is left and sums up. An `endless` stream is complete whenever it is stopped.
+    /// Writes the rest and prints the summary. An `endless` stream is complete whenever it is
+    /// stopped.
     fn finish(mut self, quiet: bool, endless: bool) -> Outcome {
         self.sink.out.flush().map_err(Failure::stdout)?;
         let extra = self.sink.interval(self.subscriber.lag());
@@ -412,7 +411,7 @@ impl Receiver<'_> {
                 .and_then(|latency| latency.all.percentiles(&TickClock::calibrate())),
         });
         self.subscriber.close();
-        // The lock on standard output goes before the summary is printed there.
+        // Release the lock on standard output before the summary is printed there.
         drop(self.sink);
         if !quiet || interrupted && self.failure.is_none() {
             self.meter.say(&summary.text(), &summary)?;

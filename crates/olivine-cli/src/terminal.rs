@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_that_a_terminal_obeys_is_left_of_any_character_or_byte() {
+    fn no_control_byte_is_left_after_escaping() {
         let obeys = |bytes: &[u8]| {
             let text = std::str::from_utf8(bytes).unwrap();
             text.contains(is_unsafe)

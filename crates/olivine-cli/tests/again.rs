@@ -1,22 +1,23 @@
-//! All methods measured `OLIVINE_AGAIN` times in a row: nothing hangs, fails or is left behind.
+//! All methods measured `OLIVINE_AGAIN` times in a row: no run hangs, fails or leaves anything
+//! behind.
 //!
-//! Each run has a folder, and where that is allowed a System V namespace: what other programs on
-//! this machine leave does not count.
+//! Each run has a folder, and if possible a System V namespace, so that leftovers of other programs
+//! do not count.
 
 mod common;
 
-use common::{Place, skip};
+use common::{TestFolder, skip};
 use std::path::Path;
 use std::process::Command;
 
 /// Heading lines of the kernel's three lists of System V objects.
 const HEADINGS: usize = 3;
-/// What runs in the namespace: the tool for at most ten minutes, then the objects that are left.
+/// Runs in the namespace: the tool for at most ten minutes, then a count of the leftover objects.
 const SCRIPT: &str = "timeout 600 \"$0\" bench \"$@\"; code=$?; \
     cd /proc/sysvipc && echo \"left: $(cat msg sem shm | wc -l)\"; exit $code";
 
 #[test]
-fn the_table_of_all_methods_leaves_nothing_behind() {
+fn table_of_all_methods_leaves_nothing_behind() {
     let Some(times) = std::env::var("OLIVINE_AGAIN").ok() else {
         return skip("all methods in a row: OLIVINE_AGAIN is not set to a number of runs");
     };
@@ -24,7 +25,7 @@ fn the_table_of_all_methods_leaves_nothing_behind() {
     let has_namespace = unshare.is_ok_and(|tried| tried.status.success());
     let program = if has_namespace { "unshare" } else { "env" };
     for run in 1..=times.parse::<u32>().expect("OLIVINE_AGAIN is a number") {
-        let place = Place::new();
+        let place = TestFolder::new();
         let mut command = Command::new(program);
         command.args(["--ipc"].iter().filter(|_| has_namespace));
         command.args(["sh", "-c", SCRIPT, env!("CARGO_BIN_EXE_olivine"), "--json"]);
@@ -57,11 +58,11 @@ fn the_table_of_all_methods_leaves_nothing_behind() {
     }
 }
 
-/// Processes that were told to use `folder`.
+/// Processes that use `folder`.
 fn processes_in(folder: &Path) -> usize {
     let wanted = format!("OLIVINE_DIR={}", folder.display());
     let all = std::fs::read_dir("/proc").unwrap().flatten();
-    // Those of other users cannot be read, and are none of ours.
+    // Those of other users cannot be read, and are not ours.
     let environments = all.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
     let is_told = |text: &Vec<u8>| {
         text.split(|&byte| byte == 0)
@@ -71,8 +72,8 @@ fn processes_in(folder: &Path) -> usize {
 }
 
 #[test]
-fn a_process_that_is_left_is_found_by_its_folder() {
-    let place = Place::new();
+fn leftover_process_is_found_by_its_folder() {
+    let place = TestFolder::new();
     assert_eq!(processes_in(place.path()), 0);
     let mut subscriber = place.start(&["sub", "shm://left", "--once"]);
     // Then it runs with its environment.

@@ -1,4 +1,4 @@
-//! The demonstration of the README that carries a pipe everywhere.
+//! The README's demonstration of a pipe over every transport.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn checksums(text: &str) -> [&str; 2] {
 }
 
 #[test]
-fn a_pipe_goes_everywhere_with_equal_checksums() {
+fn pipe_crosses_every_transport_with_equal_checksums() {
     let text = run(|_| ());
     let [sent, came] = checksums(&text);
     assert_eq!(sent, came);
@@ -46,7 +46,7 @@ fn a_pipe_goes_everywhere_with_equal_checksums() {
 }
 
 #[test]
-fn a_pipe_goes_everywhere_without_root_and_without_nats() {
+fn pipe_crosses_transports_without_root_and_nats() {
     // An `ip` that makes no namespaces, and no server.
     let folder = tempfile::tempdir().expect("a folder");
     let ip = folder.path().join("ip");

@@ -1,16 +1,16 @@
-//! `olivine bench bridge`: figures of every part that can be measured here, and a line for who is
-//! missing.
+//! `olivine bench bridge`: figures of every part that can run here, and a line for each missing
+//! program.
 
 mod common;
 
-use common::{Place, json, said};
+use common::{TestFolder, json, said};
 
 #[test]
-fn every_part_has_figures_and_who_is_missing_is_named() {
+fn every_part_has_figures_and_missing_programs_are_named() {
     if !common::has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let folder = place.path().join("disk");
     std::fs::create_dir(&folder).unwrap();
     let words = [
@@ -74,8 +74,8 @@ fn every_part_has_figures_and_who_is_missing_is_named() {
 }
 
 #[test]
-fn a_part_that_does_not_exist_is_refused_with_those_that_do() {
-    let output = Place::new().run(&["bench", "bridge", "warp"]);
+fn unknown_part_is_refused_with_the_known_ones() {
+    let output = TestFolder::new().run(&["bench", "bridge", "warp"]);
     assert_eq!(output.status.code(), Some(2));
     let told = said(&output);
     assert!(

@@ -1,4 +1,4 @@
-//! The report page in a browser: nothing is cut off, nothing is fetched, light and dark differ, it
+//! The report page in a browser: no text is cut off, nothing is fetched, the themes differ, it
 //! prints.
 //!
 //! `OLIVINE_BROWSER` names a folder for pictures; without it the test is left out. The page is made
@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Place, skip};
+use common::{TestFolder, skip};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ fn the_report_fits_prints_and_fetches_nothing() {
     };
     fs::create_dir_all(&folder).unwrap();
     let page = folder.join("report.html");
-    let mut make = Place::new().olivine(&["bench", "report"]);
+    let mut make = TestFolder::new().olivine(&["bench", "report"]);
     let made = make
         .args(recorded())
         .arg("--out")

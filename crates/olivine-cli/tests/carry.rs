@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, awkward_text, json, said, until};
+use common::{TestFolder, awkward_text, json, said, until};
 use rustix::process::{Resource, Rlimit, Signal};
 use std::io::{BufRead, BufReader};
 
@@ -12,8 +12,8 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_recorded_comes_back_byte_for_byte() {
-    let place = Place::new();
+fn recording_is_replayed_byte_for_byte() {
+    let place = TestFolder::new();
     let text = awkward_text(200_000);
     let file = place.path().join("text.olv").display().to_string();
     let recorder = place.start(&["record", "text", &file, "--sync", "never", "--json"]);
@@ -37,8 +37,8 @@ fn what_is_recorded_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn a_replay_that_fails_ends_sub_with_its_reason() {
-    let place = Place::new();
+fn failed_replay_ends_sub_with_its_reason() {
+    let place = TestFolder::new();
     let file = place.path().join("cut.olv").display().to_string();
     let journal = format!("file://{file}");
     assert!(
@@ -77,9 +77,9 @@ fn a_replay_that_fails_ends_sub_with_its_reason() {
 }
 
 #[test]
-fn a_recorder_that_ends_gives_its_place_up_unless_it_has_a_name() {
-    let place = Place::new();
-    // The folder of channels shows what is left of the channel, and nothing else.
+fn ended_recorder_keeps_only_a_named_position() {
+    let place = TestFolder::new();
+    // The channel folder then contains only the channel's files.
     let journals = tempfile::tempdir().unwrap();
     let file = journals.path().join("kept.olv").display().to_string();
     for (words, kept) in [(&[][..], false), (&["--durable", "archive"][..], true)] {
@@ -107,8 +107,8 @@ fn a_recorder_that_ends_gives_its_place_up_unless_it_has_a_name() {
 }
 
 #[test]
-fn publishers_that_take_turns_in_a_journal_are_verified_apart() {
-    let place = Place::new();
+fn interleaved_publishers_of_a_journal_are_verified_apart() {
+    let place = TestFolder::new();
     let journals = tempfile::tempdir().unwrap();
     let file = journals.path().join("turns.olv").display().to_string();
     let recorder = place.start(&["record", "turns", &file, "--sync", "never"]);
@@ -146,15 +146,15 @@ fn publishers_that_take_turns_in_a_journal_are_verified_apart() {
 }
 
 #[test]
-fn a_channel_that_a_journal_does_not_hold_is_refused_with_those_it_holds() {
-    let place = Place::new();
+fn missing_channel_of_a_journal_is_refused_with_the_known_ones() {
+    let place = TestFolder::new();
     let journals = tempfile::tempdir().unwrap();
     let file = journals.path().join("two.olv").display().to_string();
     for channel in ["bids", "asks"] {
         let uri = format!("file://{file}?channel={channel}");
         assert!(place.run(&["pub", &uri, "one"]).status.success());
     }
-    let expected = "it holds nothing of the channel 'trades': choose a channel it holds with \
+    let expected = "it has no messages of the channel 'trades': choose one of its channels with \
                     'channel=': asks, bids";
     let output = place.run(&["replay", &file, "shm://out", "--of", "trades"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
@@ -162,7 +162,7 @@ fn a_channel_that_a_journal_does_not_hold_is_refused_with_those_it_holds() {
     let output = place.run(&["sub", &format!("file://{file}?channel=trades")]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains(expected), "{}", said(&output));
-    // A known one, and a journal of nothing: its channel was never written.
+    // A known channel, and an empty journal.
     let output = place.run(&["replay", &file, "shm://out", "--of", "asks"]);
     assert!(output.status.success(), "{}", said(&output));
     let empty = journals.path().join("empty.olv").display().to_string();
@@ -226,8 +226,8 @@ fn a_replay_waits_for_the_subscribers_it_is_told_of() {
 }
 
 #[test]
-fn topics_go_through_a_journal_and_are_shown() {
-    let place = Place::new();
+fn topics_pass_through_a_journal() {
+    let place = TestFolder::new();
     let file = place.path().join("news.olv").display().to_string();
     let publish = |topic: &str, words: &[&str]| {
         let uri = format!("file://{file}?channel=news&topic={topic}");
@@ -261,17 +261,17 @@ fn topics_go_through_a_journal_and_are_shown() {
         "{}",
         said(&output)
     );
-    // Straight from the journal, and only a part of it.
+    // Directly from the journal, and only a part of it.
     let uri = format!("file://{file}");
     let output = place.run(&["sub", &uri, "--topic", "weather", "--out", "topics"]);
     assert_eq!(lines(&output.stdout), ["weather\train"]);
 }
 
-/// The journal waits until the limit is raised; nothing is lost, and no process ends.
+/// The journal waits until the limit is raised; no message is lost, and no process ends.
 #[test]
-fn a_limit_on_file_sizes_is_said_and_waited_out() {
+fn file_size_limit_is_reported_and_waited_for() {
     const LIMIT: u64 = 64 << 10;
-    let place = Place::new();
+    let place = TestFolder::new();
     let text = awkward_text(300_000);
     let file = place.path().join("limited.olv").display().to_string();
     let mut recorder = place.start(&["record", "limited", &file, "--sync", "never"]);
@@ -306,7 +306,7 @@ fn a_limit_on_file_sizes_is_said_and_waited_out() {
 
 #[test]
 fn wrong_use_is_refused_in_one_line() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let cases = [
         (
             &["record", "tcp://h:1/x", "/tmp/a.olv"][..],

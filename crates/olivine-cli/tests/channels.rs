@@ -1,13 +1,13 @@
-//! `ls`, `inspect`, `rm`, `gc` among living and dead participants.
+//! `ls`, `inspect`, `rm`, `gc` with living and dead participants.
 
 mod common;
 
-use common::{Place, json, said, until};
+use common::{TestFolder, json, said, until};
 use rustix::process::Signal;
 
 #[test]
-fn a_live_channel_is_shown_and_refused_to_rm() {
-    let place = Place::new();
+fn live_channel_is_listed_and_not_removed() {
+    let place = TestFolder::new();
     let subscriber = place.start(&["sub", "shm://live", "--once", "--name", "audit"]);
     place.await_subscribers("live", 1);
     let publisher = place.start(&["pub", "shm://live", "--rate", "1000"]);
@@ -41,15 +41,15 @@ fn a_live_channel_is_shown_and_refused_to_rm() {
         (Some(0), String::new())
     );
     assert_eq!(place.left(), Vec::<String>::new());
-    // Those attached keep what they have mapped and still end in order.
+    // Attached processes keep their mappings and end in order.
     publisher.signal(Signal::INT);
     assert_eq!(publisher.output().status.code(), Some(0));
     assert_eq!(subscriber.output().status.code(), Some(0));
 }
 
 #[test]
-fn gc_collects_what_the_dead_left_and_spares_the_living() {
-    let place = Place::new();
+fn gc_removes_only_unused_channels() {
+    let place = TestFolder::new();
     let dead = place.start(&["sub", "shm://dead"]);
     let alive = place.start(&["sub", "shm://alive"]);
     place.await_subscribers("dead", 1);
@@ -79,7 +79,7 @@ fn gc_collects_what_the_dead_left_and_spares_the_living() {
 
 #[test]
 fn completions_and_man_pages_name_every_command() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = place.run(&["completions", shell]);
         assert!(output.status.success());
@@ -101,10 +101,10 @@ fn completions_and_man_pages_name_every_command() {
     );
 }
 
-/// A publisher that has no room is named with the reader it waits for, while it waits.
+/// A publisher without room is listed with the subscriber it waits for, while it waits.
 #[test]
-fn ls_and_inspect_name_the_stopped_reader_that_holds_a_publisher_back() {
-    let place = Place::new();
+fn ls_and_inspect_name_the_stopped_slow_subscriber() {
+    let place = TestFolder::new();
     let reader = place.start(&["sub", "x", "--out", "none"]);
     place.await_subscribers("x", 1);
     reader.signal(Signal::STOP);
@@ -143,11 +143,11 @@ fn ls_and_inspect_name_the_stopped_reader_that_holds_a_publisher_back() {
     });
 }
 
-/// Who uses files that were removed is named: the folder shows another channel of the name, or
+/// Processes that use removed files are named: the folder shows another channel of the name, or
 /// none.
 #[test]
-fn ls_and_inspect_name_the_processes_of_a_channel_without_files() {
-    let place = Place::new();
+fn ls_and_inspect_name_processes_of_a_removed_channel() {
+    let place = TestFolder::new();
     let words = |words: &[&str]| place.run(words);
     let reader = place.start(&["sub", "x", "--out", "none"]);
     place.await_subscribers("x", 1);

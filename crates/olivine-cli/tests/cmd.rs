@@ -1,9 +1,8 @@
-//! The tool's words: help, errors, what it says of an empty folder. Each session in `tests/cmd` is
-//! a test.
+//! Output of the tool: help, errors, empty folders. Each session in `tests/cmd` is a test.
 
 use std::os::unix::ffi::OsStrExt;
 
-/// Runs sessions in a folder of channels of their own.
+/// Runs sessions in a private folder of channels.
 fn sessions(pattern: &str) {
     let memory = std::path::Path::new("/dev/shm");
     let place = if memory.is_dir() {
@@ -28,18 +27,18 @@ fn sessions(pattern: &str) {
 }
 
 #[test]
-fn sessions_that_make_no_channel_read_as_recorded() {
+fn sessions_without_channel_match_the_recording() {
     sessions("tests/cmd/*.trycmd");
 }
 
-/// Sessions of one folder run side by side: a session that leaves a channel has a separate folder.
+/// Sessions of one folder run in parallel: a session that leaves a channel has a separate folder.
 #[test]
-fn sessions_that_leave_a_channel_read_as_recorded() {
+fn sessions_with_channel_match_the_recording() {
     sessions("tests/cmd/alone/*.trycmd");
 }
 
 #[test]
-fn a_word_that_is_no_text_is_refused_in_one_line() {
+fn argument_without_utf8_is_refused_in_one_line() {
     let word = std::ffi::OsStr::from_bytes(b"\xff");
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_olivine"));
     let output = command.arg(word).output().expect("the tool");

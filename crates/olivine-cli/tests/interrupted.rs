@@ -1,16 +1,16 @@
-//! Ending on request: the exit code says whether what was asked for is complete.
+//! Ending on request: the exit code tells whether the work is complete.
 
 mod common;
 
-use common::{Place, Running, hear, json, said, until};
+use common::{Running, TestFolder, hear, json, said, until};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Stdio;
 
-/// Ends it by these signals, which find it all at once; its exit code.
+/// Ends it with these signals, all pending at once; returns its exit code.
 fn end(mut running: Running, signals: &[Signal]) -> Option<i32> {
-    // Whatever comes while it stands still is there when it goes on.
+    // Signals sent while it is stopped are pending when it continues.
     running.signal(Signal::STOP);
     for signal in signals {
         running.signal(*signal);
@@ -21,8 +21,8 @@ fn end(mut running: Running, signals: &[Signal]) -> Option<i32> {
 }
 
 #[test]
-fn a_count_that_was_not_reached_is_told_by_the_signal_s_code() {
-    let place = Place::new();
+fn interrupted_count_exits_with_the_signals_code() {
+    let place = TestFolder::new();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let subscriber = place.start(&["sub", "shm://few", "--count", "3"]);
         place.await_subscribers("few", 1);
@@ -34,10 +34,11 @@ fn a_count_that_was_not_reached_is_told_by_the_signal_s_code() {
     assert_eq!(place.left(), Vec::<String>::new(), "ended in order");
 }
 
-/// Two at once are one request, whichever thread sees them first; the code is the same each time.
+/// Two signals at once are one request, whichever thread sees them first; the code is always the
+/// same.
 #[test]
-fn two_signals_at_once_end_it_in_order_and_with_one_code() {
-    let place = Place::new();
+fn two_signals_at_once_end_with_one_code() {
+    let place = TestFolder::new();
     for round in 0..20 {
         let endless = place.start(&["sub", "shm://twice"]);
         let limited = place.start(&["sub", "shm://twice", "--count", "1"]);
@@ -54,8 +55,8 @@ fn two_signals_at_once_end_it_in_order_and_with_one_code() {
 }
 
 #[test]
-fn what_has_no_end_is_complete_whenever_it_is_stopped() {
-    let place = Place::new();
+fn endless_command_is_complete_when_stopped() {
+    let place = TestFolder::new();
     let file = place.path().join("kept.olv").display().to_string();
     let recorder = place.start(&["record", "live", &file]);
     place.await_subscribers("live", 1);
@@ -68,8 +69,8 @@ fn what_has_no_end_is_complete_whenever_it_is_stopped() {
 }
 
 #[test]
-fn a_replay_that_was_stopped_is_not_complete() {
-    let place = Place::new();
+fn stopped_replay_is_incomplete() {
+    let place = TestFolder::new();
     let file = place.path().join("some.olv").display().to_string();
     let journal = format!("file://{file}");
     assert!(place.run(&["pub", &journal, "one", "two"]).status.success());
@@ -79,11 +80,11 @@ fn a_replay_that_was_stopped_is_not_complete() {
 }
 
 #[test]
-fn a_measurement_that_was_stopped_prints_what_it_has_and_is_not_complete() {
+fn stopped_measurement_prints_partial_results() {
     if !common::has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let bench = place.start(&[
         "bench",
         "floor",
@@ -106,10 +107,10 @@ fn a_measurement_that_was_stopped_prints_what_it_has_and_is_not_complete() {
     }
 }
 
-/// No far side takes the message: Ctrl-C ends the command at once, and it reports what is lost.
+/// No far side takes the message: Ctrl-C ends the command at once, and it reports the loss.
 #[test]
-fn a_publisher_whose_far_side_is_away_ends_at_once_and_says_what_was_not_delivered() {
-    let place = Place::new();
+fn publisher_without_far_side_ends_at_once_and_counts_undelivered() {
+    let place = TestFolder::new();
     let mut publisher = place.start(&["pub", "tcp://127.0.0.1:1/away?role=connect", "hello"]);
     let (line, mut rest) = hear(&mut publisher, "waiting for");
     assert!(
@@ -124,11 +125,11 @@ fn a_publisher_whose_far_side_is_away_ends_at_once_and_says_what_was_not_deliver
     assert!(said.contains("has not acknowledged everything"), "{said}");
 }
 
-/// One far side is connected, another one is away with something unread and may come back for ever.
+/// One far side is connected; another is absent with an unread message and may come back any time.
 #[test]
-fn a_publisher_that_waits_for_one_of_two_far_sides_says_so_and_ends_on_request() {
-    let place = Place::new();
-    // Free a moment ago, and one of very many.
+fn publisher_waiting_for_one_of_two_far_sides_ends_on_request() {
+    let place = TestFolder::new();
+    // A free port, and one of many.
     let port = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .unwrap()
@@ -159,10 +160,10 @@ fn a_publisher_that_waits_for_one_of_two_far_sides_says_so_and_ends_on_request()
     drop(connected);
 }
 
-/// The request finds the publisher with everything read.
+/// At the request everything is read.
 #[test]
-fn a_publisher_that_was_stopped_with_nothing_left_is_complete() {
-    let place = Place::new();
+fn stopped_publisher_with_everything_read_is_complete() {
+    let place = TestFolder::new();
     let subscriber = place.start(&["sub", "shm://all", "--once", "--out", "none"]);
     place.await_subscribers("all", 1);
     subscriber.signal(Signal::STOP);

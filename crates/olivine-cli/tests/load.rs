@@ -1,16 +1,16 @@
-//! Servers under load: our own, one that lies, one that is stopped, and none at all.
+//! Servers under load: our own, a faulty one, a stopped one, and a missing one.
 
 mod common;
 
-use common::{Place, json, said, skip, until};
+use common::{TestFolder, json, said, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
 
 #[test]
-fn each_of_our_servers_is_measured_and_every_answer_checked() {
-    let place = Place::new();
+fn every_own_server_is_measured_and_checked() {
+    let place = TestFolder::new();
     let quick = ["--seconds", "0.2", "--runs", "1", "--json"];
     for (words, rows) in [
         (
@@ -56,8 +56,8 @@ fn each_of_our_servers_is_measured_and_every_answer_checked() {
 }
 
 #[test]
-fn the_generator_on_io_uring_checks_every_answer_too() {
-    let place = Place::new();
+fn io_uring_generator_checks_every_reply() {
+    let place = TestFolder::new();
     let quick = ["--generator", "io-uring", "--seconds", "0.2", "--runs", "1"];
     for words in [
         &["bench", "http", "--depth", "1,16,300"][..],
@@ -88,8 +88,8 @@ fn the_generator_on_io_uring_checks_every_answer_too() {
 }
 
 #[test]
-fn tables_for_a_document_name_the_machine_the_command_and_who_was_left_out() {
-    let place = Place::new();
+fn markdown_tables_name_machine_command_and_missing_servers() {
+    let place = TestFolder::new();
     let quick = ["--markdown", "--seconds", "0.4", "--runs", "2"];
     for (words, parts) in [
         (
@@ -125,8 +125,8 @@ fn tables_for_a_document_name_the_machine_the_command_and_who_was_left_out() {
 }
 
 #[test]
-fn a_load_that_makes_no_sense_is_refused() {
-    let place = Place::new();
+fn invalid_load_is_refused() {
+    let place = TestFolder::new();
     for (words, code, what) in [
         (
             &["bench", "http", "ftp://127.0.0.1/"][..],
@@ -175,8 +175,8 @@ fn a_load_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn what_was_measured_is_kept_in_every_form_that_can_hold_it() {
-    let place = Place::new();
+fn results_are_saved_in_every_supported_format() {
+    let place = TestFolder::new();
     let path = |name: &str| place.path().join(name).display().to_string();
     let (kept, table) = (path("kept.json"), path("table.md"));
     let quick = ["--seconds", "0.1", "--runs", "1", "--json", "--save"];
@@ -208,8 +208,8 @@ fn what_was_measured_is_kept_in_every_form_that_can_hold_it() {
     }
 }
 
-/// A server on a thread of the test that gives each answer to each request, one connection at a
-/// time.
+/// A server on a thread of the test that sends each of these replies to each request, one
+/// connection at a time.
 fn liar(answers: &'static [&'static [u8]]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -218,7 +218,7 @@ fn liar(answers: &'static [&'static [u8]]) -> String {
             let mut socket = socket.unwrap();
             let mut request = [0; 1024];
             for answer in answers {
-                // The generator leaves when it has seen enough.
+                // The generator leaves when it has an error.
                 if !matches!(socket.read(&mut request), Ok(1..))
                     || socket.write_all(answer).is_err()
                 {
@@ -231,13 +231,14 @@ fn liar(answers: &'static [&'static [u8]]) -> String {
 }
 
 #[test]
-fn a_wrong_answer_has_no_speed() {
-    let place = Place::new();
+fn wrong_reply_has_no_figure() {
+    let place = TestFolder::new();
     const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
     const OTHER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nho";
     const MISSING: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
     const TWICE: &[u8] =
-        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: \
+        2\r\n\r\nhi";
     for (answers, what) in [
         (&[GOOD, GOOD, OTHER][..], "differs from the first one"),
         (&[MISSING], "the server answers 404"),
@@ -265,7 +266,7 @@ impl Drop for Served {
 
 /// Starts our own server as a process, which runs as long as its standard input is open; `None` if
 /// it gives no address.
-fn serve(place: &Place, backend: &str) -> Option<(Served, String)> {
+fn serve(place: &TestFolder, backend: &str) -> Option<(Served, String)> {
     let mut command = place.olivine(&["__serve", "hello", backend, "block", "0"]);
     let mut server = Served(command.stdin(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
@@ -287,8 +288,8 @@ fn cpu_ns(pid: u32) -> u64 {
 
 /// SIGTERM while the generator does what it can: every answer that was begun arrives whole.
 #[test]
-fn a_server_asked_to_stop_under_load_cuts_no_answer() {
-    let place = Place::new();
+fn server_stopped_under_load_completes_its_replies() {
+    let place = TestFolder::new();
     for backend in ["mio", "io-uring"] {
         for depth in ["1", "16"] {
             let Some((mut server, address)) = serve(&place, backend) else {

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{Place, json, said};
+use common::{TestFolder, json, said};
 use rustix::process::Signal;
 
 #[test]
 fn every_generated_message_is_verified() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = "shm://checked?capacity=64KiB";
     for (size, batch) in [
         ("16", "1"),
@@ -43,8 +43,8 @@ fn every_generated_message_is_verified() {
 }
 
 #[test]
-fn what_is_not_a_generated_message_is_corrupt() {
-    let place = Place::new();
+fn foreign_message_counts_as_corrupt() {
+    let place = TestFolder::new();
     let subscriber = place.start(&["sub", "shm://odd", "--once", "--verify"]);
     place.await_subscribers("odd", 1);
     assert!(
@@ -63,8 +63,8 @@ fn what_is_not_a_generated_message_is_corrupt() {
 }
 
 #[test]
-fn a_rate_is_kept_and_latency_is_measured_and_written() {
-    let place = Place::new();
+fn rate_is_kept_and_latency_is_reported() {
+    let place = TestFolder::new();
     let csv = place.path().join("rows.csv");
     let subscriber = place.start(&[
         "sub",
@@ -117,8 +117,8 @@ fn a_rate_is_kept_and_latency_is_measured_and_written() {
 }
 
 #[test]
-fn the_demo_loses_nothing_and_leaves_nothing() {
-    let place = Place::new();
+fn demo_loses_nothing_and_leaves_nothing() {
+    let place = TestFolder::new();
     let output = place.run(&["demo", "--seconds", "0.35", "--rate", "5K", "--json"]);
     let report = json(&output);
     assert_eq!(output.status.code(), Some(0), "{report}");
@@ -134,8 +134,8 @@ fn the_demo_loses_nothing_and_leaves_nothing() {
 }
 
 #[test]
-fn a_demo_that_is_interrupted_cleans_up_and_sums_up() {
-    let place = Place::new();
+fn interrupted_demo_cleans_up_and_reports() {
+    let place = TestFolder::new();
     let demo = place.start(&["demo", "--seconds", "600"]);
     common::until("the demo's publisher", || {
         place.left().iter().any(|name| {
@@ -155,10 +155,10 @@ fn a_demo_that_is_interrupted_cleans_up_and_sums_up() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
-/// After a `kill -9` of the demo its two processes end too, and `gc` takes what they left.
+/// After a `kill -9` of the demo its two processes end, too, and `gc` removes their channel.
 #[test]
-fn nobody_outlives_a_demo_that_is_killed() {
-    let place = Place::new();
+fn killed_demo_leaves_no_process() {
+    let place = TestFolder::new();
     let demo = place.start(&["demo", "--seconds", "600"]);
     let is_live = || {
         place.left().iter().any(|name| {
@@ -187,11 +187,11 @@ fn nobody_outlives_a_demo_that_is_killed() {
 }
 
 #[test]
-fn every_bench_command_gives_figures_with_ratios_and_leaves_nothing() {
+fn every_bench_command_gives_figures_and_leaves_nothing() {
     if !common::has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let short = ["--runs", "1", "--seconds", "0.05", "--json"];
     let bench = |words: &[&str]| {
         let all: Vec<&str> = ["bench"]
@@ -229,11 +229,10 @@ fn every_bench_command_gives_figures_with_ratios_and_leaves_nothing() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
-/// The time counts from the first message: what comes before it takes ten milliseconds of it
-/// nowhere.
+/// The time counts from the first message: the ten milliseconds before it do not count.
 #[test]
-fn a_rate_fills_its_whole_time() {
-    let place = Place::new();
+fn rate_lasts_the_whole_time() {
+    let place = TestFolder::new();
     let words = ["pub", "x", "--rate", "1000", "--duration", "200ms"];
     common::until("a run that nothing else disturbs", || {
         let sent = json(&place.run(&[&words[..], &["--json"]].concat()));

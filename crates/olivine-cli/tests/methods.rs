@@ -1,9 +1,8 @@
-//! The methods of `olivine bench`, its job files, and what is left when somebody is killed in the
-//! middle.
+//! The methods of `olivine bench`, its job files, and leftovers after a kill.
 
 mod common;
 
-use common::{Place, json, said, until};
+use common::{TestFolder, json, said, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -14,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const SHORT: [&str; 5] = ["--runs", "1", "--seconds", "0.01", "--json"];
 
 /// Runs `olivine bench` with these words and [`SHORT`].
-fn bench(place: &Place, words: &[&str]) -> (Option<i32>, Value, String) {
+fn bench(place: &TestFolder, words: &[&str]) -> (Option<i32>, Value, String) {
     let all: Vec<&str> = ["bench"]
         .iter()
         .chain(words)
@@ -35,18 +34,18 @@ fn children(id: u32) -> Vec<i32> {
         .collect()
 }
 
-/// A place of its own for one test at a time: the methods spin, and two CPUs hold one pair of
-/// processes. `None` where there are no two.
-fn stage() -> Option<(MutexGuard<'static, ()>, Place)> {
+/// A folder for one test at a time: the methods spin, and two CPUs hold one pair of processes.
+/// `None` without two CPUs.
+fn stage() -> Option<(MutexGuard<'static, ()>, TestFolder)> {
     static TURN: Mutex<()> = Mutex::new(());
     common::has_two_cpus().then(|| {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        (turn, Place::new())
+        (turn, TestFolder::new())
     })
 }
 
 #[test]
-fn every_method_gives_a_figure_and_leaves_nothing() {
+fn every_method_has_a_figure_and_leaves_nothing() {
     let Some((_turn, place)) = stage() else {
         return;
     };
@@ -70,7 +69,7 @@ fn every_method_gives_a_figure_and_leaves_nothing() {
 }
 
 #[test]
-fn sizes_beyond_a_limit_are_failures_and_other_rows_still_run() {
+fn too_large_sizes_fail_and_other_rows_run() {
     let Some((_turn, place)) = stage() else {
         return;
     };
@@ -107,7 +106,7 @@ fn sizes_beyond_a_limit_are_failures_and_other_rows_still_run() {
 }
 
 #[test]
-fn a_killed_second_process_is_one_failed_row() {
+fn killed_second_process_fails_one_row() {
     let Some((_turn, place)) = stage() else {
         return;
     };
@@ -149,12 +148,12 @@ fn a_killed_second_process_is_one_failed_row() {
 
 /// One of several: the row fails with the reason, and the next one is measured.
 #[test]
-fn a_killed_subscriber_of_many_is_one_failed_row() {
+fn killed_subscriber_of_many_fails_one_row() {
     let Some((_turn, place)) = stage() else {
         return;
     };
     let allowed = olivine::probe::allowed_cpus();
-    // Not in the order in which they are allowed: who is asked for comes first.
+    // Not in the allowed order: the given order counts.
     let cpus = format!("{},{}", allowed[1], allowed[0]);
     let long = [
         "bench",
@@ -171,7 +170,7 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     ];
     let running = place.start(&long).reading();
     let id = running.child.id();
-    // Publisher and subscribers beside the second process of the floor.
+    // Publisher and subscribers, besides the second process of the floor.
     until("three participants", || children(id).len() > 2);
     until("a publisher on the first CPU asked for", || {
         let publisher = children(id).get(1).copied().unwrap_or_default();
@@ -197,8 +196,8 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
     let pinned: Vec<u32> = serde_json::from_value(report["cpus"].clone()).unwrap();
     assert_eq!(pinned[..2], [allowed[1], allowed[0]]);
     assert_eq!(pinned.len(), allowed.len().min(3), "{report}");
-    // The participants', not those of two idle processes: whoever waits for a slice gives up its
-    // CPU.
+    // The participants' switches, not those of two idle processes: a process that waits for a slice
+    // yields its CPU.
     let switches = &of("measured")[0]["kernel"]["voluntary_switches_count"];
     assert!(switches.as_u64().unwrap() > 0, "{report}");
     assert!(!of("measured").is_empty(), "{report}");
@@ -206,8 +205,8 @@ fn a_killed_subscriber_of_many_is_one_failed_row() {
 }
 
 #[test]
-fn one_cpu_is_too_few_and_said_so_in_one_line() {
-    let place = Place::new();
+fn one_cpu_is_refused_in_one_line() {
+    let place = TestFolder::new();
     let tool = place.olivine(&["bench", "--json"]);
     let cpu = olivine::probe::allowed_cpus()[0].to_string();
     let output = Command::new("taskset")
@@ -225,9 +224,9 @@ fn one_cpu_is_too_few_and_said_so_in_one_line() {
     );
 }
 
-/// Whoever is left cleans up: here the second process, which ends then.
+/// The surviving process cleans up: here the second one, which then ends.
 #[test]
-fn nothing_outlives_a_measuring_process_that_is_killed() {
+fn killed_measuring_process_leaves_nothing() {
     let Some((_turn, place)) = stage() else {
         return;
     };
@@ -276,7 +275,7 @@ fn nothing_outlives_a_measuring_process_that_is_killed() {
 }
 
 #[test]
-fn a_sweep_goes_on_where_it_stopped() {
+fn sweep_resumes_where_it_stopped() {
     let Some((_turn, place)) = stage() else {
         return;
     };
@@ -298,12 +297,12 @@ fn a_sweep_goes_on_where_it_stopped() {
     assert_eq!(code, Some(0), "{said}");
     let rows = |report: &Value| report["results"].as_array().unwrap().clone();
     let (first, second) = (rows(&first), rows(&second));
-    // The same figures to the last digit: what was measured is not measured again.
+    // Equal to the last digit: a measured point is not measured again.
     assert_eq!(first[..], second[..first.len()]);
     assert!(second.len() > first.len());
     let kept = std::fs::read_to_string(&out).unwrap();
     assert_eq!(rows(&serde_json::from_str(&kept).unwrap()), second);
-    // Under other conditions it would give these rows a head that is not theirs.
+    // Under other conditions the header would not fit these rows.
     for (word, value, difference) in [
         ("--runs", "2", "runs 1 there, 2 now"),
         ("--seconds", "0.02", "seconds 0.010000 there, 0.020000 now"),
@@ -363,7 +362,7 @@ fn several_processes_share_a_channel() {
 
 /// Without the capabilities, and with limits that allow neither.
 #[test]
-fn privileges_that_are_not_given_are_one_line() {
+fn missing_privileges_are_reported_in_one_line() {
     let Some((_turn, place)) = stage() else {
         return;
     };
@@ -398,8 +397,8 @@ fn privileges_that_are_not_given_are_one_line() {
 }
 
 #[test]
-fn wrong_words_are_one_line_each() {
-    let place = Place::new();
+fn wrong_arguments_are_reported_in_one_line() {
+    let place = TestFolder::new();
     let job = place.path().join("job.toml");
     std::fs::write(
         &job,

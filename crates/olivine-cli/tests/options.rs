@@ -1,5 +1,5 @@
-//! Each option of each command acts or is refused: the pairs are those that `--help` shows, and
-//! each has a row here.
+//! Each option of each command has an effect or is refused: the pairs come from `--help`, and each
+//! has a row here.
 
 #[path = "options/bench.rs"]
 mod bench;
@@ -26,7 +26,7 @@ mod subscribe;
 use stage::{How, Scene, Stage};
 use std::collections::BTreeSet;
 
-/// Every scene there is.
+/// Every scene.
 fn scenes() -> impl Iterator<Item = &'static Scene> {
     let parts: [&[Scene]; 8] = [
         publish::SCENES,
@@ -42,7 +42,7 @@ fn scenes() -> impl Iterator<Item = &'static Scene> {
 }
 
 #[test]
-fn every_option_that_help_shows_has_exactly_one_row() {
+fn every_option_in_help_has_one_row() {
     let shown = help::pairs();
     let mut rows = BTreeSet::new();
     let mut counts = [0, 0];
@@ -139,10 +139,10 @@ fn each_option_of_bench_http_and_tcp_acts_or_is_refused() {
     }
 }
 
-/// Help does not show it there, and it is refused all the same.
+/// Help hides it there, and it is refused.
 #[cfg(not(feature = "zstd"))]
 #[test]
-fn a_recording_is_not_packed_without_zstd() {
+fn recording_without_zstd_is_not_compressed() {
     let stage = Stage::new();
     let file = stage.path("x.olv");
     let said = stage.fails(&["record", "x", &file, "--compress", "zstd"], 2);

@@ -1,18 +1,18 @@
-//! Every output of one recorded run, kept word for word.
+//! Every output of one recorded run, compared byte by byte.
 //!
-//! The run is in `recorded/run`, what is made of it in `recorded/outputs`. After a change that is
-//! meant, `OLIVINE_OUTPUTS=write cargo test -p olivine-cli --test outputs` writes the outputs anew;
-//! read the difference before you commit it.
+//! The run is in `recorded/run`, its outputs in `recorded/outputs`. After an intended change,
+//! `OLIVINE_OUTPUTS=write cargo test -p olivine-cli --test outputs` writes the outputs again. Read
+//! the difference before you commit it.
 
 mod common;
 
-use common::{Place, said};
+use common::{TestFolder, said};
 use olivine_bench::result::ResultFile;
 use olivine_bench::view::{Cell, Source, View, view};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of the run, in the order in which a page is made of them.
+/// Files of the run, in the order of the page.
 const FILES: [&str; 7] = [
     "floor",
     "pingpong",
@@ -33,7 +33,7 @@ fn run_file(name: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Compares `found` with what is kept under `name`.
+/// Compares `found` with the recorded output `name`.
 fn is_as_kept(name: &str, found: &[u8]) {
     let path = recorded("outputs").join(name);
     if std::env::var_os("OLIVINE_OUTPUTS").is_some() {
@@ -54,9 +54,9 @@ fn is_as_kept(name: &str, found: &[u8]) {
     panic!("{name} differs from {}: {first:?}", path.display());
 }
 
-/// What `bench report` writes of `files` to a file that ends in `ending`.
+/// The output of `bench report` for `files`, with this extension.
 fn reported(files: &[&str], ending: &str) -> Vec<u8> {
-    let place = Place::new();
+    let place = TestFolder::new();
     let out = place.path().join(format!("out.{ending}"));
     let paths: Vec<String> = files.iter().map(|name| run_file(name)).collect();
     let mut words = vec!["bench", "report"];
@@ -68,18 +68,18 @@ fn reported(files: &[&str], ending: &str) -> Vec<u8> {
 }
 
 #[test]
-fn the_page_of_the_run_is_as_kept() {
+fn page_matches_the_recorded_one() {
     is_as_kept("report.html", &reported(&FILES, "html"));
 }
 
 #[test]
-fn the_markdown_of_the_run_is_as_kept() {
+fn markdown_matches_the_recorded_one() {
     is_as_kept("headline.md", &reported(&FILES, "md"));
 }
 
-/// What `bench report` prints of `files`.
+/// The printed output of `bench report` for `files`.
 fn printed(files: &[&str]) -> String {
-    let place = Place::new();
+    let place = TestFolder::new();
     let paths: Vec<String> = files.iter().map(|name| run_file(name)).collect();
     let mut words = vec!["bench", "report"];
     words.extend(paths.iter().map(String::as_str));
@@ -89,13 +89,13 @@ fn printed(files: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_printed_of_the_run_is_as_kept() {
+fn printed_tables_match_the_recorded_ones() {
     is_as_kept("printed.txt", printed(&FILES).as_bytes());
 }
 
 #[test]
-fn the_drawings_of_the_run_are_as_kept() {
-    let place = Place::new();
+fn drawings_match_the_recorded_ones() {
+    let place = TestFolder::new();
     let (page, plots) = (place.path().join("r.html"), place.path().join("plots"));
     for name in ["pingpong", "throughput", "latency", "fanout"] {
         let file = run_file(name);
@@ -121,7 +121,7 @@ fn the_drawings_of_the_run_are_as_kept() {
 }
 
 #[test]
-fn what_other_programs_read_of_the_run_is_as_kept() {
+fn machine_readable_outputs_match_the_recorded_ones() {
     is_as_kept("pingpong.csv", &reported(&["pingpong"], "csv"));
     is_as_kept("throughput.csv", &reported(&["throughput"], "csv"));
     is_as_kept("latency.hlog", &reported(&["latency"], "hlog"));
@@ -129,8 +129,8 @@ fn what_other_programs_read_of_the_run_is_as_kept() {
 }
 
 #[test]
-fn comparisons_of_the_run_are_as_kept() {
-    let place = Place::new();
+fn comparisons_match_the_recorded_ones() {
+    let place = TestFolder::new();
     let compared = |words: &[&str]| {
         // The names of files are in what is printed.
         let words = [&["bench", "compare"], words].concat();
@@ -154,7 +154,7 @@ fn the_view() -> View {
     view(&FILES.map(source))
 }
 
-/// The number that a text of three figures says, with its unit.
+/// The number in a text of three digits, with its unit.
 fn number(text: &str) -> f64 {
     let text = text.split(" [").next().unwrap().replace(',', "");
     let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
@@ -167,17 +167,17 @@ fn number(text: &str) -> f64 {
     number.parse::<f64>().unwrap() * factor
 }
 
-/// Cells of a row as one text, without marks and tags.
+/// Cells of a row as one text, without tags.
 fn row<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     let cells = cells.map(|cell| cell.trim().trim_matches('*'));
     let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
     cells.join(" ")
 }
 
-/// README and page disagreed about one run: one showed what was published, the other what was
-/// received.
+/// A regression: README and page disagreed about one run; one showed published messages, the other
+/// received ones.
 #[test]
-fn all_outputs_of_the_run_say_the_same() {
+fn all_outputs_agree() {
     let view = the_view();
     let of = |ending| String::from_utf8(reported(&FILES, ending)).unwrap();
     let (page, markdown, printed) = (of("html"), of("md"), printed(&FILES));
@@ -229,9 +229,9 @@ fn all_outputs_of_the_run_say_the_same() {
     );
 }
 
-/// What is quoted is what was recorded.
+/// Quoted figures are recorded figures.
 #[test]
-fn the_page_of_figures_and_the_readme_quote_the_recorded_run() {
+fn figures_and_readme_quote_the_recorded_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
     let recorded = read("results/epyc-2cpu-virtual/headline.md");
@@ -241,7 +241,7 @@ fn the_page_of_figures_and_the_readme_quote_the_recorded_run() {
     let (quoted, _) = quoted.split_once(marks[1]).unwrap();
     assert_eq!(quoted.trim(), recorded.trim());
     let folder = root.join("results/epyc-2cpu-virtual");
-    let place = Place::new();
+    let place = TestFolder::new();
     let out = place.path().join("again.md");
     let files = FILES.map(|name| folder.join(format!("{name}.json")));
     let mut words = vec!["bench", "report"];
@@ -266,7 +266,7 @@ fn the_page_of_figures_and_the_readme_quote_the_recorded_run() {
     assert!(quoted > 10, "{quoted}");
 }
 
-/// Nothing in the repository is larger than what a reader wants to fetch.
+/// No file in the repository is too large to download.
 #[test]
 fn recorded_files_are_small_and_packing_changes_no_page() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -276,7 +276,7 @@ fn recorded_files_are_small_and_packing_changes_no_page() {
             .unwrap();
         assert!(length <= 256 << 10, "{}: {length} B", path.display());
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let packed = place.path().join("latency.json");
     let page = |file: &str| {
         let out = place.path().join("page.html");

@@ -2,15 +2,15 @@
 
 mod common;
 
-use common::{Place, Running, awkward_text, json, said, until};
+use common::{Running, TestFolder, awkward_text, json, said, until};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 
-/// Subscribers first, a ring far smaller than the file, a publisher that exits as soon as it has
-/// written.
+/// Early subscribers, a ring far smaller than the file, a publisher that exits after its last
+/// write.
 #[test]
 fn lines_reach_three_subscribers_byte_for_byte() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let text = awkward_text(3 << 20);
     let subscribers: Vec<_> = (0..3)
         .map(|_| {
@@ -38,8 +38,8 @@ fn lines_reach_three_subscribers_byte_for_byte() {
 }
 
 #[test]
-fn raw_bytes_reach_the_living_when_one_subscriber_is_killed() {
-    let place = Place::new();
+fn raw_bytes_reach_the_others_after_one_subscriber_is_killed() {
+    let place = TestFolder::new();
     let bytes = awkward_text(4 << 20);
     let subscribers: Vec<_> = (0..2)
         .map(|_| {
@@ -48,7 +48,7 @@ fn raw_bytes_reach_the_living_when_one_subscriber_is_killed() {
                 .reading()
         })
         .collect();
-    // The output of this subscriber is not read: it stops at a full pipe and holds the publisher
+    // The output of this subscriber is not read: it blocks on a full pipe and holds the publisher
     // back.
     let stuck = place.start(&["sub", "shm://raw?capacity=64KiB", "--once", "--out", "raw"]);
     place.await_subscribers("raw", 3);
@@ -77,7 +77,7 @@ fn raw_bytes_reach_the_living_when_one_subscriber_is_killed() {
 
 #[test]
 fn frames_keep_their_tags_and_lengths() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut frames = Vec::new();
     for n in 0..2000_u32 {
         let payload = vec![n.to_le_bytes()[0]; (n % 97) as usize];
@@ -96,8 +96,8 @@ fn frames_keep_their_tags_and_lengths() {
 }
 
 #[test]
-fn arguments_are_messages_and_take_turns() {
-    let place = Place::new();
+fn arguments_are_messages_and_repeat() {
+    let place = TestFolder::new();
     let subscriber = place.start(&["sub", "shm://words", "--once"]);
     place.await_subscribers("words", 1);
     let publisher = place.run(&["pub", "shm://words", "--count", "5", "one", "two words", ""]);
@@ -112,8 +112,8 @@ fn arguments_are_messages_and_take_turns() {
 }
 
 #[test]
-fn sub_stays_for_the_next_publisher_and_once_ends() {
-    let place = Place::new();
+fn sub_waits_for_the_next_publisher_without_once() {
+    let place = TestFolder::new();
     let stays = place.start(&["sub", "shm://stay"]);
     let once = place.start(&["sub", "shm://stay", "--once"]);
     place.await_subscribers("stay", 2);
@@ -137,8 +137,8 @@ fn sub_stays_for_the_next_publisher_and_once_ends() {
 }
 
 #[test]
-fn a_subscriber_that_comes_first_says_that_it_waits_and_one_for_a_count_ends_by_itself() {
-    let place = Place::new();
+fn early_subscriber_reports_the_wait_and_ends_at_its_count() {
+    let place = TestFolder::new();
     let mut subscriber = place.start(&["sub", "shm://first", "--count", "2"]);
     let mut notice = String::new();
     BufReader::new(subscriber.child.stderr.take().unwrap())
@@ -154,10 +154,10 @@ fn a_subscriber_that_comes_first_says_that_it_waits_and_one_for_a_count_ends_by_
     assert_eq!(subscriber.output().stdout, b"a\nb\n");
 }
 
-/// `| head -1`: a closed standard output ends the tool quietly.
+/// `| head -1`: a closed standard output ends the tool silently.
 #[test]
-fn a_closed_standard_output_ends_quietly() {
-    let place = Place::new();
+fn closed_standard_output_ends_silently() {
+    let place = TestFolder::new();
     let mut subscriber = place.start(&["sub", "shm://head", "-l", "off"]);
     place.await_subscribers("head", 1);
     let publisher = place.start(&[
@@ -184,7 +184,7 @@ fn a_closed_standard_output_ends_quietly() {
         .read_to_string(&mut complaint)
         .unwrap();
     assert_eq!(complaint, "");
-    // The publisher goes on without it, and a Ctrl-C ends it with its summary.
+    // The publisher continues without it, and a Ctrl-C ends it with its summary.
     publisher.signal(Signal::INT);
     let output = publisher.output();
     assert_eq!(output.status.code(), Some(130), "of 1G messages");
@@ -200,8 +200,8 @@ fn a_closed_standard_output_ends_quietly() {
 }
 
 #[test]
-fn what_does_not_fit_is_one_clear_line() {
-    let place = Place::new();
+fn too_long_message_is_reported_in_one_line() {
+    let place = TestFolder::new();
     let mut long = vec![b'x'; 5000];
     long.push(b'\n');
     let output = place
@@ -238,7 +238,7 @@ fn what_does_not_fit_is_one_clear_line() {
 
 #[test]
 fn ctrl_c_ends_waiting_and_streaming_with_a_summary() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let subscriber = place.start(&["sub", "shm://calm", "--once", "--json", "--verify"]);
     place.await_subscribers("calm", 1);
     let idle = place.start_with(
@@ -280,7 +280,7 @@ fn ctrl_c_ends_waiting_and_streaming_with_a_summary() {
     );
 }
 
-/// Numbered lines, and what `olivine pub` needs to publish them.
+/// Numbered lines, and the arguments of `olivine pub` for them.
 fn numbered(count: usize) -> Vec<u8> {
     (0..count).fold(Vec::new(), |mut text, number| {
         writeln!(text, "line {number}").expect("memory");
@@ -289,9 +289,9 @@ fn numbered(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_killed_subscriber_with_a_name_has_written_what_it_had_gone_past() {
+fn killed_durable_subscriber_has_written_what_it_released() {
     const LINES: usize = 50_000;
-    let place = Place::new();
+    let place = TestFolder::new();
     let text = numbered(LINES);
     let path = place.path().join("lines.txt");
     let subscribe = || {
@@ -332,8 +332,8 @@ fn a_killed_subscriber_with_a_name_has_written_what_it_had_gone_past() {
 }
 
 #[test]
-fn a_subscriber_with_a_name_does_not_go_past_what_it_could_not_write() {
-    let place = Place::new();
+fn durable_subscriber_keeps_what_it_could_not_write() {
+    let place = TestFolder::new();
     let words = [
         "sub",
         "shm://full",

@@ -1,8 +1,8 @@
-//! The tool understands the commands of the documents, and the README's figures are recorded.
+//! The tool accepts the commands in the documents, and the README's figures are recorded.
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use std::path::{Path, PathBuf};
 
 const DOCUMENTS: [&str; 8] = [
@@ -25,7 +25,7 @@ fn read(document: &str) -> String {
     std::fs::read_to_string(root().join(document)).unwrap()
 }
 
-/// The commands in the shell blocks of a document, in words, without settings and redirections.
+/// The commands in the shell blocks of a document, as arguments, without settings and redirections.
 fn commands(text: &str) -> Vec<Vec<String>> {
     // Every second piece is a block.
     let blocks = text.split("\n```").skip(1).step_by(2);
@@ -60,11 +60,11 @@ fn commands(text: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Judges a command that is ours; `None` where it is not.
-fn judge(place: &Place, command: &[String]) -> Option<Result<(), String>> {
+/// Checks a command of ours; `None` for others.
+fn judge(place: &TestFolder, command: &[String]) -> Option<Result<(), String>> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let tool = |words: &[&str]| {
-        // The help is printed once everything before it is understood.
+        // Help is printed if everything before it is valid.
         let output = place.run(&[words, &["--help"]].concat());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         output.status.success().then_some(()).ok_or(said)
@@ -108,7 +108,7 @@ fn judge(place: &Place, command: &[String]) -> Option<Result<(), String>> {
 
 #[test]
 fn every_documented_command_is_understood() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut count = 0;
     for document in DOCUMENTS {
         for command in commands(&read(document)) {
@@ -130,8 +130,8 @@ fn every_documented_command_is_understood() {
 }
 
 #[test]
-fn a_command_that_the_tool_refuses_is_found() {
-    let place = Place::new();
+fn refused_command_is_found() {
+    let place = TestFolder::new();
     let judged = |text: &str| {
         let commands = commands(&format!("\n```sh\n{text}\n```\n"));
         judge(&place, commands.last().unwrap())
@@ -171,7 +171,7 @@ fn figures(text: &str) -> Vec<&str> {
     cells(text).filter(is_figure).collect()
 }
 
-/// Whether a cell has this figure, and no longer number that ends in it.
+/// Whether a cell has this figure, and not a longer number that ends with it.
 fn has(text: &str, figure: &str) -> bool {
     cells(text).any(|cell| {
         let mut ends = cell.match_indices(figure);
@@ -180,7 +180,7 @@ fn has(text: &str, figure: &str) -> bool {
 }
 
 #[test]
-fn the_figures_of_the_readme_are_recorded() {
+fn figures_of_the_readme_are_recorded() {
     let (readme, recorded) = (read("README.md"), read("docs/figures.md"));
     let figures = figures(&readme);
     assert!(!figures.is_empty(), "the README quotes no figure");
@@ -190,7 +190,7 @@ fn the_figures_of_the_readme_are_recorded() {
 }
 
 #[test]
-fn a_figure_that_was_not_recorded_is_found() {
+fn unrecorded_figure_is_found() {
     let table = "| method | trip |\n| --- | --- |\n| a | 169 ns | 7 |\n169 ms\n";
     assert_eq!(figures(table), ["169 ns"]);
     assert!(has("| x | 169 ns, 1.36 |\n", "169 ns"));

@@ -1,14 +1,14 @@
-//! A place that cannot be used: one clear line, exit code 1, and everything as it was.
+//! An unusable folder or file: one clear line, exit code 1, and no change.
 
 mod common;
 
-use common::{Place, said};
+use common::{TestFolder, said};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What `text` must say of `words`, in one line, with exit code 1.
+/// Checks that `words` fail with `text`, in one line, with exit code 1.
 fn refused(output: &Output, words: &[&str], what: &str) {
     let complaint = said(output);
     assert_eq!(output.status.code(), Some(1), "{what}: {complaint}");
@@ -20,8 +20,8 @@ fn refused(output: &Output, words: &[&str], what: &str) {
     }
 }
 
-/// Both ends are refused for `words`, and leave `folder` with the same entries.
-fn both_refused(place: &Place, words: &[&str], what: &str) {
+/// Both roles are refused with `words`, and leave `folder` unchanged.
+fn both_refused(place: &TestFolder, words: &[&str], what: &str) {
     let entries = |path: &Path| {
         let names = fs::read_dir(path).unwrap();
         let mut names: Vec<_> = names.map(|entry| entry.unwrap().path()).collect();
@@ -39,8 +39,8 @@ fn both_refused(place: &Place, words: &[&str], what: &str) {
 }
 
 #[test]
-fn a_folder_of_somebody_else_or_open_to_others() {
-    let place = Place::new();
+fn foreign_or_shared_folder_is_refused() {
+    let place = TestFolder::new();
     for mode in [0o770, 0o777, 0o1777] {
         fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).unwrap();
         both_refused(
@@ -50,7 +50,7 @@ fn a_folder_of_somebody_else_or_open_to_others() {
         );
     }
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o700)).unwrap();
-    // Only root gives a folder away.
+    // Only root can change the owner of a folder.
     if chown(place.path(), Some(65_534), None).is_ok() {
         both_refused(
             &place,
@@ -61,7 +61,7 @@ fn a_folder_of_somebody_else_or_open_to_others() {
 }
 
 #[test]
-fn something_else_in_place_of_a_channel() {
+fn foreign_file_at_the_channel_path_is_refused() {
     type Make = fn(&Path);
     let makers: [(&str, Make); 4] = [
         ("a link", |path| symlink("/", path).unwrap()),
@@ -73,21 +73,21 @@ fn something_else_in_place_of_a_channel() {
         }),
     ];
     for (what, make) in makers {
-        let place = Place::new();
+        let place = TestFolder::new();
         make(&place.path().join("bad"));
         both_refused(&place, &["bad", "remove it or use another name"], what);
     }
 }
 
 /// A publisher leaves unread messages: the files of a channel.
-fn leave_behind(place: &Place) {
+fn leave_behind(place: &TestFolder) {
     let output = place.run(&["pub", "shm://bad", "hello"]);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(place.left(), ["bad"]);
 }
 
 #[test]
-fn files_that_are_cut_foreign_older_or_damaged() {
+fn damaged_channel_files_are_refused() {
     type Damage = fn(&mut Vec<u8>);
     let damages: [(&str, &str, Damage); 6] = [
         ("empty", "control", Vec::clear),
@@ -104,7 +104,7 @@ fn files_that_are_cut_foreign_older_or_damaged() {
         }),
     ];
     for (what, name, damage) in damages {
-        let place = Place::new();
+        let place = TestFolder::new();
         leave_behind(&place);
         let path = place.path().join("bad").join(name);
         let mut bytes = fs::read(&path).unwrap();
@@ -116,8 +116,8 @@ fn files_that_are_cut_foreign_older_or_damaged() {
 }
 
 #[test]
-fn one_publisher_more_than_there_is_room_for() {
-    let place = Place::new();
+fn publisher_above_the_limit_is_refused() {
+    let place = TestFolder::new();
     let first = place.start(&["pub", "shm://bad?publishers_max=1", "--rate", "1"]);
     place.await_publishing("bad");
     let second = place.run(&["pub", "shm://bad", "hello"]);
@@ -125,13 +125,13 @@ fn one_publisher_more_than_there_is_room_for() {
     drop(first);
 }
 
-/// In a new mount namespace, whose file system has 256 KiB.
+/// In a new mount namespace with a file system of 256 KiB.
 #[test]
-fn a_file_system_that_is_full() {
-    let place = Place::new();
+fn full_file_system_is_refused() {
+    let place = TestFolder::new();
     let words = ["pub", "shm://bad?capacity=1MiB", "hello"];
     let tool = place.olivine(&words);
-    // What stands in the folder afterwards is counted inside: the mount goes with the process.
+    // Counted inside: the mount ends with the process.
     let script = "mount -t tmpfs -o size=256k,mode=700 none \"$OLIVINE_DIR\" || exit 77\n\
                   \"$@\"; code=$?; [ -z \"$(ls -A \"$OLIVINE_DIR\")\" ] || exit 78; exit $code";
     let mut command = Command::new("unshare");

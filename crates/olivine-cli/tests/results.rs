@@ -1,11 +1,11 @@
-//! Result files of `olivine bench`: written, compared, reported, and checked by the suite itself.
+//! Result files of `olivine bench`: written, compared, reported, and checked by the self-check.
 
 mod common;
 
-use common::{Place, json, said};
+use common::{TestFolder, json, said};
 use std::path::Path;
 
-/// A recorded run, kept here so that recording anew changes no test.
+/// A recorded run, kept here so that a new recording changes no test.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/pingpong.json");
 
 fn text(path: &Path) -> String {
@@ -13,8 +13,8 @@ fn text(path: &Path) -> String {
 }
 
 #[test]
-fn a_measurement_follows_the_schema_in_every_form_it_is_written() {
-    let place = Place::new();
+fn result_follows_the_schema_in_every_format() {
+    let place = TestFolder::new();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
     let (saved, csv, hlog, page) = (
         path("a.json"),
@@ -65,8 +65,8 @@ fn a_measurement_follows_the_schema_in_every_form_it_is_written() {
 }
 
 #[test]
-fn a_recorded_run_becomes_a_page_with_plots() {
-    let place = Place::new();
+fn recorded_run_becomes_a_page_with_plots() {
+    let place = TestFolder::new();
     let (page, plots) = (place.path().join("r.html"), place.path().join("plots"));
     let output = place.run(&[
         "bench",
@@ -90,7 +90,7 @@ fn a_recorded_run_becomes_a_page_with_plots() {
 
 #[test]
 fn methods_of_a_recorded_run_are_compared() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (ours, theirs) = (
         format!("{RECORDED}:olivine-spin"),
         format!("{RECORDED}:pipe"),
@@ -101,7 +101,7 @@ fn methods_of_a_recorded_run_are_compared() {
         first["ratio"].as_f64().unwrap() > 1.0 && first["noise"] == false,
         "{found}"
     );
-    // A file from before there were sessions does not say who took turns.
+    // An older file has no sessions.
     assert_eq!(first["interleaved"], false);
     let back = json(&place.run(&["bench", "compare", &theirs, &ours, "--json"]));
     let product =
@@ -115,10 +115,10 @@ fn methods_of_a_recorded_run_are_compared() {
     );
 }
 
-/// What is quoted as the median of the runs is that, and not the middle of all samples.
+/// The quoted median is that of the runs, not that of all samples.
 #[test]
 fn a_p50_that_is_shown_is_that_of_the_median_run() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let text = std::fs::read_to_string(RECORDED).unwrap();
     let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
     for row in file["results"].as_array_mut().unwrap() {
@@ -145,10 +145,10 @@ fn a_p50_that_is_shown_is_that_of_the_median_run() {
     }
 }
 
-/// Runs of one number are paired within one session only, wherever the rows lie.
+/// Runs of one number are paired only within one session, in any order of rows.
 #[test]
-fn only_rows_of_one_session_took_turns() {
-    let place = Place::new();
+fn only_rows_of_one_session_are_paired() {
+    let place = TestFolder::new();
     let text = std::fs::read_to_string(RECORDED).unwrap();
     let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
     let path = place.path().join("sessions.json");
@@ -170,10 +170,10 @@ fn only_rows_of_one_session_took_turns() {
     }
 }
 
-/// A method with two settings is in two situations, and neither is told as the other.
+/// A method with two settings has two situations, compared apart.
 #[test]
-fn several_settings_of_a_method_are_told_apart() {
-    let place = Place::new();
+fn settings_of_a_method_are_compared_apart() {
+    let place = TestFolder::new();
     let text = std::fs::read_to_string(RECORDED).unwrap();
     let mut file: serde_json::Value = serde_json::from_str(&text).unwrap();
     let rows = file["results"].as_array_mut().unwrap();
@@ -203,8 +203,8 @@ fn several_settings_of_a_method_are_told_apart() {
 }
 
 #[test]
-fn what_cannot_be_compared_or_written_is_one_line() {
-    let place = Place::new();
+fn failed_comparison_or_write_is_one_line() {
+    let place = TestFolder::new();
     let broken = place.path().join("broken.json");
     std::fs::write(&broken, "{\"schema\":\"olivine-bench/1\"}").unwrap();
     let broken = broken.to_str().unwrap();
@@ -255,13 +255,13 @@ fn what_cannot_be_compared_or_written_is_one_line() {
     }
 }
 
-/// The disk was full only once everything was measured.
+/// The disk was full only after the measurement.
 #[test]
-fn what_was_measured_is_printed_although_it_cannot_be_written() {
+fn unwritable_result_is_still_printed() {
     if !common::has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let full = place.path().join("full.json");
     std::os::unix::fs::symlink("/dev/full", &full).unwrap();
     let words = [
@@ -289,14 +289,14 @@ fn what_was_measured_is_printed_although_it_cannot_be_written() {
 
 #[test]
 fn recorded_runs_become_headline_tables() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.path().join("r.md");
     let output = place.run(&["bench", "report", RECORDED, "--out", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", said(&output));
     let text = text(&path);
     let row = text.lines().find(|line| line.contains("| **olivine-spin"));
     let row = row.unwrap_or_else(|| panic!("no row of ours: {text}"));
-    // p50, its ratio to the floor, and the least and most of the runs.
+    // p50, its ratio to the floor, and the range of the runs.
     assert!(row.contains(" ns |") && row.contains('–'), "{row}");
     for part in ["`olivine bench ", "AMD EPYC", " runs, load ", "pipe "] {
         assert!(text.contains(part), "{part}: {text}");
@@ -305,17 +305,17 @@ fn recorded_runs_become_headline_tables() {
 }
 
 #[test]
-fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
+fn selfcheck_detects_a_stall_and_a_wrong_reply() {
     if !common::has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let selfcheck = |runs: &str, seconds: &str| {
         let words = ["bench", "selfcheck", "--runs", runs, "--seconds", seconds];
         let kept = place.path().join(format!("kept-{runs}.json"));
         let save = ["--json", "--save", kept.to_str().unwrap()];
         let output = place.run(&[&words[..], &save].concat());
-        // What is kept is what is printed.
+        // The saved result equals the printed one.
         assert_eq!(std::fs::read(&kept).unwrap(), output.stdout);
         std::fs::remove_file(&kept).unwrap();
         (output.status.code(), json(&output))
@@ -329,7 +329,7 @@ fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
         let found = checks.iter().find(|found| found["check"] == check);
         found.unwrap_or_else(|| panic!("{check}: {told}")).clone()
     };
-    // One run is too few to compare: the third check says so and fails the command.
+    // One run is too few to compare: the third check reports this and fails the command.
     let (code, told) = selfcheck("1", "0.2");
     for check in ["stall", "wrong echo", "short echo"] {
         assert_eq!(find(&told, check)["ok"], true, "{told}");
@@ -343,7 +343,8 @@ fn the_suite_notices_a_stall_and_a_wrong_answer_and_says_its_own_error() {
         third["what"].as_str().unwrap().contains("--runs 5"),
         "{told}"
     );
-    // Where the CPUs are moved about, even six runs may have too few neighbours; then it says so.
+    // If the CPUs are moved around, even six runs may have too few neighbours; then it reports
+    // that.
     let (code, told) = selfcheck("6", "0.6");
     let third = find(&told, "measuring error");
     let what = third["what"].as_str().unwrap();

@@ -1,16 +1,16 @@
-//! Rivals that fail in every way: a line for each, and all others are measured.
+//! Rivals that fail in every way: one row each, and all others are measured.
 
 mod common;
 
-use common::{Place, said};
+use common::{TestFolder, said};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-/// What a rival's program says of a method that it knows.
+/// A rival's description of its method.
 const KNOWN: &str = r#"[{"name":"NAME","about":"","wait":"spin","streams":true,"lacks":""}]"#;
 
-/// A folder of rivals, each a script that is called with `list` or `measure`.
-fn rivals(place: &Place, scripts: &[(&str, &str)]) -> PathBuf {
+/// A folder of rivals, each a script with the commands `list` and `measure`.
+fn rivals(place: &TestFolder, scripts: &[(&str, &str)]) -> PathBuf {
     let folder = place.path().join("rivals");
     std::fs::create_dir(&folder).unwrap();
     for (name, script) in scripts {
@@ -24,11 +24,11 @@ fn rivals(place: &Place, scripts: &[(&str, &str)]) -> PathBuf {
 }
 
 #[test]
-fn a_rival_that_fails_is_a_line_and_the_others_have_figures() {
+fn failed_rival_is_one_row_and_others_are_measured() {
     if !common::has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let folder = rivals(
         &place,
         &[

@@ -1,11 +1,12 @@
-//! What is accepted acts: flags of the other role, and flags without an effect, are refused.
+//! Every accepted flag has an effect: flags of the other role, and flags without an effect, are
+//! refused.
 
 mod common;
 
-use common::{Place, json, said};
+use common::{TestFolder, json, said};
 
 #[test]
-fn a_flag_of_the_other_role_or_without_effect_is_refused() {
+fn flag_without_effect_is_refused() {
     let cases: [(&[&str], &str); 12] = [
         (&["sub", "x", "--subscribers", "3"], "--subscribers"),
         (&["sub", "x", "--linger", "1s"], "--linger"),
@@ -30,7 +31,7 @@ fn a_flag_of_the_other_role_or_without_effect_is_refused() {
         ),
     ];
     for (words, named) in cases {
-        let place = Place::new();
+        let place = TestFolder::new();
         let output = place.run(words);
         assert_eq!(
             output.status.code(),
@@ -48,8 +49,8 @@ fn a_flag_of_the_other_role_or_without_effect_is_refused() {
 }
 
 #[test]
-fn a_bare_name_is_a_channel_of_this_machine_in_each_command() {
-    let place = Place::new();
+fn bare_name_is_a_local_channel_in_each_command() {
+    let place = TestFolder::new();
     let ok = |words: &[&str]| {
         let output = place.run(words);
         assert!(output.status.success(), "{words:?}: {}", said(&output));
@@ -69,7 +70,7 @@ fn a_bare_name_is_a_channel_of_this_machine_in_each_command() {
     let first = String::from_utf8(received.stdout).unwrap();
     let line: serde_json::Value = serde_json::from_str(first.lines().next().unwrap()).unwrap();
     assert_eq!(line["text"], "hello");
-    // Later than this test was written.
+    // A date after this test was written.
     assert!(line["received_unix_ns"].as_u64().unwrap() > 1_700_000_000_000_000_000);
     ok(&["pub", "ticks", "again"]);
     ok(&["rm", "ticks"]);
@@ -77,8 +78,8 @@ fn a_bare_name_is_a_channel_of_this_machine_in_each_command() {
 }
 
 #[test]
-fn inspect_shows_what_a_journal_holds_and_how_it_ends() {
-    let place = Place::new();
+fn inspect_shows_contents_and_ending_of_a_journal() {
+    let place = TestFolder::new();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.olv");
     let uri = format!("file://{}", path.display());
@@ -93,7 +94,7 @@ fn inspect_shows_what_a_journal_holds_and_how_it_ends() {
     let text = place.run(&["inspect", &uri]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("complete: closed by its recorder"), "{text}");
-    // A flipped bit is told, and no success.
+    // A flipped bit is reported, and fails.
     let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap();
     let file = file.unwrap().path();
     let file = if file.is_dir() {

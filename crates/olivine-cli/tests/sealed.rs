@@ -2,18 +2,18 @@
 
 mod common;
 
-use common::{Place, awkward_text, said};
+use common::{TestFolder, awkward_text, said};
 use olivine::{Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
-fn lines_reach_two_strangers_byte_for_byte() {
-    let place = Place::new();
+fn lines_reach_two_sealed_subscribers_byte_for_byte() {
+    let place = TestFolder::new();
     let text = awkward_text(1 << 20);
     let uri = format!("shm+fd://{}/lines.sock", place.path().display());
-    // They come first, and wait.
+    // The subscribers start first, and wait.
     let subscribers = [(); 2].map(|()| {
         let uri = format!("{uri}?timeout=60s");
         place.start(&["sub", &uri]).reading()
@@ -32,8 +32,8 @@ fn lines_reach_two_strangers_byte_for_byte() {
 
 /// From a named channel into a sealed one, and from there into another named one.
 #[test]
-fn a_bridge_carries_into_a_sealed_channel_and_out_of_it() {
-    let place = Place::new();
+fn bridges_carry_into_and_out_of_a_sealed_channel() {
+    let place = TestFolder::new();
     let named = |name: &str| format!("shm://{name}?dir={}", place.path().display());
     let socket = place.path().join("between.sock").display().to_string();
     let mut last = Subscriber::open(&named("last")).unwrap();
@@ -44,8 +44,7 @@ fn a_bridge_carries_into_a_sealed_channel_and_out_of_it() {
     let out = place.start(&["bridge", &sealed, "shm://last"]);
     for n in 0..5000_u64 {
         first.publish(&n.to_le_bytes()).unwrap();
-        // Once the second one is there: what comes before that is history, and the ring is no
-        // larger than it is.
+        // After the second bridge is attached: earlier messages are history, limited by the ring.
         if n == 100 {
             assert_eq!(
                 *last.receive_timeout(LONG).unwrap().unwrap(),
@@ -60,7 +59,7 @@ fn a_bridge_carries_into_a_sealed_channel_and_out_of_it() {
             n.to_le_bytes()
         );
     }
-    // Their source has ended, one after the other.
+    // Their sources have ended, one after the other.
     for bridge in [into, out] {
         let output = bridge.output();
         assert!(output.status.success(), "{}", said(&output));

@@ -1,25 +1,25 @@
-//! A measurement with processes of others that is stopped, or killed: none of them is called a
-//! failure for it, and none is left.
+//! A measurement with other programs that is stopped or killed: none of them counts as failed, and
+//! none is left.
 
 mod common;
 
-use common::{Place, Running, said, until};
+use common::{Running, TestFolder, said, until};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
-/// What a rival's program says of the method that it knows.
+/// A rival's description of its method.
 const KNOWN: &str = r#"[{"name":"sleeper","about":"","wait":"spin","streams":true,"lacks":""}]"#;
-/// Beside what is asked of others, as little as can be measured.
+/// The shortest measurement besides the requested one.
 const QUICK: [&str; 4] = ["--runs", "1", "--seconds", "0.1"];
 
 fn has_two_cpus() -> bool {
     common::has_two_cpus()
 }
 
-/// Makes a program `name` that notes its process id in the file returned and then does nothing; a
-/// rival's says first what it knows.
+/// Creates a program `name` that writes its pid to the returned file and then sleeps; a rival first
+/// lists its method.
 fn sleeper(folder: &Path, name: &str) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let id = folder.join("id");
@@ -33,7 +33,7 @@ fn sleeper(folder: &Path, name: &str) -> PathBuf {
     id
 }
 
-/// The process id that a sleeper noted.
+/// The pid that a sleeper wrote.
 fn noted(id: &Path) -> u32 {
     until("a process of others", || id.exists());
     std::fs::read_to_string(id).unwrap().trim().parse().unwrap()
@@ -49,7 +49,7 @@ fn runs(pid: u32) -> bool {
     state.is_some_and(|state| !"ZX".contains(state))
 }
 
-/// The children of a process, and theirs.
+/// All descendants of a process.
 fn descendants(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -68,19 +68,19 @@ fn descendants(pid: u32) -> Vec<u32> {
     further.chain(children.iter().copied()).collect()
 }
 
-/// Starts the tool as a terminal would: the leader of the group that gets what is typed.
-fn start(place: &Place, words: &[&str]) -> Running {
+/// Starts the tool like a terminal: as the leader of the foreground group.
+fn start(place: &TestFolder, words: &[&str]) -> Running {
     let mut command = place.olivine(words);
     command.env("OLIVINE_NATS_SERVER", place.path().join("nats/nats-server"));
     Running::new(command.process_group(0).spawn().unwrap())
 }
 
 #[test]
-fn a_rival_is_no_failure_because_the_measurement_was_stopped() {
+fn stopped_measurement_reports_no_rival_failure() {
     if !has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let folder = place.path().join(signal.as_raw().to_string());
         let id = sleeper(&folder, "rival-sleeper");
@@ -101,11 +101,11 @@ fn a_rival_is_no_failure_because_the_measurement_was_stopped() {
 }
 
 #[test]
-fn no_process_is_left_of_a_measurement_that_was_killed() {
+fn killed_measurement_leaves_no_process() {
     if !has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let folder = |name: &str| place.path().join(name);
     let rival = sleeper(&folder("rivals"), "rival-sleeper");
     let server = sleeper(&folder("servers"), "hyper");
@@ -158,13 +158,13 @@ fn no_process_is_left_of_a_measurement_that_was_killed() {
     assert_eq!(left(), 0, "taken away by the next one");
 }
 
-/// It carries until it is ended, and its publisher is killed.
+/// It runs until it is ended, and its publisher is killed.
 #[test]
-fn a_bridge_does_not_outlive_the_measurement() {
+fn bridge_ends_with_the_measurement() {
     if !has_two_cpus() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = [
         "bench",
         "bridge",

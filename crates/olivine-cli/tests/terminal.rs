@@ -1,18 +1,17 @@
-//! What the tool writes when its standard output is a real terminal.
+//! Output of the tool on a real terminal.
 
 mod common;
 
-use common::{Place, Running, said};
+use common::{Running, TestFolder, said};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
-/// A payload that sets the title and the colour of a terminal, moves its cursor and turns text
-/// round.
+/// A payload that sets title and colour of a terminal, moves its cursor and reverses text.
 const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}2J\r\u{202e}z";
 
-/// Both ends of a pseudo terminal: ours, and the one for the tool.
+/// Both ends of a pseudo terminal: ours, and the tool's.
 fn terminal() -> (File, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();
@@ -21,8 +20,12 @@ fn terminal() -> (File, OwnedFd) {
     (File::from(ours), theirs)
 }
 
-/// Runs the tool with standard output, and with `keys` standard input too, on a terminal.
-fn on_terminal(place: &Place, words: &[&str], keys: Option<&str>) -> (String, Option<i32>, String) {
+/// Runs the tool with standard output, and with `keys` also standard input, on a terminal.
+fn on_terminal(
+    place: &TestFolder,
+    words: &[&str],
+    keys: Option<&str>,
+) -> (String, Option<i32>, String) {
     let (mut ours, theirs) = terminal();
     let mut command = place.olivine(words);
     if let Some(keys) = keys {
@@ -35,7 +38,7 @@ fn on_terminal(place: &Place, words: &[&str], keys: Option<&str>) -> (String, Op
     drop(command);
     let reader = std::thread::spawn(move || {
         let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
-        // A terminal whose other end is closed is an error, not an end.
+        // A terminal whose other end is closed gives an error, not an end.
         while let Ok(taken @ 1..) = ours.read(&mut part) {
             bytes.extend_from_slice(&part[..taken]);
         }
@@ -45,7 +48,7 @@ fn on_terminal(place: &Place, words: &[&str], keys: Option<&str>) -> (String, Op
     (reader.join().unwrap(), output.status.code(), said(&output))
 }
 
-/// What a terminal would obey. `keys` are echoed by the terminal itself.
+/// Bytes that a terminal obeys. The terminal echoes `keys`.
 fn obeyed(text: &str) -> Vec<char> {
     let is_line_end = |text: &char| matches!(text, '\r' | '\n');
     let all = text.replace("\r\n", "\n");
@@ -56,9 +59,9 @@ fn obeyed(text: &str) -> Vec<char> {
 }
 
 #[test]
-fn a_payload_with_control_characters_reaches_a_terminal_escaped() {
+fn payload_is_escaped_on_a_terminal() {
     for form in ["lines", "topics", "json"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         assert!(
             place
                 .run(&["pub", "shm://x", HOSTILE, "--linger", "0s"])
@@ -79,17 +82,17 @@ fn a_payload_with_control_characters_reaches_a_terminal_escaped() {
 }
 
 #[test]
-fn a_pipe_gets_the_bytes_of_a_payload_as_they_are() {
-    let place = Place::new();
+fn payload_is_unchanged_in_a_pipe() {
+    let place = TestFolder::new();
     assert!(place.run(&["pub", "shm://x", HOSTILE]).status.success());
     let words = ["sub", "shm://x", "--from", "oldest", "--count", "1"];
     assert_eq!(place.run(&words).stdout, format!("{HOSTILE}\n").as_bytes());
 }
 
 #[test]
-fn raw_bytes_go_to_a_terminal_only_after_a_yes() {
+fn raw_bytes_need_a_yes_on_a_terminal() {
     for form in ["raw", "frames"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         assert!(place.run(&["pub", "shm://x", HOSTILE]).status.success());
         let words = [
             "sub", "shm://x", "--from", "oldest", "--count", "1", "--out", form,
@@ -109,8 +112,8 @@ fn raw_bytes_go_to_a_terminal_only_after_a_yes() {
 }
 
 #[test]
-fn an_error_shows_control_characters_of_a_file_name_escaped() {
-    let place = Place::new();
+fn file_names_in_errors_are_escaped() {
+    let place = TestFolder::new();
     let output = place.run(&["sub", "--csv", "/no/\u{1b}]0;owned\u{7}file", "shm://x"]);
     let said = said(&output);
     assert_eq!(obeyed(&said), Vec::<char>::new(), "{said:?}");
@@ -119,7 +122,7 @@ fn an_error_shows_control_characters_of_a_file_name_escaped() {
 
 #[test]
 fn tables_of_a_recorded_run_fit_a_terminal() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/run");
     for name in ["pingpong", "throughput", "latency", "fanout", "floor"] {
         let file = format!("{folder}/{name}.json");

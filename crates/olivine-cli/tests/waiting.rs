@@ -1,15 +1,15 @@
-//! What the tool says while nothing happens: what it waits for, who holds it back, and what frees
-//! it.
+//! Reports while nothing happens: what the tool waits for, which participant holds it back, and the
+//! remedy.
 
 mod common;
 
-use common::{Place, Running, hear, json, said};
+use common::{Running, TestFolder, hear, json, said};
 use rustix::process::Signal;
 use std::io::Read;
 
 #[test]
-fn a_subscriber_says_that_nobody_listens_there_and_that_it_tries_on() {
-    let place = Place::new();
+fn subscriber_reports_a_missing_listener_and_retries() {
+    let place = TestFolder::new();
     let mut subscriber = place.start(&["sub", "tcp://127.0.0.1:1/x"]);
     let (line, _) = hear(&mut subscriber, "127.0.0.1:1");
     assert!(
@@ -37,8 +37,8 @@ fn a_subscriber_says_that_nobody_listens_there_and_that_it_tries_on() {
 }
 
 #[test]
-fn whoever_waits_for_a_publisher_says_so_once() {
-    let place = Place::new();
+fn wait_for_a_publisher_is_reported_once() {
+    let place = TestFolder::new();
     let file = place.path().join("x.olv").display().to_string();
     let mut recorder = place.start(&["record", "x", &file]);
     let (line, mut rest) = hear(&mut recorder, "waiting");
@@ -54,8 +54,8 @@ fn whoever_waits_for_a_publisher_says_so_once() {
 }
 
 #[test]
-fn both_ends_say_that_the_files_of_their_channel_were_removed() {
-    let place = Place::new();
+fn both_ends_report_removed_files() {
+    let place = TestFolder::new();
     let mut subscriber = place.start(&["sub", "shm://gone"]);
     let (_, mut rest_of_subscriber) = hear(&mut subscriber, "waiting");
     let mut publisher = place.start(&["pub", "shm://gone", "--subscribers", "2", "hello"]);
@@ -71,14 +71,14 @@ fn both_ends_say_that_the_files_of_their_channel_were_removed() {
     }
 }
 
-/// A publisher with more to say than the ring takes.
-fn filling(place: &Place, channel: &str) -> Running {
+/// A publisher with more messages than the ring holds.
+fn filling(place: &TestFolder, channel: &str) -> Running {
     place.start(&["pub", channel, "--count", "10K", "--size", "100", "--json"])
 }
 
 #[test]
-fn a_publisher_names_the_durable_subscriber_that_is_away_and_the_command_that_forgets_it() {
-    let place = Place::new();
+fn publisher_names_the_absent_durable_subscriber_and_the_remedy() {
+    let place = TestFolder::new();
     let uri = "shm://held?capacity=64KiB";
     let absent = place.start(&["sub", uri, "--name", "audit"]);
     place.await_subscribers("held", 1);
@@ -101,8 +101,8 @@ fn a_publisher_names_the_durable_subscriber_that_is_away_and_the_command_that_fo
 }
 
 #[test]
-fn a_publisher_names_the_process_that_stands_still() {
-    let place = Place::new();
+fn publisher_names_the_stopped_process() {
+    let place = TestFolder::new();
     let uri = "shm://stuck?capacity=64KiB";
     let stopped = place
         .start(&["sub", uri, "--once", "--out", "none"])
@@ -121,8 +121,8 @@ fn a_publisher_names_the_process_that_stands_still() {
 }
 
 #[test]
-fn only_a_durable_subscriber_that_exists_and_is_gone_can_be_forgotten() {
-    let place = Place::new();
+fn only_an_absent_durable_subscriber_can_be_removed() {
+    let place = TestFolder::new();
     let subscriber = place.start(&["sub", "shm://kept", "--name", "audit"]);
     place.await_subscribers("kept", 1);
     for (name, words) in [
@@ -140,10 +140,10 @@ fn only_a_durable_subscriber_that_exists_and_is_gone_can_be_forgotten() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
-/// With messages of any type; a channel where it cannot be forgotten does not stop the others.
+/// With messages of any type; a failure on one channel does not stop the others.
 #[test]
-fn a_durable_subscriber_is_forgotten_by_every_channel_that_has_it() {
-    let place = Place::new();
+fn durable_subscriber_is_removed_from_every_channel() {
+    let place = TestFolder::new();
     for (channel, uri) in [("about", "shm://about?topic=a.*"), ("plain", "shm://plain")] {
         let subscriber = place.start(&["sub", uri, "--name", "audit"]);
         place.await_subscribers(channel, 1);
@@ -178,10 +178,10 @@ fn a_durable_subscriber_is_forgotten_by_every_channel_that_has_it() {
     drop(stays);
 }
 
-/// A subscriber that is pinned to a CPU is opened in the same way.
+/// A subscriber that is pinned to a CPU opens in the same way.
 #[test]
-fn a_sealed_channel_is_waited_for_as_long_as_was_asked() {
-    let place = Place::new();
+fn sealed_channel_is_waited_for_up_to_the_timeout() {
+    let place = TestFolder::new();
     let uri = format!("shm+fd://{}/sock", place.path().display());
     let cpu = olivine::probe::allowed_cpus()[0].to_string();
     for pinned in [&[][..], &["--cpu", &cpu]] {
@@ -204,7 +204,7 @@ fn a_sealed_channel_is_waited_for_as_long_as_was_asked() {
 
 #[test]
 fn messages_and_statistics_are_one_stream_of_json() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let subscriber = place
         .start(&[
             "sub",
@@ -245,10 +245,10 @@ fn messages_and_statistics_are_one_stream_of_json() {
     assert!(!of("interval").is_empty());
 }
 
-/// All of it may come in a single look; that took its time as well.
+/// All messages may come in a single poll; that took time, too.
 #[test]
-fn a_journal_that_is_read_at_once_took_some_time() {
-    let place = Place::new();
+fn journal_read_at_once_has_a_duration() {
+    let place = TestFolder::new();
     let uri = format!("file://{}", place.path().join("j.olv").display());
     assert!(place.run(&["pub", &uri, "one", "two"]).status.success());
     let summary = json(&place.run(&["sub", &uri, "--out", "none", "--json"]));

@@ -3,7 +3,7 @@
 use olivine::admin::{ChannelInfo, ProcessState, PublisherInfo, SubscriberInfo};
 use olivine_bench::text;
 
-/// What a subscriber does, in a word.
+/// The state of a subscriber, in a word.
 pub(super) fn state(subscriber: &SubscriberInfo) -> &'static str {
     match (subscriber.alive, subscriber.process, subscriber.parked) {
         (false, ..) => "gone",
@@ -13,7 +13,7 @@ pub(super) fn state(subscriber: &SubscriberInfo) -> &'static str {
     }
 }
 
-/// A line for each publisher that waits for room just now.
+/// A line for each publisher that currently waits for room.
 pub(super) fn lines(info: &ChannelInfo) -> String {
     let blocked = info
         .publishers

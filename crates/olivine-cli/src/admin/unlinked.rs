@@ -1,5 +1,5 @@
-//! Channels whose files were removed while processes use them. Their folder shows them no longer;
-//! the mappings of the processes do.
+//! Channels whose files were removed while processes use them. Their folder no longer shows them,
+//! but the processes' mappings do.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 /// The file that every participant of a channel maps.
 const CONTROL: &str = "control";
-/// What the kernel puts behind the path of a file that was removed.
+/// The kernel's suffix for the path of a removed file.
 const REMOVED: &str = " (deleted)";
 
-/// A channel without files, and the processes that use it. Those of other users are not seen.
+/// A channel without files, and the processes that use it. Those of other users are invisible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unlinked {
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct Unlinked {
 }
 
 impl Unlinked {
-    /// What happened, and what helps.
+    /// The cause, and the remedy.
     pub(super) fn line(&self) -> String {
         let ids: Vec<String> = self.processes.iter().map(u32::to_string).collect();
         format!(
@@ -43,7 +43,7 @@ pub(super) fn find(folder: &Path) -> Vec<Unlinked> {
         let Some(process) = entry.file_name().to_str().and_then(|id| id.parse().ok()) else {
             continue;
         };
-        // Gone meanwhile, or of another user.
+        // The process ended, or belongs to another user.
         let Ok(maps) = fs::read(entry.path().join("maps")) else {
             continue;
         };
@@ -61,7 +61,7 @@ pub(super) fn find(folder: &Path) -> Vec<Unlinked> {
     found.collect()
 }
 
-/// The path under which the kernel knows a folder, which may be gone itself.
+/// The kernel's path of a folder, which may be removed, too.
 fn absolute(folder: &Path) -> PathBuf {
     let known = fs::canonicalize(folder).or_else(|_| std::path::absolute(folder));
     known.unwrap_or_else(|_| folder.to_path_buf())
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn removed_control_files_of_one_folder_are_found_in_a_list_of_mappings() {
+    fn removed_control_files_are_found_in_mappings() {
         let maps = "\
 7f00-7f01 rw-s 00000000 00:19 17 /dev/shm/olivine-0/ticks/control (deleted)
 7f01-7f02 rw-s 00000000 00:19 18 /dev/shm/olivine-0/ticks/lane-0 (deleted)

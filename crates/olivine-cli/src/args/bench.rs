@@ -60,10 +60,16 @@ pub(crate) struct MethodArgs {
     #[arg(long, value_name = "A,B", allow_negative_numbers = true, value_parser = values::cpu_pair)]
     pub(crate) cpus: Option<(u32, u32)>,
     /// Runs of each variant, interleaved; quote only figures of 5 or more
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long, value_name = "N", default_value = "5",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     pub(crate) runs: u32,
     /// Total seconds for each variant, over all runs
-    #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration, default_value = "2")]
+    #[arg(
+        long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration,
+        default_value = "2"
+    )]
     pub(crate) seconds: Duration,
     /// Run both processes under SCHED_FIFO (real-time priority)
     #[arg(long)]
@@ -114,10 +120,16 @@ pub(crate) struct PingpongArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
     /// Also measure the rivals that `cargo xtask rivals` has built in this folder
-    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "rivals/target/release")]
+    #[arg(
+        long, value_name = "PATH", num_args = 0..=1,
+        default_missing_value = "rivals/target/release"
+    )]
     pub(crate) rivals: Option<PathBuf>,
     /// Bytes of a message, 16 or more; a list is measured in turns
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', default_value = "32")]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, value_delimiter = ',', default_value = "32"
+    )]
     pub(crate) size: Vec<u64>,
     /// Room for this many subscribers (subscribers_max); a list is measured in
     /// turns
@@ -143,15 +155,24 @@ pub(crate) struct ThroughputArgs {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
     /// Also measure the rivals that `cargo xtask rivals` has built in this folder
-    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "rivals/target/release")]
+    #[arg(
+        long, value_name = "PATH", num_args = 0..=1,
+        default_missing_value = "rivals/target/release"
+    )]
     pub(crate) rivals: Option<PathBuf>,
     /// Bytes of a message, 16 or more; a list is measured in turns [default:
     /// 32 one by one, 32 in batches of 16, 8KiB one by one]
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',')]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, value_delimiter = ','
+    )]
     pub(crate) size: Vec<u64>,
     /// Messages made visible at once, 1 to 1024; a list is measured in turns
     /// [default: with --size 1]
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long, value_name = "N", value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     pub(crate) batch: Vec<u16>,
     #[command(flatten)]
     pub(crate) ring: RingArgs,
@@ -164,13 +185,22 @@ pub(crate) struct ThroughputArgs {
 pub(crate) struct ManyArgs {
     /// Subscribers, a process each; a list is measured in turns [default: fanout
     /// 1,2,4,8; mesh 6]
-    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(
+        long, value_name = "COUNT", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
     pub(crate) subscribers: Vec<u32>,
     /// Bytes of a message, 16 or more; a list is measured in turns
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', default_value = "32")]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, value_delimiter = ',', default_value = "32"
+    )]
     pub(crate) size: Vec<u64>,
     /// Messages made visible at once, 1 to 1024; a list is measured in turns
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1024), default_value = "1")]
+    #[arg(
+        long, value_name = "N", value_delimiter = ',',
+        value_parser = clap::value_parser!(u16).range(1..=1024), default_value = "1"
+    )]
     pub(crate) batch: Vec<u16>,
     /// How all wait: yield, park, adaptive, or spin if each has its own CPU
     #[arg(long, value_name = "STRATEGY", default_value = "adaptive")]
@@ -193,7 +223,10 @@ pub(crate) struct FanoutArgs {
 #[derive(Debug, Args)]
 pub(crate) struct MeshArgs {
     /// Publishers, a process each; a list is measured in turns
-    #[arg(long, value_name = "COUNT", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=64), default_value = "6")]
+    #[arg(
+        long, value_name = "COUNT", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=64), default_value = "6"
+    )]
     pub(crate) publishers: Vec<u32>,
     #[command(flatten)]
     pub(crate) many: ManyArgs,
@@ -239,10 +272,17 @@ pub(crate) struct SweepArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LatencyArgs {
     /// Messages a second; a list is measured in turns
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::latency_rate, value_delimiter = ',', default_value = "1K,100K,1M")]
+    #[arg(
+        long, short, value_name = "RATE", allow_negative_numbers = true,
+        value_parser = values::latency_rate, value_delimiter = ',',
+        default_value = "1K,100K,1M"
+    )]
     pub(crate) rate: Vec<f64>,
     /// Bytes of a message, 16 or more
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "32")]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, default_value = "32"
+    )]
     pub(crate) size: u64,
     #[command(flatten)]
     pub(crate) ring: RingArgs,
@@ -268,7 +308,10 @@ pub(crate) struct CompareArgs {
     /// Method, result file, or FILE:METHOD to compare with
     pub(crate) second: String,
     /// Bytes of a message if methods are measured; a list is measured in turns
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, value_delimiter = ',', default_value = "32")]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, value_delimiter = ',', default_value = "32"
+    )]
     pub(crate) size: Vec<u64>,
     #[command(flatten)]
     pub(crate) method: MethodArgs,

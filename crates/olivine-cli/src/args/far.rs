@@ -34,7 +34,10 @@ pub(crate) struct FarArgs {
     #[arg(long, value_name = "STRATEGY")]
     pub(crate) wait: Option<String>,
     /// Messages per second in the part 'paced' [default: 10K]
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::latency_rate)]
+    #[arg(
+        long, short, value_name = "RATE", allow_negative_numbers = true,
+        value_parser = values::latency_rate
+    )]
     pub(crate) rate: Option<f64>,
     #[command(flatten)]
     pub(crate) method: MethodArgs,

@@ -43,12 +43,18 @@ pub(crate) struct HttpArgs {
     pub(crate) unparsed: bool,
     /// Requests in flight on each connection (with --rate: at most); a list is
     /// measured in turns
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(
+        long, value_name = "N", value_delimiter = ',', default_value = "1,16",
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
     pub(crate) depth: Vec<u32>,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     /// Open connections
-    #[arg(long, short, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    #[arg(
+        long, short, value_name = "N", default_value = "64",
+        value_parser = clap::value_parser!(u32).range(1..=50_000)
+    )]
     pub(crate) connections: u32,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
@@ -71,18 +77,31 @@ pub(crate) struct TcpArgs {
     #[arg(long, conflicts_with_all = ["address", "size", "depth", "connections"])]
     pub(crate) frames: bool,
     /// Frames in each send; a list is measured in turns
-    #[arg(long, value_name = "N", requires = "frames", value_delimiter = ',', default_value = "64,2048", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long, value_name = "N", requires = "frames", value_delimiter = ',',
+        default_value = "64,2048",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     pub(crate) batch: Vec<u32>,
     /// Bytes of a message, 16 or more
-    #[arg(long, short, value_name = "BYTES", allow_negative_numbers = true, value_parser = values::size, default_value = "100")]
+    #[arg(
+        long, short, value_name = "BYTES", allow_negative_numbers = true,
+        value_parser = values::size, default_value = "100"
+    )]
     pub(crate) size: u64,
     /// Messages in flight on each connection
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(
+        long, value_name = "N", default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=10_000)
+    )]
     pub(crate) depth: u32,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     /// Open connections
-    #[arg(long, short, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=50_000))]
+    #[arg(
+        long, short, value_name = "N", default_value = "1",
+        value_parser = clap::value_parser!(u32).range(1..=50_000)
+    )]
     pub(crate) connections: u32,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
@@ -93,7 +112,10 @@ pub(crate) struct TcpArgs {
 pub(crate) struct LoadArgs {
     /// Requests per second over all connections, evenly spaced; latency counts
     /// from the planned send time [default: as fast as replies come]
-    #[arg(long, short, value_name = "RATE", allow_negative_numbers = true, value_parser = values::steady_rate)]
+    #[arg(
+        long, short, value_name = "RATE", allow_negative_numbers = true,
+        value_parser = values::steady_rate
+    )]
     pub(crate) rate: Option<f64>,
     /// How the generator waits [default: block for http, spin for tcp and --rate]
     #[arg(long, value_enum)]

@@ -1,4 +1,4 @@
-//! `olivine bench compare`: two methods measured in turns, or two result files.
+//! `olivine bench compare`: two methods measured interleaved, or two result files.
 
 use super::{Bench, files, method_variants};
 use crate::args::{Common, CompareArgs, refuse_given};
@@ -11,10 +11,10 @@ use olivine_bench::text;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// Flags that say how methods are measured.
+/// Flags of measurements.
 const METHOD_FLAGS: [&str; 7] = ["size", "cpus", "runs", "seconds", "fifo", "mlock", "save"];
 
-/// What stands on one side.
+/// One side of the comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Side {
     /// A result file, and one method of it.
@@ -23,7 +23,7 @@ enum Side {
     Method(String),
 }
 
-/// One comparison as JSON has it.
+/// One comparison as JSON.
 #[derive(Serialize)]
 struct Found {
     scenario: String,
@@ -71,12 +71,13 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
             told
         }
         _ => Err(Failure::usage(
-            "cannot compare a result file with a method: give two files, or two methods of 'olivine bench list'",
+            "cannot compare a result file with a method: give two files, or two methods of \
+            'olivine bench list'",
         )),
     }
 }
 
-/// Rows that are compared, with the name they are told by.
+/// Rows to compare, with their name in the output.
 struct Chosen<'a> {
     rows: Vec<&'a Row>,
     method: Option<String>,
@@ -94,12 +95,12 @@ impl<'a> Chosen<'a> {
     }
 }
 
-/// Compares row by row and prints a sentence for each pair.
+/// Compares row by row, and prints a sentence for each pair.
 fn tell(first: &Chosen<'_>, second: &Chosen<'_>, common: Common) -> Outcome {
     let mut found = Vec::new();
     let mut refused = Vec::new();
     for ours in &first.rows {
-        // Two methods that are named are compared with each other; else each row with that of its
+        // Two named methods are compared with each other; otherwise each row with that of its
         // method.
         let named = is_of_two_methods(first, second);
         let fits = |theirs: &&&Row| {
@@ -159,19 +160,18 @@ fn tell(first: &Chosen<'_>, second: &Chosen<'_>, common: Common) -> Outcome {
     print(&folded(&out))
 }
 
-/// Whether two different methods were asked for by name.
+/// Whether two different methods were named.
 fn is_of_two_methods(first: &Chosen<'_>, second: &Chosen<'_>) -> bool {
     first.method.is_some() && second.method.is_some() && first.method != second.method
 }
 
-/// Whether a method was measured with several settings, so that a situation is one of it only
-/// together with them.
+/// Whether a method was measured with several settings: they are then part of the situation.
 fn varies(rows: &[&Row]) -> bool {
     rows.windows(2)
         .any(|pair| pair[0].parameters.settings != pair[1].parameters.settings)
 }
 
-/// Why there is nothing to say.
+/// Why there is no comparison.
 fn reason(first: &Chosen<'_>, second: &Chosen<'_>, refused: &[(String, CompareError)]) -> String {
     if let Some((situation, error)) = refused.first() {
         return format!("{situation}: {error}");
@@ -188,14 +188,15 @@ fn reason(first: &Chosen<'_>, second: &Chosen<'_>, refused: &[(String, CompareEr
         });
     failure.unwrap_or_else(|| {
         format!(
-            "{} and {} have no situation in common: same scenario, size, rate and placement of the CPUs are needed; measure again",
+            "{} and {} have no situation in common: same scenario, size, rate and placement of \
+            the CPUs are needed; measure again",
             first.name, second.name
         )
     })
 }
 
-/// Whether two rows differ only in what is compared: nothing, or the methods with their own ways of
-/// waiting.
+/// Whether two rows differ only in what is compared: nothing, or the methods with their wait
+/// strategies.
 fn is_comparable(ours: &Row, theirs: &Row, named: bool) -> bool {
     if !named {
         return ours.is_same_situation(theirs);
@@ -209,7 +210,7 @@ fn is_comparable(ours: &Row, theirs: &Row, named: bool) -> bool {
     ours.is_same_situation(&like)
 }
 
-/// What two rows have in common, in words.
+/// The common parameters of two rows, in words.
 fn situation(row: &Row, named: bool) -> String {
     let of = &row.parameters;
     let mut parts = vec![row.scenario.clone()];
@@ -254,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn methods_files_and_methods_of_files_are_told_apart() {
+    fn methods_and_files_are_distinguished() {
         assert_eq!(side("pipe"), Side::Method("pipe".to_owned()));
         assert_eq!(side("gone.json"), Side::File("gone.json".into(), None));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `olivine bench bridge`: bridges beside what they are compared with.
+//! `olivine bench bridge`: bridges and other transports.
 
 use super::{Bench, Found};
 use crate::args::{Common, FarArgs};
@@ -9,7 +9,7 @@ use olivine_bench::BenchError;
 use olivine_bench::scenario::bridge::{self, PARTS, Part, Plan};
 use std::path::Path;
 
-/// CPUs from which on both ends and both bridges can spin.
+/// CPUs that both ends and both bridges need for spinning.
 const SPINNING_FROM: usize = 4;
 
 /// CPUs from which on the threads of bridges run beside two real-time processes.
@@ -17,10 +17,10 @@ const FIFO_FROM: usize = 3;
 
 /// Folder of the rivals where none is named.
 const RIVALS: &str = "rivals/target/release";
-/// Messages a second where none are asked for.
+/// Default messages per second.
 const RATE_PER_S: f64 = 10_000.0;
 
-/// Refuses an option that none of `parts` has a use for.
+/// Refuses an option that no part of `parts` uses.
 fn fits(args: &FarArgs, parts: &[Part]) -> Outcome {
     let options: [(&str, bool, &[Part], &str); 4] = [
         ("--rate", args.rate.is_some(), &[Part::Paced], "paced"),
@@ -41,7 +41,8 @@ fn fits(args: &FarArgs, parts: &[Part]) -> Outcome {
     for (option, is_given, users, names) in options {
         if is_given && !parts.iter().any(|part| users.contains(part)) {
             return Err(Failure::usage(format!(
-                "{option} is for the part {names}, which is not measured here: name that part, too, or leave {option} out"
+                "{option} is for the part {names}, which is not measured here: name that part, \
+                too, or leave {option} out"
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! Result files: written beside what is printed, read again for comparing and reporting.
+//! Result files: written in addition to the output, and read for comparisons and reports.
 
 use crate::failure::{Failure, Outcome};
 use olivine_bench::render;
@@ -9,7 +9,7 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What a file's ending asks for.
+/// Format of a file, by its extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Json,
@@ -20,7 +20,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// The form that the ending of `path` names.
+    /// The format for the extension of `path`.
     pub(super) fn of(path: &Path) -> Outcome<Self> {
         match path.extension().and_then(|ending| ending.to_str()) {
             Some("json") => Ok(Self::Json),
@@ -36,19 +36,18 @@ impl Form {
     }
 }
 
-/// Sees to it before anything is measured that each path can be written and says in which form.
+/// Checks before the measurement that each path can be written, and has a known format.
 pub(super) fn check(paths: &[PathBuf]) -> Outcome {
     for path in paths {
         Form::of(path)?;
-        // Opened for appending: what is there already stays until there is something to replace it.
+        // Opened for appending: old content stays until there is a new result.
         let opened = fs::File::options().create(true).append(true).open(path);
         opened.map_err(|source| cannot_write(path, source))?;
     }
     Ok(())
 }
 
-/// Refuses a path whose ending asks for a form in which `what` cannot be kept; `endings` says those
-/// there are.
+/// Refuses a path whose format cannot hold `what`; `endings` names the valid ones.
 pub(super) fn only(paths: &[PathBuf], forms: &[Form], what: &str, endings: &str) -> Outcome {
     for path in paths {
         if !forms.contains(&Form::of(path)?) {
@@ -61,7 +60,7 @@ pub(super) fn only(paths: &[PathBuf], forms: &[Form], what: &str, endings: &str)
     Ok(())
 }
 
-/// Writes `file` to each path, in the form of its ending.
+/// Writes `file` to each path, in the format of its extension.
 pub(super) fn save(file: &ResultFile, paths: &[PathBuf]) -> Outcome {
     for path in paths {
         let source = || Source {
@@ -100,7 +99,7 @@ pub(super) fn write(path: &Path, sources: &[Source]) -> Outcome {
     store(path, &text)
 }
 
-/// Writes one file, whole.
+/// Writes one complete file.
 pub(super) fn store(path: &Path, bytes: &[u8]) -> Outcome {
     let written = fs::File::create(path).and_then(|file| {
         let mut out = BufWriter::new(file);
@@ -125,7 +124,7 @@ fn one(form: Form, file: &ResultFile) -> Outcome<Vec<u8>> {
     })
 }
 
-/// Reads result files, each named by its path without folder and ending.
+/// Reads result files; each is named by its path without folder and extension.
 pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Source>> {
     let source = |path: &PathBuf| {
         let file = ResultFile::read(path).map_err(|error| Failure::Failed(error.into()))?;
@@ -150,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_says_the_form() {
+    fn extension_selects_the_format() {
         assert_eq!(Form::of(Path::new("a/b.json")).unwrap(), Form::Json);
         assert_eq!(Form::of(Path::new("b.hlog")).unwrap(), Form::HistogramLog);
         for bad in ["x", "x.txt", ".json"] {
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_that_cannot_be_written_is_one_line_before_anything_is_measured() {
+    fn unwritable_path_is_reported_before_the_measurement() {
         let error = check(&[PathBuf::from("/nonexistent/folder/x.json")]).unwrap_err();
         let Failure::Failed(error) = error else {
             panic!("wrong use, although the name is right");

@@ -20,9 +20,9 @@ use olivine_net::WaitStrategy;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// The word that makes this program a server to be measured.
+/// The command of a server that is measured.
 pub(crate) const SERVE_COMMAND: &str = "__serve";
-/// Smallest message that can carry its number and something to check.
+/// Smallest message with a number and a checkable pattern.
 const SIZE_MIN: u64 = 16;
 
 impl From<LoadError> for Failure {
@@ -34,7 +34,7 @@ impl From<LoadError> for Failure {
     }
 }
 
-/// How rows are printed for people.
+/// Format of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Columns on a terminal.
@@ -43,7 +43,7 @@ enum Form {
     Markdown,
 }
 
-/// A server that cannot be compared with, and why.
+/// A server that cannot be compared, and why.
 type LeftOut = (String, String);
 
 fn form(load: &LoadArgs, common: Common) -> Outcome<Form> {
@@ -138,7 +138,7 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
                 .iter()
                 .map(|&backend| (KindName::Echo, backend)),
         );
-        // The bare loop serves one connection and one message at a time, and always spins.
+        // The plain loop serves one connection and one message at a time, and always spins.
         if (args.connections, args.depth, wait) == (1, 1, WaitName::Spin) {
             ours.push((KindName::Bare, BackendName::Mio));
         }
@@ -156,7 +156,7 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             match args.address {
                 Some(address) => load::echo(address, size, plan),
                 None => {
-                    // Only for its turn: a server that spins would take the CPU from the next one.
+                    // Only for its turn: a spinning server would take the CPU from the next one.
                     let (kind, backend) = ours[server];
                     let server = own(setup, kind, backend, wait)?;
                     load::echo(server.address(), size, plan)
@@ -233,7 +233,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
         },
     };
     let announce = |address: SocketAddr| {
-        // Who started us reads one line; if that fails, it is gone and our standard input ends.
+        // The parent reads one line; if this fails, the parent is gone and standard input ends.
         let _ = crate::output::print(&format!("{address}\n"));
     };
     Ok(server::serve(args.kind.into(), settings, announce, || {
@@ -258,7 +258,7 @@ fn plan(bench: &Bench, connections: u32, depth: u32, load: &LoadArgs, default: W
     }
 }
 
-/// Said before anything is started, and not once for each server.
+/// Checked once before anything is started, not for each server.
 fn refuse_pace_on_io_uring(load: &LoadArgs) -> Outcome {
     if load.rate.is_some() && load.generator == InterfaceName::IoUring {
         return Err(LoadError::Paced.into());
@@ -294,7 +294,7 @@ fn name(kind: KindName, backend: BackendName) -> &'static str {
     }
 }
 
-/// Starts the servers to compare with, and says which of them are not there.
+/// Starts the servers to compare with, and reports the missing ones.
 fn peers(
     bench: &Bench,
     names: &[String],
@@ -332,7 +332,7 @@ fn peers(
     Ok((servers, left_out))
 }
 
-/// A server without a figure makes the whole a failure, once the table is printed.
+/// A server without a figure makes the command fail, after the table is printed.
 fn verdict(rows: &[Row]) -> Outcome {
     if rows
         .iter()

@@ -1,5 +1,4 @@
-//! One scenario being measured: progress, interruption, the result in every form that was asked
-//! for.
+//! One measurement: progress, interruption, and the result in every requested format.
 
 use super::{WAITED_NOTABLY, cpus, files, print as show, setup};
 use crate::args::{Common, MethodArgs};
@@ -22,18 +21,18 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Processes of a measurement at least: the measuring and the second one.
+/// Fewest processes of a measurement: the measuring one and the second one.
 const PAIR: u32 = 2;
 
-/// What a measurement found.
+/// The result of a measurement.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) rows: Vec<Row>,
     pub(super) error: Option<MeasuringError>,
     pub(super) floor: Option<FloorResult>,
-    /// How bridges compare, run by run.
+    /// Comparisons of bridges, run by run.
     pub(super) ratios: Vec<Ratio>,
-    /// What is said above everything.
+    /// Text above the tables.
     pub(super) about: String,
 }
 
@@ -46,7 +45,7 @@ impl From<Vec<Row>> for Found {
     }
 }
 
-/// One scenario being measured.
+/// One measurement.
 pub(super) struct Bench {
     pub(super) name: &'static str,
     pub(super) setup: Setup,
@@ -56,11 +55,11 @@ pub(super) struct Bench {
     participants: u32,
     pub(super) started_unix_s: u64,
     started: Instant,
-    /// Once every variant had its turn, no turn begins after this time.
+    /// After every variant had its first turn, no turn begins after this time.
     budget: Option<Duration>,
-    /// Whether it was used up.
+    /// Whether the budget was used up.
     is_used_up: Cell<bool>,
-    /// Where the result is written besides standard output.
+    /// Files for the result.
     save: Vec<PathBuf>,
 }
 
@@ -87,13 +86,13 @@ impl Bench {
         })
     }
 
-    /// The same, done after about this time also where turns last longer than they should.
+    /// The same with a time budget, also if turns are slower than planned.
     pub(super) fn within(mut self, budget: Duration) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// Whether the time is over, every variant had its first turn, and there is more to do.
+    /// Whether the budget is used up, every variant had its first turn, and more is left.
     fn is_over(&self, progress: &scenario::Progress) -> bool {
         let is_late = self
             .budget
@@ -154,7 +153,7 @@ impl Bench {
             bar.clear();
         }
         if result.is_err() {
-            // What is missing is missing for that reason.
+            // The interruption explains the missing results.
             self.stop.cut_short()?;
         }
         Ok(result?)
@@ -175,13 +174,13 @@ impl Bench {
         })
     }
 
-    /// Prints what was found, and writes it where it was asked for. Rows without figures make the
-    /// command fail.
+    /// Prints the results, and writes the requested files. Rows without figures make the command
+    /// fail.
     pub(super) fn report(self, common: Common, mut found: Found) -> Outcome {
         let busy = busy(&found.rows, self.started.elapsed());
         let (mut out, ratios) = (mem::take(&mut found.about), mem::take(&mut found.ratios));
         let file = self.file(found);
-        // What cannot be written is still printed.
+        // If a file cannot be written, the result is still printed.
         let saved = files::save(&file, &self.save);
         if common.json {
             print_json(&file)?;
@@ -196,7 +195,8 @@ impl Bench {
             if self.is_used_up.get() {
                 let seconds = self.started.elapsed().as_secs();
                 out.push_str(&format!(
-                    "ended after {seconds} s with fewer runs of some: the machine was too busy for all of them\n"
+                    "ended after {seconds} s with fewer runs of some: the machine was too busy \
+                    for all of them\n"
                 ));
             }
             out.push_str(&busy);
@@ -209,7 +209,7 @@ impl Bench {
         self.stop.cut_short()
     }
 
-    /// What was found, with what it was found on.
+    /// The results, with their conditions.
     pub(super) fn file(&self, found: Found) -> ResultFile {
         ResultFile {
             schema: SCHEMA.to_owned(),
@@ -229,11 +229,11 @@ impl Bench {
     }
 }
 
-/// A line if others kept the two processes from their CPUs, so that figures tell of them as well.
+/// A line if other work kept the two processes from their CPUs, which affects the figures.
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
 fn busy(rows: &[Row], elapsed: Duration) -> String {
     if rows.iter().any(|row| row.parameters.oversubscribed) {
-        // Ours among themselves.
+        // More processes than CPUs: ours compete with each other.
         return String::new();
     }
     let measured = rows.iter().filter_map(Row::measured);

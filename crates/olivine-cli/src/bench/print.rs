@@ -1,9 +1,9 @@
-//! A view as the tool prints it. What is shown, in which order and by which names, the view says.
+//! Prints a view. The view decides what is shown, in which order and by which names.
 
 use crate::output::table;
 use olivine_bench::view::{Table, View};
 
-/// Everything that `view` holds and that 80 columns have room for.
+/// Everything in `view` that fits 80 columns.
 pub(super) fn text(view: &View) -> String {
     let mut out = String::new();
     if let Some(sentence) = &view.sentence {

@@ -1,4 +1,4 @@
-//! `olivine bench report`: result files as a page, as Markdown, as drawings, on the terminal.
+//! `olivine bench report`: result files as a page, Markdown, drawings, or text on the terminal.
 
 use super::{files, print as show};
 use crate::args::Common;
@@ -10,9 +10,9 @@ use olivine_bench::view::view;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What asks for standard output in place of a file.
+/// File name for standard output.
 const STDOUT: &str = "-";
-/// Largest result file that is kept in a repository, in bytes.
+/// Largest result file kept in a repository, in bytes.
 const PACKED_MAX: usize = 256 << 10;
 
 /// Runs the command.

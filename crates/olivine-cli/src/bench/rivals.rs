@@ -10,11 +10,11 @@ use olivine_bench::rival::{Job, Known, Program};
 use olivine_bench::scenario::Variant;
 use std::collections::BTreeSet;
 
-/// The rival that only carries messages where a server runs.
+/// The rival that needs a server.
 const NEEDS_SERVER: &str = "nats";
 
-/// What the methods of `rivals` do with the sizes and batches of `variants`. What fails is a row
-/// that says why.
+/// The results of the methods of `rivals` for the sizes and batches of `variants`. A failure is a
+/// row with its reason.
 pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -> Vec<Row> {
     let cases: BTreeSet<(u64, u64)> = variants
         .iter()
@@ -23,7 +23,7 @@ pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -
             (of.size_bytes, of.batch_count)
         })
         .collect();
-    // `bench bridge` starts a server for those and tells them where it is.
+    // `bench bridge` starts a server for those, and passes its address.
     let rivals = rivals.iter().filter(|rival| rival.name() != NEEDS_SERVER);
     let mut rows = Vec::new();
     let bar = Progress::new(rivals.clone().count() as u64);
@@ -41,7 +41,7 @@ pub(super) fn measure(bench: &Bench, rivals: &[Program], variants: &[Variant]) -
 
 fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row> {
     let name = rival.name();
-    // Until it has said what it knows, it is one method of its name.
+    // Until it has listed its methods, it counts as one method of its name.
     let known = match rival.methods(&|| bench.stop.now()) {
         Ok(known) => known,
         Err(_) if bench.stop.now() => return Vec::new(),
@@ -53,13 +53,12 @@ fn one(bench: &Bench, rival: &Program, cases: &BTreeSet<(u64, u64)>) -> Vec<Row>
         .filter(|method| method.streams || !streamed)
         .collect();
     match ask(bench, rival, &known, cases) {
-        // Olivine took its turns so that both had the same conditions; in the table it has the rows
-        // of its session.
+        // Olivine was measured, too, for equal conditions; the table has its rows already.
         Ok(rows) => rows
             .into_iter()
             .filter(|row| is_theirs(&row.method))
             .collect(),
-        // It was ended, which is no failure of its.
+        // We ended it, so this is not a failure.
         Err(_) if bench.stop.now() => Vec::new(),
         Err(error) => {
             let names = known.iter().map(|method| method.name.as_str());
@@ -73,7 +72,7 @@ fn is_theirs(method: &str) -> bool {
     !method.starts_with(OLIVINE_PREFIX)
 }
 
-/// Has a rival's program measure every method it knows in every case.
+/// Asks a rival's program to measure every method it knows in every case.
 fn ask(
     bench: &Bench,
     rival: &Program,

@@ -1,4 +1,4 @@
-//! `olivine bench selfcheck`: whether the suite notices what it must.
+//! `olivine bench selfcheck`: whether the benchmark detects what it must.
 
 use super::{Bench, files};
 use crate::args::{Common, SelfcheckArgs};
@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{folded, json_line, print, table};
 use olivine_bench::{method, selfcheck};
 
-/// What makes the second process know the methods of the self-check.
+/// Flag of the second process with the methods of the self-check.
 const FLAG: &str = "--self-check";
 
 /// Runs the command.
@@ -17,7 +17,7 @@ pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
     bench.setup.methods = method::SELF_CHECK;
     bench.setup.arguments.push(FLAG.to_owned());
     let findings = bench.measure(selfcheck::run)?;
-    // What was not looked at is neither right nor wrong.
+    // A check without a result is neither right nor wrong.
     bench.stop.cut_short()?;
     let ok = findings.iter().all(|finding| finding.ok);
     let json = json_line(&serde_json::json!({
@@ -25,7 +25,7 @@ pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
         "checks": findings,
         "machine": bench.machine,
     }))?;
-    // What cannot be written is still printed.
+    // If a file cannot be written, the result is still printed.
     let saved: Outcome = save
         .iter()
         .try_for_each(|path| files::store(path, json.as_bytes()));

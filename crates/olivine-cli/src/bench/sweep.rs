@@ -35,7 +35,7 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         None => Vec::new(),
     };
     if let Some(path) = &args.out {
-        // Before hours of measuring: can it be written at all?
+        // Before hours of measurements: is the file writable?
         keep(path, &bench.file(rows.clone().into()))?;
     }
     let bar = Progress::new(job.points.len() as u64);
@@ -59,7 +59,7 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
                 ControlFlow::Continue(())
             }
         });
-        // A point that was cut short is measured again when the sweep is taken up.
+        // An interrupted point is measured again when the sweep resumes.
         if bench.stop.now() {
             break;
         }
@@ -77,10 +77,10 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     bench.report(common, found)
 }
 
-/// What an earlier sweep found, without what failed then; nothing if there is no such file. The
-/// whole began when that did.
+/// Results of an earlier sweep without its failures; nothing if the file does not exist. The start
+/// time is that of the earlier sweep.
 fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
-    // Empty where --save has just made it.
+    // Empty if --save has just created it.
     if fs::metadata(path).map_or(true, |found| found.len() == 0) {
         return Ok(Vec::new());
     }
@@ -100,7 +100,7 @@ fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
     Ok(measured.collect())
 }
 
-/// Writes the file anew, whole or not at all.
+/// Replaces the file completely, or not at all.
 fn keep(path: &Path, file: &ResultFile) -> Outcome {
     let next = path.with_extension("next");
     let text = json_line(file)?;

@@ -1,5 +1,4 @@
-//! What is measured: methods, sizes and settings crossed into variants, checked before anything
-//! starts.
+//! Variants of a measurement: methods, sizes and settings, checked before it starts.
 
 use super::ALL;
 use crate::args::{RingArgs, values};
@@ -37,8 +36,8 @@ fn found(name: &str) -> Outcome<&'static dyn Method> {
     method::find(method::BUILT_IN, name).map_err(|error| Failure::usage(error.to_string()))
 }
 
-/// A variant of a built-in method. `settings` are those of a channel: their wait strategy follows
-/// from the name.
+/// A variant of a built-in method. `settings` are those of a channel; the name implies the wait
+/// strategy.
 fn of_method(method: &dyn Method, size: u64, settings: &str) -> Outcome<Variant> {
     let is_ours = method.name().starts_with(OLIVINE_PREFIX);
     let settings = settings.split_once('&').map_or("", |(_wait, more)| more);
@@ -47,7 +46,7 @@ fn of_method(method: &dyn Method, size: u64, settings: &str) -> Outcome<Variant>
     Ok(variant)
 }
 
-/// Every method named, with every size. `settings` are those of the channels of Olivine.
+/// Every named method with every size. `settings` are those of Olivine's channels.
 pub(super) fn method_variants(
     names: &[String],
     sizes: &[u64],
@@ -66,8 +65,7 @@ pub(super) fn method_variants(
         for method in &chosen {
             let variant = of_method(*method, size, settings)?;
             if method.name() == method::OLIVINE.name() && variant.parameters.settings.is_empty() {
-                // Packed and with a cache line for each message, as it is unknown which suits
-                // better.
+                // Packed, and with a cache line for each message, because either may be faster.
                 let mut aligned = variant.clone();
                 ALIGNED.clone_into(&mut aligned.parameters.settings);
                 variants.push(aligned);
@@ -82,13 +80,14 @@ pub(super) fn method_variants(
 fn message_size(bytes: u64) -> Outcome {
     if bytes < SIZE_MIN as u64 {
         return Err(Failure::usage(format!(
-            "--size {bytes} is too small: a checked message takes {SIZE_MIN} bytes or more, for its number and time stamp"
+            "--size {bytes} is too small: a checked message takes {SIZE_MIN} bytes or more, for \
+            its number and time stamp"
         )));
     }
     Ok(())
 }
 
-/// The query of the measured channel's URI, checked by the library's own parser.
+/// The query of the measured channel's URI, checked by the library's parser.
 pub(super) fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
     let mut settings = format!("wait={}", ring.wait());
     for (key, value) in [("align", &ring.align), ("capacity", &ring.capacity)] {
@@ -101,8 +100,8 @@ pub(super) fn settings(ring: &RingArgs, more: &str) -> Outcome<String> {
     Ok(settings)
 }
 
-/// Refuses a setting of a channel that no method of `names` has. Without names this library is
-/// measured, which has all.
+/// Refuses a setting that no method of `names` has. Without names this library is measured, which
+/// has all settings.
 pub(super) fn fits(ring: &RingArgs, names: &[String]) -> Outcome {
     let all_wait = names.is_empty() || names.iter().any(|name| name == ALL || name == OWN);
     let is_ours = |name: &String| name.starts_with(OLIVINE_PREFIX);
@@ -125,7 +124,7 @@ pub(super) fn fits(ring: &RingArgs, names: &[String]) -> Outcome {
     Ok(())
 }
 
-/// Where no alignment is asked for, frames are measured packed and each on a separate cache line.
+/// Without a given alignment, frames are measured packed and on separate cache lines.
 pub(super) fn aligns(ring: &RingArgs) -> &'static [&'static str] {
     if ring.align.is_some() {
         &[""]
@@ -134,11 +133,11 @@ pub(super) fn aligns(ring: &RingArgs) -> &'static [&'static str] {
     }
 }
 
-/// The rings that a stream is measured with where none is asked for: the default, which fits the
-/// second-level cache of most processors, and a larger one (ADR 0015).
+/// The default rings of a stream: the default capacity, which fits the second-level cache of most
+/// processors, and a larger one (ADR 0015).
 const RINGS: [&str; 2] = ["1MiB", "4MiB"];
 
-/// `settings` with each ring that is to be measured.
+/// `settings` with each ring.
 fn with_rings(settings: &str) -> Vec<String> {
     if settings.contains("capacity=") {
         return vec![settings.to_owned()];
@@ -149,7 +148,7 @@ fn with_rings(settings: &str) -> Vec<String> {
         .collect()
 }
 
-/// Every method with every size and every batch; without either, the three that say most.
+/// Every method with every size and every batch; without both, the three main cases.
 pub(super) fn throughput_variants(
     methods: &[String],
     sizes: &[u64],
@@ -181,7 +180,7 @@ pub(super) fn throughput_variants(
     Ok(variants)
 }
 
-/// This library at its fastest, with each ring.
+/// This library with its fastest settings, with each ring.
 fn own(size: u64, settings: &str) -> Outcome<Vec<Variant>> {
     let settings = with_rings(settings);
     settings.iter().map(|all| variant(OWN, size, all)).collect()
@@ -235,7 +234,7 @@ mod tests {
             [(16, 1), (16, 2), (32, 1), (32, 2)]
         );
         assert!(throughput_variants(&[], &[8], &[], "").is_err());
-        // Where no ring is asked for, each case is measured with both.
+        // Without a given ring, each case is measured with both.
         assert_eq!(shape(&[64], &[], "wait=spin"), [(64, 1), (64, 1)]);
         let both = throughput_variants(&[], &[64], &[], "wait=spin").unwrap();
         let rings = both.iter().map(|variant| variant.parameters.ring_bytes);
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn every_method_that_streams_is_measured_at_full_speed_and_only_those() {
+    fn exactly_the_streaming_methods_are_measured() {
         let all = [ALL.to_owned()];
         for batch in [1, 16] {
             let settings = "wait=spin&capacity=4MiB";

@@ -1,8 +1,8 @@
-//! A publisher and a subscriber as processes of their own, watched until they end.
+//! A publisher and a subscriber as separate processes, watched until they end.
 //!
 //! Both hold a pipe from here as standard input and end when it does, so neither outlives this
-//! process, however it ends. They are in process groups of their own: a Ctrl-C ends the publisher
-//! through its pipe, and the subscriber still receives everything that was sent.
+//! process. They are in separate process groups: a Ctrl-C ends the publisher through its pipe, and
+//! the subscriber still receives every sent message.
 
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
@@ -20,14 +20,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at the processes.
+/// Interval of checks of the processes.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long both may take beyond the time they were given.
+/// How much longer than planned both may take.
 const GRACE: Duration = Duration::from_secs(20);
 /// Bytes before the payload in the ring.
 const HEADER_BYTES: u64 = 8;
 
-/// What the two processes do.
+/// The task of the two processes.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     pub(super) size: u64,
@@ -35,7 +35,7 @@ pub(super) struct Pair {
     pub(super) cpus: Option<(u32, u32)>,
 }
 
-/// What one phase came to.
+/// The result of one phase.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PhaseResult {
     sent_count: u64,
@@ -43,7 +43,7 @@ pub(super) struct PhaseResult {
     elapsed_ns: u64,
     messages_per_s: f64,
     bytes_per_s: f64,
-    /// Time that one of the two stood ready and had no CPU.
+    /// Time that one of the two was ready and had no CPU.
     pub(super) waited_for_cpu_ns: u64,
     #[serde(flatten)]
     pub(super) counts: Counts,
@@ -53,13 +53,13 @@ pub(super) struct PhaseResult {
 }
 
 impl PhaseResult {
-    /// The share of the time in which one of the two had to wait for a CPU.
+    /// The share of the time in which one of the two waited for a CPU.
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     pub(super) fn waited_share(&self) -> f64 {
         (self.waited_for_cpu_ns as f64 / (self.elapsed_ns as f64).max(1.0)).min(1.0)
     }
 
-    /// One line for people.
+    /// One line for the terminal.
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     pub(super) fn line(&self, name: &str) -> String {
         format!(
@@ -115,7 +115,7 @@ impl Pair {
             // The counters of an ended process cannot be read.
             waited_for_cpu_ns = waited_for_cpu_ns.max(observed.counts().waited_for_cpu_ns);
             if stop.now() {
-                // The publisher ends and closes; the subscriber reads on to the end of the stream.
+                // The publisher ends and closes; the subscriber reads to the end of the stream.
                 publisher.close_stdin();
             }
             if publisher.has_failed() {
@@ -142,7 +142,7 @@ impl Pair {
         })
     }
 
-    /// Reads the publisher's cursor from outside, which costs the two processes nothing.
+    /// Reads the publisher's cursor from outside, at no cost for the two processes.
     #[allow(
         clippy::cast_precision_loss,
         clippy::cast_possible_truncation,
@@ -170,7 +170,7 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// Puts both sides' own accounts together.
+/// Combines the reports of both sides.
 fn result(sent: &Value, received: &Value, commands: [String; 2]) -> Outcome<PhaseResult> {
     let missing = || Failure::failed("a process gave an incomplete account of what it did");
     let number = |value: &Value, key: &str| value[key].as_u64().ok_or_else(missing);
@@ -179,7 +179,7 @@ fn result(sent: &Value, received: &Value, commands: [String; 2]) -> Outcome<Phas
         serde_json::from_value(received["verified"].clone()).map_err(|_| missing())?;
     let sent_count = number(sent, "messages_count")?;
     let received_count = number(received, "messages_count")?;
-    // What is missing at the end leaves no gap in the numbers.
+    // Messages missing at the end leave no gap in the numbers.
     let known = counts.intact + counts.corrupt + counts.lost;
     counts.lost += sent_count.saturating_sub(known);
     Ok(PhaseResult {
@@ -233,8 +233,7 @@ impl Process {
         Ok(self.status.is_some())
     }
 
-    /// Whether it ended without doing its part. 1 is also the code for a bad result, which it
-    /// reports itself.
+    /// Whether it ended without its result. Exit code 1 also means a bad result, which it reports.
     fn has_failed(&self) -> bool {
         self.status.is_some_and(|status| !status.success())
     }
@@ -244,11 +243,11 @@ impl Process {
         drop(self.child.stdin.take());
     }
 
-    /// Its own account: the last line of its output.
+    /// Its report: the last line of its output.
     fn summary(&mut self) -> Outcome<Value> {
         let mut output = String::new();
         if let Some(mut stdout) = self.child.stdout.take() {
-            // What cannot be read is incomplete, which is found below.
+            // An incomplete report is detected below.
             let _ = stdout.read_to_string(&mut output);
         }
         let account = output
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_at_the_end_counts_as_lost() {
+    fn messages_missing_at_the_end_count_as_lost() {
         let commands = || [String::new(), String::new()];
         let sent = json!({ "messages_count": 10 });
         assert_eq!(

@@ -1,5 +1,4 @@
-//! `olivine inspect` of a journal: its lanes, how much each holds, from when to when, and how it
-//! ends.
+//! `olivine inspect` of a journal: its lanes, their sizes and times, and its ending.
 
 use crate::args::Common;
 use crate::failure::{Failure, Outcome};
@@ -22,7 +21,7 @@ struct LaneContents {
     last_ns: u64,
 }
 
-/// How a journal ends.
+/// The ending of a journal.
 enum End {
     State(ReplayState),
     Damaged(JournalError),
@@ -59,11 +58,11 @@ impl End {
     }
 }
 
-/// Reads the whole journal at `path` and prints what it holds.
+/// Reads the whole journal at `path` and prints its contents.
 ///
 /// # Errors
 ///
-/// A journal that cannot be opened; after printing what precedes it, damage.
+/// A journal that cannot be opened; damage, after printing what precedes it.
 pub(crate) fn inspect(path: &Path, common: Common) -> Outcome {
     let mut replay = Replay::open(path).map_err(|error| Failure::Failed(error.into()))?;
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();

@@ -1,5 +1,4 @@
-//! The end of a stream: what is left is read or acknowledged first, for as long as that gets
-//! anywhere.
+//! The end of a stream: the rest is read or acknowledged first, as long as there is progress.
 
 use super::Sender;
 use crate::failure::{Failure, Outcome};
@@ -11,22 +10,22 @@ use std::mem::ManuallyDrop;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How long a connected far side may acknowledge nothing before the library judges whether a
-/// receiver still comes for the rest; after a request to stop, before the publisher leaves it.
+/// How long a connected far side may acknowledge nothing before the library decides whether a
+/// receiver still comes; after a request to stop, before the publisher leaves it.
 const STILL_MAX: Duration = Duration::from_secs(3);
 
-/// What a stream comes to before it is closed.
+/// The result of waiting before the close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Everything was read, or acknowledged, or no subscriber had to be waited for.
+    /// Everything was read or acknowledged, or there is no subscriber to wait for.
     Whole,
-    /// The wait is over, and something is left.
+    /// The wait is over, and messages are left.
     Rest,
-    /// A far side is connected, and nothing moves.
+    /// A far side is connected, without progress.
     Still,
 }
 
-/// How long nothing has moved elsewhere.
+/// How long a remote channel has made no progress.
 #[derive(Debug)]
 struct Standstill {
     acknowledged_bytes: u64,
@@ -41,7 +40,7 @@ impl Standstill {
         }
     }
 
-    /// How long `status` has told of no progress.
+    /// How long `status` has shown no progress.
     fn lasts(&mut self, status: Option<&LinkStatus>) -> Duration {
         let bytes = status.map_or(0, |status| status.acknowledged_bytes);
         if bytes != self.acknowledged_bytes {
@@ -55,8 +54,8 @@ impl Standstill {
 }
 
 impl Sender {
-    /// Waits up to `linger` until everything is read, or for a place elsewhere acknowledged, for
-    /// which no `linger` leaves as long as it takes.
+    /// Waits up to `linger` until everything is read, or acknowledged by a remote channel. Without
+    /// `linger` there is no limit.
     fn linger(&mut self, linger: Option<Duration>) -> Outcome<End> {
         let elsewhere = settings::is_elsewhere(&self.config);
         if linger.is_none() && !elsewhere {
@@ -80,7 +79,7 @@ impl Sender {
                 self.tell_who_holds();
             }
             let interrupted = self.stop.interrupted();
-            // Who is connected is on the way of taking it, as long as that goes on.
+            // A connected far side may take its time while it makes progress.
             let stops = interrupted && (is_away || !elsewhere || still >= STILL_MAX);
             let too_long = linger.is_some_and(|linger| begun.elapsed() >= linger);
             let is_gone = patience.is_some_and(|patience| connected.elapsed() >= patience);
@@ -99,7 +98,7 @@ impl Sender {
         Ok(End::Whole)
     }
 
-    /// Lets subscribers read what is left, closes, and sums up.
+    /// Lets subscribers read the rest, closes, and prints the summary.
     /// An `endless` stream is complete whenever it is stopped.
     pub(super) fn finish(mut self, linger: Duration, quiet: bool, endless: bool) -> Outcome {
         let elapsed_ns = self.meter.elapsed_ns();
@@ -112,7 +111,7 @@ impl Sender {
         let left = match end {
             End::Whole => close(self.publisher)?,
             End::Rest if settings::is_elsewhere(&self.config) => {
-                // Closing would try on; the end of the process lets go of everything it holds.
+                // A close would wait longer; the end of the process releases everything.
                 let _undelivered = ManuallyDrop::new(self.publisher);
                 true
             }
@@ -155,7 +154,7 @@ impl Sender {
     }
 }
 
-/// What is waited for while a far side is connected.
+/// What the command waits for while a far side is connected.
 fn rest(config: &Config) -> String {
     format!(
         "waiting until {} has acknowledged everything that was published",
@@ -163,7 +162,7 @@ fn rest(config: &Config) -> String {
     )
 }
 
-/// What becomes of what a place elsewhere has not got.
+/// What happens to undelivered messages of a remote channel.
 fn undelivered(config: &Config) -> String {
     let place = settings::short(config);
     let rest = if settings::is_durable(config) {
@@ -174,7 +173,7 @@ fn undelivered(config: &Config) -> String {
     format!("{place} has not acknowledged everything that was published: {rest}")
 }
 
-/// Ends the stream; whether something is left that was not delivered.
+/// Ends the stream; returns whether messages were not delivered.
 fn close(publisher: Publisher) -> Outcome<bool> {
     match publisher.close() {
         Ok(_) => Ok(false),
@@ -183,14 +182,13 @@ fn close(publisher: Publisher) -> Outcome<bool> {
     }
 }
 
-/// Ends the stream as the library has it: who is connected gets the rest, who is away may come back
-/// for as long as `expire` says. Once it `must_end`, what is left by then does not keep us any
-/// longer.
+/// Ends the stream by the library's rules: a connected far side gets the rest, an absent one may
+/// come back within `expire`. Once `must_end` returns true, it waits no longer.
 fn close_watched(publisher: Publisher, must_end: impl Fn() -> bool) -> Outcome<bool> {
     let (closed, outcome) = mpsc::channel();
     let closing = std::thread::Builder::new()
         .name("olivine-closing".into())
-        // Who does not wait any more leaves it to the end of the process.
+        // If nothing waits any more, the end of the process does it.
         .spawn(move || closed.send(close(publisher)).ok());
     closing.map_err(|error| {
         Failure::Failed(anyhow::Error::new(error).context("cannot start a thread"))

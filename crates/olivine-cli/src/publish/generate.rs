@@ -1,4 +1,4 @@
-//! Generated messages: numbered, stamped, filled with a pattern, written in place.
+//! Generated messages: with a number, a time stamp and a pattern, written in place.
 
 use super::{BURST, Sender};
 use crate::args::PubArgs;
@@ -9,13 +9,13 @@ use olivine_bench::payload::{self, Stamp};
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
 
-/// Bytes of a message where none are asked for: small market data.
+/// Default bytes of a message: small market data.
 const SIZE_DEFAULT: usize = 32;
 /// At full speed, messages between two clock readings: reading the clock costs more than sending a
 /// message.
 const STAMP_SHARED_BY: u64 = 32;
 
-/// Sends generated messages until the count, the time or the person says stop.
+/// Sends generated messages until the count, the time or a signal ends it.
 pub(super) fn send(sender: &mut Sender, args: &PubArgs) -> Outcome {
     let mut sizes: Vec<usize> = args
         .size
@@ -32,7 +32,7 @@ pub(super) fn send(sender: &mut Sender, args: &PubArgs) -> Outcome {
     let mut generator = Generator {
         sizes,
         tag: args.tag(),
-        // Drawn: a number of the system would be the same on two machines.
+        // Random: a system counter would be equal on two machines.
         first: payload::first_of(RandomState::new().hash_one(0)),
         scratch: vec![0; longest],
     };
@@ -44,12 +44,12 @@ pub(super) fn send(sender: &mut Sender, args: &PubArgs) -> Outcome {
 }
 
 struct Generator {
-    /// Sizes that take turns.
+    /// Sizes that alternate.
     sizes: Vec<usize>,
     tag: u32,
-    /// Sequence number of the first message, which holds the identity of this publisher.
+    /// Sequence number of the first message, which identifies this publisher.
     first: u64,
-    /// A message that has to wait for room is built here.
+    /// Buffer for a message that must wait for room.
     scratch: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ impl Generator {
         Stamp { sequence, ticks }
     }
 
-    /// Full speed, one size: bursts of claims between two looks around.
+    /// Full speed, one size: bursts of claims between two checks.
     fn stream(&mut self, sender: &mut Sender) -> Outcome {
         let size = self.sizes[0];
         while sender.totals.messages < sender.count && sender.look()? {
@@ -91,7 +91,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Publishes a range of numbers; returns where it got to, and why no further.
+    /// Publishes a range of numbers; returns how far it got, and why it stopped.
     #[inline]
     fn burst(
         &self,
@@ -133,7 +133,7 @@ impl Generator {
         Ok(())
     }
 
-    /// Batches that become visible at once. A message of a paced batch keeps its own due time.
+    /// Batches that become visible at once. A message of a paced batch keeps its due time.
     fn batched(&mut self, sender: &mut Sender, batch: u64) -> Outcome {
         let mut stage = vec![0; self.scratch.len() * usize::try_from(batch).unwrap_or(1)];
         while sender.totals.messages < sender.count {
@@ -144,8 +144,7 @@ impl Generator {
                 break;
             }
             let now = TickClock::ticks();
-            // Built as a whole and copied after, so that no load has to wait for the stores just
-            // before it.
+            // Built as a whole and then copied, so that no load waits for stores just before it.
             let width = self.scratch.len();
             for (message, sequence) in stage.chunks_exact_mut(width).zip(first..end) {
                 let ticks = sender.pacer.map_or(now, |pacer| pacer.due(sequence));
@@ -159,8 +158,8 @@ impl Generator {
         Ok(())
     }
 
-    /// Publishes what lies in `stage`, in several batches where the ring has no room for all; false
-    /// when told to stop.
+    /// Publishes the messages in `stage`, in several batches if the ring has no room for all; false
+    /// if asked to stop.
     fn push(&mut self, sender: &mut Sender, stage: &[u8], numbers: Range<u64>) -> Outcome<bool> {
         let width = self.scratch.len();
         let mut rest = stage.chunks_exact(width).zip(numbers).peekable();
@@ -188,7 +187,7 @@ impl Generator {
         Ok(true)
     }
 
-    /// Sends a message that found no room; false when told to stop.
+    /// Sends a message that found no room; false if asked to stop.
     #[cold]
     fn send_late(
         &mut self,

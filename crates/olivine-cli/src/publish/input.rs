@@ -1,4 +1,4 @@
-//! Standard input as messages. Waits for input in a way that Ctrl-C can end.
+//! Standard input as messages. Ctrl-C ends a wait for input.
 
 use super::Sender;
 use crate::args::{InputForm, PubArgs};
@@ -11,10 +11,10 @@ use std::io;
 
 /// Bytes read at once.
 const READ_BYTES: usize = 256 << 10;
-/// Largest raw chunk where none is asked for.
+/// Default size of the largest raw chunk.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Sends standard input to its end, or until the count, the time or the person says stop.
+/// Sends standard input to its end, or until the count, the time or a signal ends it.
 pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outcome {
     let mut message_max = sender.publisher.message_max();
     if form == InputForm::Raw {
@@ -31,7 +31,7 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
         end: 0,
         ended: false,
     };
-    // Bytes of an unfinished line that hold no newline.
+    // Bytes of an unfinished line that contain no newline.
     let mut scanned = 0;
     loop {
         match splitter.next(input.bytes(), scanned, input.ended) {
@@ -82,7 +82,7 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
     }
 }
 
-/// The largest raw chunk: as asked for, else a good part of a small ring.
+/// The largest raw chunk: as given, or a good part of a small ring.
 fn chunk_bytes(sender: &Sender, args: &PubArgs) -> Outcome<usize> {
     let message_max = sender.publisher.message_max();
     match args.size.as_slice() {
@@ -113,7 +113,7 @@ impl Input {
         &self.held[self.start..self.end]
     }
 
-    /// Waits for more bytes or the end; false when told to stop.
+    /// Waits for more bytes or the end; false if asked to stop.
     fn read(&mut self, sender: &mut Sender) -> Outcome<bool> {
         self.make_room();
         let stdin = io::stdin();
@@ -126,7 +126,7 @@ impl Input {
                 tv_nsec: i64::from(LOOK.subsec_nanos()),
             };
             match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&limit)) {
-                // A signal: look whether it asks to stop.
+                // A signal: check whether it asks to stop.
                 Ok(0) | Err(Errno::INTR) => continue,
                 Ok(_) => {}
                 Err(error) => return Err(unreadable(error)),
@@ -146,7 +146,7 @@ impl Input {
         }
     }
 
-    /// Moves what is held to the front, and grows when a message fills all of it.
+    /// Moves the held bytes to the front, and grows if a message fills all of it.
     fn make_room(&mut self) {
         if self.start > 0 {
             self.held.copy_within(self.start..self.end, 0);

@@ -10,16 +10,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Longer than anything here takes on a busy machine; only a hang reaches it.
+/// Longer than any step needs on a busy machine; only a hang reaches it.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// A folder of channels, removed at the end of the test.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct TestFolder {
     dir: TempDir,
 }
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         let memory = Path::new("/dev/shm");
         let parent = if memory.is_dir() {
@@ -38,7 +38,7 @@ impl Place {
         self.dir.path()
     }
 
-    /// The tool with these words, not started.
+    /// The tool with these arguments, not started.
     pub(crate) fn olivine(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_olivine"));
         command
@@ -61,7 +61,7 @@ impl Place {
     pub(crate) fn start_with(&self, words: &[&str], input: Vec<u8>) -> Running {
         let mut child = self.olivine(words).stdin(Stdio::piped()).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
-        // A reader that ends early closes the pipe: that is for the test to judge.
+        // A reader that ends early closes the pipe: the test decides.
         std::thread::spawn(move || stdin.write_all(&input).ok());
         Running::new(child)
     }
@@ -71,7 +71,7 @@ impl Place {
         self.start(words).output()
     }
 
-    /// The channel as it is now; `None` if there is none.
+    /// The current channel; `None` if there is none.
     pub(crate) fn look(&self, channel: &str) -> Option<ChannelInfo> {
         let config = Config::parse(&format!("shm://{channel}"))
             .unwrap()
@@ -99,7 +99,7 @@ impl Place {
         });
     }
 
-    /// Names of what is left in the folder.
+    /// Names of the leftover files.
     pub(crate) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         entries
@@ -108,13 +108,13 @@ impl Place {
     }
 }
 
-/// Says that a test was left out, and why.
+/// Prints that a test was skipped, and why.
 pub(crate) fn skip(why: &str) {
     // Past the capture of output: `cargo xtask test` counts the line.
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// Whether two CPUs are allowed; a test that needs them says that it was left out.
+/// Whether two CPUs are allowed; otherwise prints that the test was skipped.
 pub(crate) fn has_two_cpus() -> bool {
     let has_two = olivine::probe::allowed_cpus().len() > 1;
     if !has_two {
@@ -128,7 +128,7 @@ pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !reached() {
         assert!(begun.elapsed() < WATCHDOG, "waited in vain for {what}");
-        // Between two looks, for the sake of those who are waited for.
+        // Between two checks, to yield to the other processes.
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
@@ -142,7 +142,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Takes over a tool that a test has started in its own way.
+    /// Takes over a tool that a test has started.
     pub(crate) fn new(child: Child) -> Self {
         Self {
             child,
@@ -151,7 +151,7 @@ impl Running {
         }
     }
 
-    /// Reads what it writes from now on; else it stops at a full pipe.
+    /// Reads its output from now on; otherwise it would block on a full pipe.
     pub(crate) fn reading(mut self) -> Self {
         fn read(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
             std::thread::spawn(move || {
@@ -220,7 +220,7 @@ pub(crate) fn json(output: &Output) -> serde_json::Value {
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"))
 }
 
-/// What a run said on standard error.
+/// The standard error of a run.
 pub(crate) fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -242,8 +242,8 @@ pub(crate) fn awkward_text(bytes: usize) -> Vec<u8> {
     text
 }
 
-/// Reads what a run says on standard error up to the line that holds `words`; returns that line,
-/// and the rest unread.
+/// Reads the standard error of a run up to the line with `words`; returns that line, and the unread
+/// rest.
 pub(crate) fn hear(running: &mut Running, words: &str) -> (String, BufReader<ChildStderr>) {
     let stderr = running.child.stderr.take().expect("its words, unread");
     let mut lines = BufReader::new(stderr);

@@ -1,5 +1,5 @@
-//! Options of `olivine bench` that need no measurement; `measure.rs` and `servers.rs` have the
-//! others.
+//! Options of `olivine bench` without a measurement; the others are in `measure.rs` and
+//! `servers.rs`.
 
 use crate::common::{json, said, until};
 use crate::stage::{Scene, Stage};
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 /// A result file of an earlier run.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/pingpong.json");
 
-/// The scene of `--log-level` of a command that ends at once with these words.
+/// The scene of `--log-level` for a command that ends at once with these arguments.
 macro_rules! level {
     ($command:literal, $($word:literal),+) => {
         Scene::acts($command, &["--log-level"], |stage| {
@@ -57,7 +57,7 @@ pub(crate) const SCENES: &[Scene] = &[
     level!("bench report", "gone.json"),
 ];
 
-/// Every method takes about a minute: what was measured until it was stopped is kept, too.
+/// Every method takes about a minute: a partial result is saved, too.
 fn every_method(stage: &Stage) {
     let saved = stage.path("every.json");
     let stopped = |words: &[&str]| {
@@ -85,7 +85,7 @@ fn children(pid: u32) -> usize {
     text.split_whitespace().count()
 }
 
-/// Result files hold what was measured: how to measure has no meaning for them.
+/// Result files contain their measurement: options of measurements have no meaning for them.
 fn compare_of_files(stage: &Stage) {
     let saved = stage.path("saved.json");
     let options: [&[&str]; 7] = [

@@ -50,7 +50,7 @@ fn record(stage: &Stage, words: &[&str], message: &str) -> std::process::Output 
     output
 }
 
-/// Shows what keeps going when every publisher has closed, and the report in JSON.
+/// Shows that it continues after every publisher has closed, and the report in JSON.
 fn keeps(stage: &Stage, words: &[&str], file: &str) {
     let plain = record(stage, words, "first");
     assert!(String::from_utf8_lossy(&plain.stdout).starts_with("SOURCE"));
@@ -107,7 +107,7 @@ fn rotate_and_as(stage: &Stage) {
     let turned = stage.path("turned.olv");
     let recorder = stage.start(&["record", "x", &turned, "--rotate", "1MiB", "--as", "other"]);
     stage.place.await_subscribers("x", 1);
-    // Four rings: what the recorder takes at once is in one file.
+    // Four rings: what the recorder takes at once goes into one file.
     stage.ok(&["pub", "x", "--size", "64KiB", "--count", "256"]);
     assert!(recorder.output().status.success());
     assert!(files() > before + 1, "{} files, before {before}", files());
@@ -119,7 +119,7 @@ fn rotate_and_as(stage: &Stage) {
     stage.shows_level(&["record", "tcp://h:1/x", &plain]);
 }
 
-/// Only a recorder with a name leaves its place in the channel.
+/// Only a recorder with a name keeps its position in the channel.
 fn durable(stage: &Stage) {
     let file = stage.path("x.olv");
     let words = ["record", "x", &file];
@@ -136,7 +136,7 @@ fn durable(stage: &Stage) {
     assert_eq!(kept[0].name.as_deref(), Some("audit"));
 }
 
-/// What survives a power cut shows in the calls of the kernel.
+/// System calls show what survives a power failure.
 fn sync(stage: &Stage) {
     let file = stage.path("x.olv");
     let told = stage.fails(&["record", "x", &file, "--sync", "sometimes"], 2);
@@ -183,7 +183,7 @@ fn sync(stage: &Stage) {
     );
 }
 
-/// What a killed recorder leaves is refused, unless its end is accepted.
+/// The recording of a killed recorder is refused, unless it is accepted.
 fn unfinished(stage: &Stage) {
     let file = stage.path("x.olv");
     let writer = stage.start(&["pub", &format!("file://{file}"), "--rate", "1000"]);
@@ -200,7 +200,7 @@ fn unfinished(stage: &Stage) {
 fn replay(stage: &Stage) {
     let file = stage.path("x.olv");
     let uri = format!("file://{file}");
-    // A moment apart, which the slow pace makes long.
+    // Half a second apart, which the slow pace extends.
     stage.ok(&["pub", &uri, "a", "b", "--rate", "2"]);
     let words = ["replay", &file, "y"];
     stage.shows_level(&words);

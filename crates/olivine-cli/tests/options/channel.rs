@@ -1,6 +1,6 @@
 //! Settings of a channel that both roles take as options.
 
-use crate::common::{Place, said, until};
+use crate::common::{TestFolder, said, until};
 use crate::stage::{Scene, Stage};
 use olivine::admin::ChannelInfo;
 use std::os::unix::fs::PermissionsExt;
@@ -33,16 +33,16 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("pub", &["--wait"], wait_of_pub),
 ];
 
-/// A channel as one of the roles makes it.
+/// A channel as one of the roles creates it.
 type Make = fn(&Stage, &str, &[&str]) -> ChannelInfo;
 
-/// What a publisher leaves behind.
+/// The leftover of a publisher.
 fn published(stage: &Stage, channel: &str, more: &[&str]) -> ChannelInfo {
     stage.ok(&[&["pub", channel, "a"], more].concat());
     stage.place.look(channel).unwrap()
 }
 
-/// What a subscriber that came first has made.
+/// The channel of an early subscriber.
 fn awaited(stage: &Stage, channel: &str, more: &[&str]) -> ChannelInfo {
     let reader = stage.start(&[&["sub", channel], more].concat());
     stage.place.await_subscribers(channel, 1);
@@ -96,7 +96,7 @@ fn rights(stage: &Stage, make: Make) {
 }
 
 fn dir_of_pub(stage: &Stage) {
-    let other = Place::new();
+    let other = TestFolder::new();
     stage.ok(&[
         "pub",
         "x",
@@ -113,7 +113,7 @@ fn dir_of_pub(stage: &Stage) {
 }
 
 fn dir_of_sub(stage: &Stage) {
-    let other = Place::new();
+    let other = TestFolder::new();
     let words = ["pub", "x", "there"];
     assert!(other.run(&words).status.success());
     stage.ok(&["pub", "x", "here"]);
@@ -126,7 +126,7 @@ fn dir_of_sub(stage: &Stage) {
     );
 }
 
-/// A ring that is smaller than a large page has none on any machine.
+/// A ring below a large page has none on any machine.
 const SMALL: &str = "'capacity=' is below 2MiB";
 
 fn hugepages_of_pub(stage: &Stage) {
@@ -169,7 +169,7 @@ fn cpu(stage: &Stage, words: &[&str]) {
     assert!(said(&output).contains("cpu=1000"), "{}", said(&output));
 }
 
-/// How a publisher that is held up waits: asleep, or on a CPU.
+/// How a waiting publisher waits: asleep, or on a CPU.
 fn wait_of_pub(stage: &Stage) {
     let sleeps = |channel: &str, more: &[&str]| {
         stage.ok(&["sub", channel, "--name", "absent", "--duration", "1ms"]);

@@ -1,11 +1,11 @@
-//! What the tool itself says that it takes.
+//! The options in the tool's help.
 
-use crate::common::{Place, said};
+use crate::common::{TestFolder, said};
 use std::collections::BTreeSet;
 
 /// Every command and subcommand with every option that its help shows.
 pub(crate) fn pairs() -> BTreeSet<(String, String)> {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut pairs = BTreeSet::new();
     for command in commands(&place, "") {
         add(&place, &command, &mut pairs);
@@ -41,7 +41,7 @@ fn add(place: &Place, command: &str, pairs: &mut BTreeSet<(String, String)>) {
     assert!(pairs.len() > before, "'{command} --help' shows no option");
 }
 
-fn help(place: &Place, command: &str) -> String {
+fn help(place: &TestFolder, command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
     let output = place.run(&words);
     assert!(output.status.success(), "{words:?}: {}", said(&output));
@@ -49,11 +49,11 @@ fn help(place: &Place, command: &str) -> String {
 }
 
 /// The names under "Commands:".
-fn commands(place: &Place, command: &str) -> Vec<String> {
+fn commands(place: &TestFolder, command: &str) -> Vec<String> {
     let help = help(place, command);
     let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let names = listed.take_while(|line| !line.is_empty());
-    // A description that goes on stands further right.
+    // A continued description is indented further.
     let names = names.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let names: Vec<String> = names
         .filter_map(|line| line.split_whitespace().next().map(str::to_owned))
@@ -64,7 +64,7 @@ fn commands(place: &Place, command: &str) -> Vec<String> {
 
 /// The long name of the option that a line of help begins with.
 fn option(line: &str) -> Option<&str> {
-    // A description that goes on stands further right.
+    // A continued description is indented further.
     let indent = line.len() - line.trim_start().len();
     let words = line.trim_start();
     if !matches!(indent, 2 | 6) || !words.starts_with('-') {

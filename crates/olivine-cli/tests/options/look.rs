@@ -1,6 +1,6 @@
-//! Options of the commands that look after channels, and of those about the tool itself.
+//! Options of the commands that list and remove channels, and of those about the tool.
 
-use crate::common::{Place, json};
+use crate::common::{TestFolder, json};
 use crate::stage::{Scene, Stage};
 
 const REPORT: &[&str] = &["--json", "--log-level"];
@@ -30,9 +30,9 @@ pub(crate) const SCENES: &[Scene] = &[
     }),
 ];
 
-/// A channel that is only in the folder that the option names.
+/// A channel that exists only in the given folder.
 fn dir(stage: &Stage, words: &[&str]) {
-    let other = Place::new();
+    let other = TestFolder::new();
     assert!(other.run(&["pub", "x", "a"]).status.success());
     let folder = other.path().display().to_string();
     let here = stage.run(words);
@@ -93,7 +93,7 @@ fn demo(stage: &Stage) {
     let found = json(&stage.ok(&[&words[..], &["--size", "100", "--json"]].concat()));
     assert_eq!(found["size_bytes"], 100, "{found}");
     assert_eq!(found["rate_per_s"], 1_000.0, "{found}");
-    // Three parts of seven at this rate: 85 messages and no 3,000.
+    // Three sevenths at this rate: 85 messages, not 3,000.
     assert!(
         found["paced"]["sent_count"].as_u64().unwrap() < 1_000,
         "{found}"

@@ -1,4 +1,4 @@
-//! Options of the measurements of channels: short runs whose results carry what was asked for.
+//! Options of channel measurements: short runs whose results contain the requested values.
 
 use crate::common::{json, said, skip, until};
 use crate::stage::{Scene, Stage};
@@ -15,7 +15,7 @@ const METHOD: &[&str] = &[
     "--save",
     "--json",
 ];
-/// The shortest run there is.
+/// The shortest run.
 const SHORT: &[&str] = &["--runs", "1", "--seconds", "0.001"];
 
 const PINGPONG: &[&str] = &["bench", "pingpong", "--wait", "adaptive", "--align", "8"];
@@ -99,7 +99,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("bench selfcheck", METHOD, selfcheck),
 ];
 
-/// A result with these words.
+/// A result with these arguments.
 fn measured(stage: &Stage, words: &[&[&str]]) -> Value {
     let words = [&words.concat()[..], &["--json"]].concat();
     json(&stage.ok(&words))
@@ -123,7 +123,7 @@ fn has(row: &Value, setting: &str) -> bool {
     settings.split('&').any(|pair| pair == setting)
 }
 
-/// Options that every measurement of this program has.
+/// Options of every measurement.
 fn method(stage: &Stage, words: &[&str]) {
     let saved = stage.path("saved.json");
     let short = [words, SHORT].concat();
@@ -147,7 +147,7 @@ fn method(stage: &Stage, words: &[&str]) {
     powers(stage, &short);
 }
 
-/// `--cpus` ties the process that measures.
+/// `--cpus` pins the measuring process.
 fn pinned(stage: &Stage, words: &[&str]) {
     let (first, second) = cpus();
     let pair = format!("{second},{first}");
@@ -165,7 +165,7 @@ fn pinned(stage: &Stage, words: &[&str]) {
     }
 }
 
-/// `--fifo` and `--mlock` ask the kernel, which refuses them to a process without these rights.
+/// `--fifo` and `--mlock` need privileges that the kernel refuses to this process.
 fn powers(stage: &Stage, short: &[&str]) {
     for (option, what) in [("--fifo", "SCHED_FIFO"), ("--mlock", "lock memory")] {
         let Some(output) = stage.run_powerless(&[short, &[option]].concat()) else {
@@ -188,13 +188,13 @@ fn powers(stage: &Stage, short: &[&str]) {
     }
 }
 
-/// The CPUs of a pair that none are named for.
+/// The default CPUs of a pair.
 fn cpus() -> (u32, u32) {
     let allowed = olivine::probe::allowed_cpus();
     (allowed[0], allowed[1])
 }
 
-/// Runs of a result. Where a placement was not found in each run, its rows have fewer.
+/// Runs of a result. If a placement was not found in each run, its rows have fewer.
 fn runs(found: &Value) -> usize {
     let of_floor = found["floor"]["copy_bytes_per_s"]["runs"].as_u64();
     let rows = found["results"].as_array().unwrap().iter();
@@ -203,7 +203,7 @@ fn runs(found: &Value) -> usize {
     of_floor.map_or(listed.len(), |runs| usize::try_from(runs).unwrap())
 }
 
-/// How much was measured: slices, and messages where they are counted.
+/// The amount of work: slices, and messages if they are counted.
 fn work(found: &Value) -> u64 {
     let lines = found["floor"]["cache_line"].as_array();
     let lines = lines.into_iter().flatten().map(|line| &line["slices"]);
@@ -214,7 +214,7 @@ fn work(found: &Value) -> u64 {
     all.filter_map(Value::as_u64).sum()
 }
 
-/// Messages that are larger than half of the ring have no figure.
+/// Messages larger than half of the ring have no figure.
 fn too_large(stage: &Stage, words: &[&str]) {
     let words = [
         words,
@@ -231,7 +231,7 @@ fn too_large(stage: &Stage, words: &[&str]) {
     );
 }
 
-/// A strategy that there is not is refused by the channel itself.
+/// The channel refuses an unknown strategy.
 fn wait_is_read(stage: &Stage, words: &[&str]) {
     let told = stage.fails(&[words, &["--wait", "nap"]].concat(), 2);
     assert!(told.contains("nap"), "{told}");
@@ -270,7 +270,7 @@ fn pingpong(stage: &Stage) {
     too_large(stage, &base);
     wait_is_read(stage, &base);
     stage.ok(&[&base[..], &["--method", "pipe"], SHORT].concat());
-    // A method waits as its name says, and only a channel has slots.
+    // A method's name implies its wait strategy, and only a channel has slots.
     for option in [&["--wait", "park"], &["--slots", "5"]] {
         stage.fails(&[&base[..], &["--method", "pipe"], option].concat(), 2);
     }
@@ -318,7 +318,7 @@ fn throughput(stage: &Stage) {
     assert!(told.contains("--wait"), "{told}");
 }
 
-/// Each message of a rate had so many bytes.
+/// Each message of a rate had this size.
 fn carries(row: &Value, size: f64) {
     let (bytes, messages) = (&row["bytes_per_s"], &row["deliveries_per_s"]);
     let each = bytes.as_f64().unwrap() / messages.as_f64().unwrap();
@@ -388,7 +388,7 @@ fn sweep(stage: &Stage) {
     let session = |words: &[&str]| json(&stage.ok(words))["results"][0]["session"].clone();
     assert_ne!(session(&words), session(&words));
     assert!(!std::path::Path::new(&kept).exists());
-    // What is kept is not measured again.
+    // Saved results are not measured again.
     let keeping = [&words[..], &["--out", &kept]].concat();
     assert_eq!(session(&keeping), session(&keeping));
     let told = stage.fails(&["bench", "sweep", "--preset", "nothing"], 2);
@@ -435,7 +435,7 @@ fn bridge(stage: &Stage) {
     assert!(told.contains("--folder"), "{told}");
 }
 
-/// The self-check judges the machine as well, so that its verdict is not looked at here.
+/// The self-check also judges the machine, so its verdict is not checked here.
 fn selfcheck(stage: &Stage) {
     let words = ["bench", "selfcheck"];
     let saved = stage.path("findings.json");

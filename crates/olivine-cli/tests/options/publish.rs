@@ -19,7 +19,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("pub", &["--name", "--expire"], name_elsewhere),
 ];
 
-/// What a run publishes, by the summary in JSON.
+/// What a run published, from the JSON summary.
 fn summary(stage: &Stage, words: &[&str]) -> Value {
     json(&stage.ok(&[&["pub", "x"], words, &["--json"]].concat()))
 }
@@ -39,7 +39,7 @@ fn generated(stage: &Stage) {
     );
     let found = summary(stage, &["--count", "3"]);
     assert_eq!(found["payload_bytes"], 96);
-    // Without a count, what is given ends it.
+    // Without a count, the arguments end it.
     assert_eq!(summary(stage, &["a", "b"])["messages_count"], 2);
     assert_eq!(
         summary(stage, &["a", "b", "--count", "7"])["messages_count"],
@@ -48,7 +48,7 @@ fn generated(stage: &Stage) {
 }
 
 fn pace(stage: &Stage) {
-    // Neither ends before the time does.
+    // Neither ends before the time.
     let many = ["--count", "1G", "--duration", "100ms"];
     let fast = summary(stage, &many)["messages_count"].as_u64().unwrap();
     let slow = [&many[..], &["--rate", "0.01"]].concat();
@@ -58,7 +58,7 @@ fn pace(stage: &Stage) {
 }
 
 fn batch(stage: &Stage) {
-    // A batch that is not visible yet fills a small ring.
+    // An invisible batch fills a small ring.
     let words = |channel, batch| {
         let words = [
             "pub",
@@ -123,7 +123,7 @@ fn rows(stage: &Stage) {
         stage.ok(&[&words[..], more].concat());
         std::fs::read_to_string(&file).unwrap().lines().count()
     };
-    // A head, and what came until the end.
+    // A head, and the last row.
     assert_eq!(rows(&["--interval", "1h"]), 2);
     assert!(rows(&["--interval", "1ms"]) > 2);
     std::fs::remove_file(&file).unwrap();
@@ -158,12 +158,12 @@ fn numa(stage: &Stage) {
         names.filter(|name| name.starts_with("node")).count()
     });
     assert!(nodes < 64, "{nodes} nodes: choose another one here");
-    // A node that is not there is asked of the kernel.
+    // The kernel is asked for an unknown node.
     let said = stage.fails(&["pub", "y", "a", "--numa", "63"], 1);
     assert!(said.contains("numa="), "{said}");
 }
 
-/// Where no far side takes anything: only elsewhere a publisher has a name.
+/// Without a far side: only remote publishers have a name.
 fn name_elsewhere(stage: &Stage) {
     let far = "tcp://127.0.0.1:1/x?role=connect";
     let base = ["pub", far, "a", "--linger", "20ms"];
@@ -171,10 +171,10 @@ fn name_elsewhere(stage: &Stage) {
     assert!(goes.contains("it goes with this program"), "{goes}");
     let stays = stage.fails(&[&base[..], &["--name", "n"]].concat(), 1);
     assert!(stays.contains("the next publisher of this name"), "{stays}");
-    // Without a linger it is given up after that time, and else never.
+    // Without a linger it gives up after the expiry, otherwise never.
     let given_up = stage.fails(&["pub", far, "a", "--name", "m", "--expire", "20ms"], 1);
     assert!(given_up.contains("has not acknowledged"), "{given_up}");
-    // Of a channel here it is a subscriber that has a name.
+    // On a local channel, subscribers have names.
     for option in ["--name", "--expire"] {
         let said = stage.fails(&["pub", "x", "a", option, "1s"], 2);
         assert!(said.contains(option.trim_start_matches('-')), "{said}");

@@ -1,5 +1,5 @@
-//! Options of `olivine bench http` and `olivine bench tcp`. A figure needs a calm machine; what was
-//! asked for is in a row without one, too.
+//! Options of `olivine bench http` and `olivine bench tcp`. A figure needs a quiet machine; the
+//! requested values are in every row.
 
 use crate::common::{json, said, skip};
 use crate::stage::{Scene, Stage};
@@ -43,7 +43,7 @@ fn method(stage: &Stage, words: &[&str]) {
     let more = ["--cpus", &format!("{second},{first}"), "--json"];
     let other = [words, &more, &["--seconds", "1.5"]].concat();
     let other = json(&stage.run(&other));
-    // The generator runs on the second one, for its share of the time.
+    // The generator runs on the second CPU, for its share of the time.
     assert_eq!(one["results"][0]["plan"]["cpu"], second);
     assert_eq!(other["results"][0]["plan"]["cpu"], first);
     assert_eq!(one["results"][0]["plan"]["seconds"], 0.1);
@@ -71,7 +71,7 @@ fn load(stage: &Stage, scenario: &str) {
     let paced = found(stage, &[&base, &paced])["results"][0].clone();
     assert_eq!(paced["plan"]["rate_per_s"], 200.0);
     assert_eq!(paced["plan"]["waiting"], "block");
-    // Only what is due at a time can leave late.
+    // Only a paced send can be late.
     assert!(!paced["send_delay"].is_null() || !paced["failure"].is_null());
     let quick = ["--runs", "1", "--seconds", "0.1", "--markdown"];
     let table = stage.run(&[&base[..], &["--depth", "1"], &quick].concat());
@@ -89,7 +89,7 @@ fn io_uring(stage: &Stage, words: &[&str]) {
     for option in ["--generator", "--backend"] {
         let output = stage.run(&[words, &[option, "io-uring"], &quick].concat());
         if output.stdout.is_empty() {
-            // The kernel was asked for it, which is all that can be seen here.
+            // The kernel refused it, which is all that is visible here.
             assert!(said(&output).contains("io_uring"), "{}", said(&output));
             skip("io_uring is left out: this machine forbids it");
             continue;
@@ -101,7 +101,7 @@ fn io_uring(stage: &Stage, words: &[&str]) {
             assert_eq!(row["server"], "olivine io_uring", "{row}");
         }
     }
-    // A server elsewhere runs as it does.
+    // The back end of a foreign server cannot be chosen.
     let there = if words[1] == "http" {
         "http://127.0.0.1:1/"
     } else {
@@ -148,7 +148,7 @@ fn frames(stage: &Stage) {
     assert!(table(&[]).contains("100 B there and back"));
     assert!(table(&["--size", "1000"]).contains("1000 B there and back"));
     stage.fails(&["bench", "tcp", "--size", "8"], 2);
-    // Frames are 32 B, one way, as fast as they go, on one connection; batches are of frames.
+    // Frames are 32 B, one way, at full speed, on one connection; batches are of frames.
     for option in [
         ["--size", "64"],
         ["--depth", "2"],

@@ -1,19 +1,19 @@
-//! A place where the tool is run, and which notes what it is run with.
+//! A folder in which the tool runs, and the record of its arguments.
 
-use crate::common::{Place, Running, json, said};
+use crate::common::{Running, TestFolder, json, said};
 use std::process::Output;
 use std::sync::Mutex;
 
-/// What a scene shows of its options.
+/// What a scene shows about its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// With it, something comes out otherwise than without it.
+    /// The option changes the result.
     Acts,
-    /// It ends the command with exit code 2 and its name.
+    /// The command ends with exit code 2 and the option's name.
     Refused,
 }
 
-/// Options of a command, and how they are shown.
+/// Options of a command, and the scene that shows them.
 #[derive(Debug)]
 pub(crate) struct Scene {
     pub(crate) command: &'static str,
@@ -50,20 +50,20 @@ impl Scene {
     }
 }
 
-/// What was run, and with which exit code where the scene waited for it.
+/// A run: its arguments, its exit code if the scene waited, and its output.
 type Run = (Vec<String>, Option<i32>, String);
 
-/// A folder of channels, and every command line that was run in it.
+/// A folder of channels, and every command line that ran in it.
 #[derive(Debug)]
 pub(crate) struct Stage {
-    pub(crate) place: Place,
+    pub(crate) place: TestFolder,
     runs: Mutex<Vec<Run>>,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
         Self {
-            place: Place::new(),
+            place: TestFolder::new(),
             runs: Mutex::default(),
         }
     }
@@ -79,19 +79,19 @@ impl Stage {
         output
     }
 
-    /// Runs to a good end.
+    /// Runs to success.
     pub(crate) fn ok(&self, words: &[&str]) -> Output {
         let output = self.run(words);
         assert!(output.status.success(), "{words:?}: {}", said(&output));
         output
     }
 
-    /// Standard output of a run to a good end.
+    /// Standard output of a successful run.
     pub(crate) fn out(&self, words: &[&str]) -> String {
         String::from_utf8_lossy(&self.ok(words).stdout).into_owned()
     }
 
-    /// Runs to an end with this exit code; what it said.
+    /// Runs to this exit code; returns its output.
     pub(crate) fn fails(&self, words: &[&str], code: i32) -> String {
         let output = self.run(words);
         let said = said(&output);
@@ -111,8 +111,8 @@ impl Stage {
         output
     }
 
-    /// Runs without the right to a real-time class or to locked memory; `None` where the programs
-    /// that take these rights away are missing.
+    /// Runs without the right to real-time priority or locked memory; `None` if the programs that
+    /// remove these rights are missing.
     pub(crate) fn run_powerless(&self, words: &[&str]) -> Option<Output> {
         let tool = env!("CARGO_BIN_EXE_olivine");
         let mut fence = vec!["prlimit", "--memlock=0:0", "--rtprio=0:0"];
@@ -127,7 +127,7 @@ impl Stage {
         Some(output)
     }
 
-    /// A path in the place that no channel has.
+    /// A path in the folder that no channel has.
     pub(crate) fn path(&self, name: &str) -> String {
         let folder = self.place.path().join("files");
         std::fs::create_dir_all(&folder).unwrap();
@@ -146,7 +146,7 @@ impl Stage {
         assert!(json(&output).is_object(), "{words:?}");
     }
 
-    /// Shows `--log-level` of any command: how much it says, whatever comes of it.
+    /// Shows `--log-level` of any command: the amount of output, whatever the result.
     pub(crate) fn shows_level(&self, words: &[&str]) {
         let told = |output: &Output| said(output).contains("channels without --dir in");
         assert!(!told(&self.run(words)), "{words:?}");

@@ -22,7 +22,7 @@ fn oldest<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&OLDEST[..], more].concat()
 }
 
-/// What is printed of `messages`; the last subscriber of an unused channel takes it away.
+/// The output for `messages`; the last subscriber of an unused channel removes it.
 fn read(stage: &Stage, messages: &[&str], more: &[&str]) -> String {
     stage.ok(&[&["pub", "x"], messages].concat());
     stage.out(&oldest(more))
@@ -33,7 +33,7 @@ fn count_out_from(stage: &Stage) {
     assert_eq!(read(stage, &both, &["--count", "1"]), "a\n");
     assert_eq!(read(stage, &both, &["--count", "1", "--out", "raw"]), "a");
     assert_eq!(read(stage, &both, &["--once"]), "a\nb\n");
-    // What came before is not the next message.
+    // Earlier messages are not the next message.
     stage.ok(&["pub", "y", "a", "b"]);
     assert_eq!(stage.out(&["sub", "y", "--duration", "100ms"]), "");
 }
@@ -49,7 +49,7 @@ fn once(stage: &Stage) {
 }
 
 fn duration(stage: &Stage) {
-    // Without it, this waits for a publisher without end.
+    // Without it, the command would wait for a publisher without end.
     stage.ok(&["sub", "x", "--duration", "10ms"]);
     let mut waiting = stage.start(&["sub", "x"]);
     stage.place.await_subscribers("x", 1);
@@ -90,7 +90,7 @@ fn rows(stage: &Stage) {
     assert!(!std::path::Path::new(&file).exists());
 }
 
-/// What the channel says of a subscriber.
+/// The channel's description of a subscriber.
 fn kind(stage: &Stage) {
     let seen = |channel: &str, more: &[&str]| {
         let _reader = stage.start(&[&["sub", channel], more].concat());
@@ -130,7 +130,7 @@ fn topic(stage: &Stage) {
     assert_eq!(read("1", &["--topic", "two"]), "b\n");
     let all = read("2", &["--topic", ">"]);
     assert!(all.contains('a') && all.contains('b'), "{all}");
-    // A reader without topics takes all of them.
+    // A subscriber without topics gets all messages.
     assert_eq!(read("3", &[]).lines().count(), 3);
 }
 

@@ -1,5 +1,5 @@
-//! What is printed and kept of servers under load. Their figures are not a channel's, so they have
-//! a schema of their own, and only the forms that can show them.
+//! Output of server results. Their figures differ from those of channels, so they have their own
+//! schema, and fewer formats.
 
 use super::super::files::{self, Form as FileForm};
 use super::super::print as show;
@@ -14,10 +14,10 @@ use olivine_bench::view::{Section, view_of};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Names the form of the JSON.
+/// Name of the JSON format.
 const SCHEMA: &str = "olivine-load-1";
 
-/// Refuses, before anything is started or written, forms and privileges that do not fit servers.
+/// Refuses formats and privileges that do not fit servers, before anything is started or written.
 pub(super) fn refuse_unfit(method: &MethodArgs) -> Outcome {
     let forms = [FileForm::Json, FileForm::Markdown];
     files::only(&method.save, &forms, "figures of servers", ".json or .md")?;
@@ -32,8 +32,8 @@ pub(super) fn refuse_unfit(method: &MethodArgs) -> Outcome {
     Ok(())
 }
 
-/// Prints rows of servers with the same conditions as every result, and writes them to each of
-/// `save`. `section` shows them.
+/// Prints rows of servers with the usual conditions, and writes them to each of `save`. `section`
+/// shows them.
 pub(super) fn report(
     bench: &Bench,
     save: &[PathBuf],
@@ -52,7 +52,7 @@ pub(super) fn report(
         Form::Markdown => render::markdown(&view),
     };
     let json = json(&file, rows)?;
-    // What cannot be written is still printed.
+    // If a file cannot be written, the result is still printed.
     let saved: Outcome = save.iter().try_for_each(|path| {
         let kept = match FileForm::of(path)? {
             FileForm::Markdown => text(Form::Markdown),

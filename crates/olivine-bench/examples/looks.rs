@@ -1,9 +1,9 @@
-//! Can anything be faster than the bare cache line? The floor's game, a number to and fro between
-//! two CPUs, in ways that take turns: asking less often, asking later, and walking through fresh
-//! lines as a ring does.
+//! Can anything be faster than the plain cache line? The floor's ping-pong, a number between two
+//! CPUs, in alternating variants: fewer polls, later polls, and a walk through fresh lines like in
+//! a ring.
 //!
-//! `cargo run --release -p olivine-bench --example looks -- 31` plays 31 turns; `docs/method.md`
-//! says what came of it.
+//! `cargo run --release -p olivine-bench --example looks -- 31` runs 31 turns; `docs/method.md` has
+//! the results.
 // xtask: arguments 1
 
 use olivine::clock::TickClock;
@@ -15,21 +15,21 @@ use std::sync::Barrier;
 
 /// Round trips of a slice.
 const ROUNDS: u64 = 5_000;
-/// Words that a walk goes through in each direction: as many lines as fit a first-level cache with
-/// room to spare.
+/// Words of a walk in each direction: as many lines as fit a first-level cache with some space
+/// left.
 const WALKED: u64 = 64;
 
-/// How the game is played.
+/// Variant of the ping-pong.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     name: &'static str,
-    /// Pauses between two looks.
+    /// Pauses between two polls.
     between: u32,
-    /// Pauses between sending and the first look.
+    /// Pauses between sending and the first poll.
     before: u32,
-    /// Whether each number goes to a separate line, round and round.
+    /// Whether each number uses the next line, in a circle.
     walks: bool,
-    /// Whether the next line is written to, which makes it ours, right after a number was sent.
+    /// Whether the next line is written right after sending, which makes it ours.
     early: bool,
 }
 
@@ -61,7 +61,7 @@ const WAYS: [Way; 11] = [
     Way { name: "a fresh line, taken early, 1 pause between", early: true, between: 1, ..WALK },
 ];
 
-/// One side of the game: the words it writes are those from `ours` on in steps of 2.
+/// One side: it writes the words from `ours` on in steps of 2.
 struct Driver<'a> {
     words: &'a SharedWords,
     way: Way,
@@ -82,7 +82,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits for `ball` and tells when it was seen.
+    /// Waits for `ball` and returns when it was seen.
     fn await_ball(&self, ball: u64) -> u64 {
         let place = self.place(1 - self.ours, ball);
         while self.words.load(place) != ball {
@@ -96,11 +96,11 @@ fn pauses(count: u32) {
     (0..count).for_each(|_| spin_hint());
 }
 
-/// What a slice gave, in ticks.
+/// Results of a slice, in ticks.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     round: f64,
-    /// From sending to the other side's seeing, and back.
+    /// From sending to seeing on the other side, and back.
     halves: [f64; 2],
 }
 
@@ -112,7 +112,7 @@ fn middle(mut samples: Vec<u64>) -> f64 {
         .map_or(0.0, |&middle| middle as f64)
 }
 
-/// Sends first; `seen` is what the other side will have noted.
+/// Sends first; `seen` will be the other side's times.
 fn ask(driver: &Driver<'_>, first: u64) -> [Vec<u64>; 2] {
     let mut sent = Vec::new();
     let mut answered = Vec::new();

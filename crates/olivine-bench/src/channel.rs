@@ -1,17 +1,17 @@
-//! Channels that a measurement makes for itself and removes again, and waits on them.
+//! Channels that a measurement creates and removes, and waits on them.
 
 use crate::error::Result;
 use olivine::{Config, Message, NotSent, Subscriber, UriError, admin};
 use std::time::Duration;
 
-/// Longest single wait for a message, so that a limit on the whole can be kept.
+/// Longest single wait for a message, so that a total limit holds.
 pub(crate) const WAIT_STEP: Duration = Duration::from_millis(200);
 /// Messages taken in one poll.
 pub(crate) const POLL_LIMIT: usize = 1 << 16;
 
 /// A channel with a private name in the usual folder; removed when this is dropped.
 ///
-/// After a `kill -9` it is left without users, and `olivine gc` collects it.
+/// After a `kill -9` it is left unused, and `olivine gc` removes it.
 #[derive(Debug)]
 pub struct TemporaryChannel {
     config: Config,
@@ -51,8 +51,8 @@ impl Drop for TemporaryChannel {
     }
 }
 
-/// Receives one message: what `handle` makes of it. Waits by the subscriber's strategy; `look` is
-/// asked now and then whether to go on.
+/// Receives one message and returns the result of `handle`. Waits by the subscriber's strategy;
+/// `look` decides periodically whether to continue.
 #[inline(always)]
 pub(crate) fn receive<T>(
     subscriber: &mut Subscriber,

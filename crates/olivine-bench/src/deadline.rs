@@ -1,4 +1,4 @@
-//! Bounds on waiting: no wait is endless, and no wait outlives the other process.
+//! Limits on waiting: no wait is endless, and none outlives the other process.
 
 use crate::channel::is_back_pressure;
 use crate::error::{BenchError, Result};
@@ -6,24 +6,24 @@ use olivine::{NotSent, Publisher, clock};
 use std::fmt;
 use std::time::Duration;
 
-/// Spins between two looks at the time and at the other process.
+/// Spins between two checks of the time and the other process.
 const SPINS_BETWEEN_LOOKS: u32 = 1 << 16;
-/// Longest single wait for room, so that the other process is looked at.
+/// Longest single wait for room, so that the other process is checked.
 const ROOM_STEP: Duration = Duration::from_millis(200);
 
-/// What a wait looks at besides the time.
+/// An additional check of a wait.
 pub(crate) trait Watched: fmt::Debug {
-    /// Fails once the wait is in vain: the other process is gone or has failed.
+    /// Fails if the wait is useless: the other process is gone or has failed.
     fn look(&mut self) -> Result<()>;
 }
 
-/// Bounds a wait: looks now and then whether the other process lives and the time is not up.
+/// Limits a wait: checks periodically that the other process lives and time is left.
 ///
 /// Spinning code calls [`Deadline::spend`] each time round; code that sleeps in the kernel calls
 /// [`Deadline::look`] whenever a call returns without what it waited for.
 #[derive(Debug)]
 pub struct Deadline<'a> {
-    /// The other process; the second one learns of the end of the first by other means.
+    /// The other process; the second one detects the end of the first by other means.
     watched: Option<&'a mut dyn Watched>,
     limit: Duration,
     left: u32,
@@ -38,7 +38,7 @@ impl<'a> Deadline<'a> {
         }
     }
 
-    /// Bounds a wait to `limit` from its first look on.
+    /// Limits a wait to `limit` from its first check on.
     #[must_use]
     pub fn of(limit: Duration) -> Self {
         Self {
@@ -53,26 +53,26 @@ impl<'a> Deadline<'a> {
     ///
     /// # Errors
     ///
-    /// As [`Deadline::look`], which it calls now and then.
+    /// Like [`Deadline::look`], which it calls periodically.
     #[inline(always)]
     pub fn spend(&mut self) -> Result<()> {
         self.left -= 1;
         if self.left == 0 { self.look() } else { Ok(()) }
     }
 
-    /// Something moved: the time starts anew.
+    /// There was progress: the time starts again.
     #[inline(always)]
     pub fn renew(&mut self) {
         self.give_up_ns = None;
         self.left = SPINS_BETWEEN_LOOKS;
     }
 
-    /// Looks at the time and at the other process.
+    /// Checks the time and the other process.
     ///
     /// # Errors
     ///
-    /// [`BenchError::PeerSilent`] once the time is up; what is known of the other process if it is
-    /// gone or failed.
+    /// [`BenchError::PeerSilent`] after the time-out; the error of the other process if it is gone
+    /// or failed.
     #[cold]
     #[inline(never)]
     pub fn look(&mut self) -> Result<()> {

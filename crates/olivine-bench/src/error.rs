@@ -1,4 +1,4 @@
-//! Why a measurement gave no figure.
+//! Reasons why a measurement has no figure.
 
 use std::io;
 use std::process::ExitStatus;
@@ -7,22 +7,22 @@ use std::process::ExitStatus;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// The operating system refused something that measuring needs.
+    /// The operating system refused something necessary.
     #[error("cannot {action}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// Its answer.
+        /// The system error.
         source: io::Error,
     },
-    /// The operating system does not permit what was asked for.
+    /// The operating system does not permit the requested privilege.
     #[error("this process may not {what}: {how}")]
     Refused {
-        /// What was asked for.
+        /// The requested privilege.
         what: &'static str,
-        /// What to do.
+        /// The remedy.
         how: &'static str,
-        /// Its answer.
+        /// The system error.
         source: io::Error,
     },
     /// Two CPUs are needed.
@@ -33,38 +33,39 @@ pub enum BenchError {
         /// CPUs this process may run on.
         allowed: usize,
     },
-    /// A CPU that may not be used was named.
+    /// A forbidden CPU was named.
     #[error("cannot pin to CPU {cpu}: CPUs {allowed} are allowed to this process")]
     Cpu {
-        /// The CPU asked for.
+        /// The requested CPU.
         cpu: u32,
-        /// What is allowed.
+        /// The allowed CPUs.
         allowed: String,
     },
-    /// The second process is gone.
+    /// The second process ended.
     #[error("the second process ended early ({status}); what it said stands above")]
     PeerGone {
         /// How it ended.
         status: ExitStatus,
     },
-    /// The second process does not answer.
+    /// The second process does not reply.
     #[error(
-        "the second process did not answer within {seconds} s; it is stopped or its CPU is taken by others"
+        "the second process did not answer within {seconds} s; it is stopped or its CPU is taken \
+        by others"
     )]
     PeerSilent {
-        /// How long was waited.
+        /// The waiting time.
         seconds: u64,
     },
-    /// The second process could not do its part.
+    /// The second process failed at its part.
     #[error("the second process failed: {message}")]
     PeerFailed {
-        /// What it said.
+        /// Its message.
         message: String,
     },
-    /// The two processes do not speak the same orders.
+    /// The two processes use different protocols.
     #[error("the second process gave an answer that does not fit: {found}")]
     Protocol {
-        /// What it said.
+        /// Its message.
         found: String,
     },
     /// A channel could not be opened.
@@ -82,21 +83,22 @@ pub enum BenchError {
         /// Sequence number expected.
         sequence: u64,
     },
-    /// A message is longer than a method can carry.
+    /// A message is too long for a method.
     #[error(
         "a message of {bytes} bytes is more than {limit} allows ({max}): choose a smaller size"
     )]
     TooLong {
         /// Bytes of the message.
         bytes: usize,
-        /// What the limit is.
+        /// The limit.
         max: usize,
-        /// Whose limit.
+        /// The owner of the limit.
         limit: &'static str,
     },
     /// A message is too short to be checked.
     #[error(
-        "a message of {bytes} bytes is too short to be checked: it takes 16, for its number and time stamp"
+        "a message of {bytes} bytes is too short to be checked: it takes 16, for its number and \
+        time stamp"
     )]
     TooShort {
         /// Bytes of the message.
@@ -105,47 +107,50 @@ pub enum BenchError {
     /// There is no such method.
     #[error("there is no method '{name}'; there are {known}")]
     NoMethod {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
-    /// A queue of arrays is not built for this size.
+    /// There is no queue of arrays for this size.
     #[error("queues of arrays are built for messages of {known} bytes, not of {bytes}")]
     NoSize {
         /// Bytes of a message.
         bytes: usize,
-        /// The sizes there are.
+        /// The available sizes.
         known: String,
     },
     /// No rivals are built.
-    #[error("no rivals in {folder}: build them with `cargo xtask rivals`", folder = folder.display())]
+    #[error(
+        "no rivals in {folder}: build them with `cargo xtask rivals`",
+        folder = folder.display()
+    )]
     NoRivals {
-        /// Where they were looked for.
+        /// The searched folder.
         folder: std::path::PathBuf,
     },
     /// A rival's program did not end.
     #[error("rival {name} did not end within {seconds} s and was stopped")]
     RivalHangs {
-        /// Which one.
+        /// The rival.
         name: String,
-        /// How long was waited.
+        /// The waiting time.
         seconds: u64,
     },
     /// A rival failed.
     #[error("rival {name} failed: {message}")]
     Rival {
-        /// Which one.
+        /// The rival.
         name: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// A library of another project failed.
     #[error("{library} says: {message}")]
     Library {
-        /// Which library.
+        /// The library.
         library: &'static str,
-        /// What it says.
+        /// Its message.
         message: String,
     },
     /// A method that carries one message at a time was asked to stream.
@@ -153,12 +158,13 @@ pub enum BenchError {
     OneAtATime,
     /// A rate outside of [`crate::pace::RATES_PER_S`].
     #[error(
-        "a rate of {per_s} messages a second is not within {least} to {most}: below, a slice has no message; above, none leaves when it is due",
+        "a rate of {per_s} messages a second is not within {least} to {most}: below, a slice has \
+        no message; above, none leaves when it is due",
         least = crate::pace::RATES_PER_S.start(),
         most = crate::pace::RATES_PER_S.end()
     )]
     Rate {
-        /// What was asked for.
+        /// The requested rate.
         per_s: f64,
     },
     /// A method that hands messages over one by one was asked for batches.
@@ -167,18 +173,22 @@ pub enum BenchError {
     /// An open-loop measurement without a rate.
     #[error("messages at a fixed rate need a rate above 0")]
     NoRate,
-    /// The socket by which the two processes meet cannot be made.
-    #[error("cannot bind the socket {path}{too_long}", path = path.display(), too_long = too_long(path))]
+    /// The socket between the two processes cannot be created.
+    #[error(
+        "cannot bind the socket {path}{too_long}",
+        path = path.display(),
+        too_long = too_long(path)
+    )]
     Socket {
         /// Its path: in `$OLIVINE_DIR` if that is set, else in memory.
         path: std::path::PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
     /// The other end closed the connection.
     #[error("the other end closed the connection")]
     EndClosed,
-    /// The person asked to stop.
+    /// A signal asked to stop.
     #[error("stopped before there was a result")]
     Stopped,
 }
@@ -186,12 +196,13 @@ pub enum BenchError {
 /// Longest path of a socket in bytes.
 const SOCKET_PATH_MAX: usize = 107;
 
-/// What to do about a path that no socket may have.
+/// The remedy for a path that is too long for a socket.
 fn too_long(path: &std::path::Path) -> String {
     match path.as_os_str().len() {
         0..=SOCKET_PATH_MAX => String::new(),
         bytes => format!(
-            ", whose {bytes} bytes are more than the {SOCKET_PATH_MAX} of a socket: set OLIVINE_DIR to a shorter path"
+            ", whose {bytes} bytes are more than the {SOCKET_PATH_MAX} of a socket: set \
+            OLIVINE_DIR to a shorter path"
         ),
     }
 }
@@ -212,7 +223,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 /// The result of a measuring step.
 pub type Result<T> = std::result::Result<T, BenchError>;
 
-/// Names the action that an operating-system error belongs to.
+/// Adds the action to an operating-system error.
 pub(crate) fn io(action: &'static str) -> impl FnOnce(io::Error) -> BenchError {
     move |source| BenchError::Io { action, source }
 }

@@ -1,8 +1,8 @@
-//! What the machine does without a channel: the floor under every figure.
+//! Hardware limits without a channel: the floor under every figure.
 //!
-//! Measures: a bare cache line going to and fro between the two processes that measure everything
-//! else, a copy of as many bytes as a message has, an empty system call, waking a futex. Does not
-//! measure: anything of a ring.
+//! Measures: a single cache line between the two processes that measure everything else, a copy of
+//! as many bytes as a message has, an empty system call, waking a futex. It does not measure
+//! anything of a ring.
 
 use crate::error::Result;
 use crate::latency::Latency;
@@ -39,7 +39,7 @@ pub(crate) fn round_trips(peer: &mut Peer, rounds: u64, samples: &mut Vec<u64>) 
     Ok(())
 }
 
-/// Compares the second process's clock with ours, by a bare cache line with its time beside it.
+/// Compares the second process's clock with ours, by a cache line with its time stamp.
 pub(crate) fn clock_ahead(
     peer: &mut Peer,
     clock: &TickClock,
@@ -73,14 +73,14 @@ pub fn system_call_ns(clock: &TickClock) -> f64 {
     nanos(clock, TickClock::ticks().wrapping_sub(start)) / f64::from(CALLS)
 }
 
-/// Nanoseconds of waking a futex without a sleeper: what a sender pays if it cannot know of
+/// Nanoseconds of waking a futex without a sleeper: the cost for a sender that cannot detect
 /// sleepers.
 #[must_use]
 pub fn futex_wake_ns(clock: &TickClock) -> f64 {
     let word = AtomicU32::new(0);
     let start = TickClock::ticks();
     for _ in 0..CALLS {
-        // Not private: between processes it cannot be.
+        // Not private: it must work between processes.
         let woken = rustix::thread::futex::wake(&word, rustix::thread::futex::Flags::empty(), 1);
         black_box(woken.is_ok());
     }
@@ -90,8 +90,8 @@ pub fn futex_wake_ns(clock: &TickClock) -> f64 {
 /// Bytes a second of copying `size` bytes at a time from one place to the next free one in
 /// `ring_bytes`.
 ///
-/// The destination walks through as much memory as a ring has, the source stays: what a publisher
-/// that copies messages in would do if that were all.
+/// The destination moves through as much memory as a ring has, the source stays: the minimal work
+/// of a publisher that copies messages.
 ///
 /// # Panics
 ///

@@ -1,5 +1,5 @@
-//! Job files: what to measure, crossed out of lists, in TOML; and the presets, which are job files
-//! with the figures that others published.
+//! Job files: lists of parameters in TOML, measured in every combination; and the presets, which
+//! are job files with published figures of others.
 //!
 //! ```toml
 //! about = "sizes against methods"
@@ -24,11 +24,10 @@
 //! rate = [1000.0, 1000000.0]            # messages a second, for latency
 //! ```
 //!
-//! A list that a scenario or all of its methods ignore is refused: rows would carry what was not
-//! measured.
+//! A list that a scenario or all of its methods ignore is refused: rows would show a parameter
+//! without effect.
 //!
-//! A sweep measures point by point and can be taken up again: points that a result already has are
-//! left out.
+//! A sweep measures point by point and can resume: points with a result are left out.
 
 mod block;
 
@@ -43,7 +42,7 @@ use std::path::{Path, PathBuf};
 /// Most points of one job.
 const POINTS_MAX: usize = 10_000;
 
-/// Why a job cannot be run.
+/// Reasons why a job cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
@@ -52,18 +51,18 @@ pub enum JobError {
     Read {
         /// Which file.
         path: PathBuf,
-        /// What the system says.
+        /// The system error.
         source: std::io::Error,
     },
-    /// It is no job.
+    /// It is not a valid job.
     #[error("job {name}: {message}")]
     Form {
         /// Which job.
         name: String,
-        /// Where it departs from the form, in one line.
+        /// The first error of its form, in one line.
         message: String,
     },
-    /// A block asks for something that cannot be measured.
+    /// A block requests an impossible measurement.
     #[error("job {name}, measure {number}: {message}")]
     Block {
         /// Which job.
@@ -74,14 +73,15 @@ pub enum JobError {
         message: String,
     },
     /// There is no such preset.
-    #[error("there is no preset '{name}'; there are {known}", known = PRESETS.map(|(name, _)| name).join(", "))]
+    #[error("there is no preset '{name}'; there are \
+    {known}", known = PRESETS.map(|(name, _)| name).join(", "))]
     NoPreset {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
 }
 
-/// The presets: what each of the systems before us published, measured again.
+/// The presets: the published experiments of earlier systems, measured again.
 pub const PRESETS: [(&str, &str); 5] = [
     ("ipc-bench", include_str!("job/ipc-bench.toml")),
     ("octane", include_str!("job/octane.toml")),
@@ -90,14 +90,14 @@ pub const PRESETS: [(&str, &str); 5] = [
     ("solace", include_str!("job/solace.toml")),
 ];
 
-/// One thing to measure.
+/// One point to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Which scenario.
     pub scenario: Scenario,
-    /// What is measured in it.
+    /// Its parameters.
     pub variant: Variant,
-    /// What others published for it.
+    /// Published figures for it.
     pub published: Vec<Published>,
 }
 
@@ -143,7 +143,7 @@ impl Scenario {
         }
     }
 
-    /// How messages are offered in it.
+    /// How messages are offered in this scenario.
     #[must_use]
     pub fn load(self) -> Load {
         match self {
@@ -159,9 +159,9 @@ impl Scenario {
 pub struct Job {
     /// Its name: that of the preset, or of the file.
     pub name: String,
-    /// What it is for.
+    /// Its description.
     pub about: String,
-    /// What to measure, in this order.
+    /// The points, in this order.
     pub points: Vec<Point>,
 }
 
@@ -175,11 +175,11 @@ struct Form {
 }
 
 impl Job {
-    /// A preset by name; `cpus` are those that may be used, which decides what is oversubscribed.
+    /// A preset by name; the number of `cpus` decides what is oversubscribed.
     ///
     /// # Errors
     ///
-    /// [`JobError::NoPreset`] naming those there are.
+    /// [`JobError::NoPreset`] with the known names.
     pub fn preset(name: &str, cpus: usize) -> Result<Self, JobError> {
         let found = PRESETS.iter().find(|(known, _)| *known == name);
         let (name, text) = found.ok_or_else(|| JobError::NoPreset {
@@ -252,7 +252,7 @@ impl Point {
             && row.measured().is_some()
     }
 
-    /// Measures it. What fails is a row that says why.
+    /// Measures it. A failure is a row with its reason.
     pub fn measure(&self, setup: &Setup, watch: Watch<'_>) -> Vec<Row> {
         let variants = std::slice::from_ref(&self.variant);
         let rows = match self.scenario {

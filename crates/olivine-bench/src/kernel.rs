@@ -1,10 +1,9 @@
-//! What the kernel counted while something was measured: the first place to look for the cause of a
-//! long sample.
+//! Kernel counters during a measurement: the first place to look for the cause of a long sample.
 //!
 //! Read from `/proc` between slices, never within one: switches and faults of the measuring
-//! threads, time they stood ready without a CPU, interrupts and stolen time of the CPUs they are
-//! pinned to. What a kernel does not show counts as 0. Stolen time comes in steps of 10 ms and only
-//! from hypervisors that report it.
+//! threads, time they were ready without a CPU, interrupts and stolen time of their CPUs. A counter
+//! that the kernel does not show is 0. Stolen time has steps of 10 ms, and only some hypervisors
+//! report it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,21 +11,21 @@ use std::fs;
 
 /// Milliseconds in a step of `/proc/stat`: `USER_HZ` is 100 on every Linux that we run on.
 const STEP_MS: u64 = 10;
-/// Up to this many nanoseconds a fault may be all there is to a sample: a page that is filled, not
-/// read from disk.
+/// A fault may explain a sample of up to this many nanoseconds: the page is filled, not read from
+/// disk.
 const FAULT_MAX_NS: f64 = 100_000.0;
-/// Up to this many nanoseconds an interrupt with its handler may be all there is to a sample.
+/// An interrupt with its handler may explain a sample of up to this many nanoseconds.
 const INTERRUPT_MAX_NS: f64 = 200_000.0;
 
-/// Sleeps of the measuring threads that a slice takes whatever is measured in it.
+/// Sleeps of the measuring threads in every slice.
 const OWN_SLEEPS: u64 = 2;
 
-/// Sums of the kernel over some threads and their CPUs.
+/// Sums over some threads and their CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Times a thread was taken off its CPU although it wanted to run.
+    /// Times a thread was taken off its CPU although it was ready.
     pub forced_switches_count: u64,
-    /// Times a thread gave its CPU up, to wait for something.
+    /// Times a thread yielded its CPU to wait.
     pub voluntary_switches_count: u64,
     /// Pages that had to be mapped or filled.
     pub minor_faults_count: u64,
@@ -34,9 +33,9 @@ pub struct Counts {
     pub major_faults_count: u64,
     /// Interrupts on the CPUs, for any process.
     pub interrupts_count: u64,
-    /// Time that threads stood ready and had no CPU, in nanoseconds.
+    /// Time that threads were ready without a CPU, in nanoseconds.
     pub waited_for_cpu_ns: u64,
-    /// Time that the hypervisor gave the CPUs to others, in milliseconds.
+    /// Time that the hypervisor gave the CPUs to other machines, in milliseconds.
     pub stolen_ms: u64,
 }
 
@@ -68,8 +67,8 @@ impl Counts {
         }
     }
 
-    /// These without the sleeps of the measuring itself: between two slices each side sleeps once,
-    /// until the other has said that it is done or what is to be done next.
+    /// Without the sleeps of the measurement: between two slices each side sleeps once, until the
+    /// other sends a result or the next order.
     #[must_use]
     pub fn without_the_measuring(self) -> Self {
         Self {
@@ -78,13 +77,13 @@ impl Counts {
         }
     }
 
-    /// What most likely made a sample of `ns` nanoseconds that long, if this was counted around it.
+    /// The most likely cause of a sample of `ns` nanoseconds, if these counts were taken around it.
     ///
-    /// `sleeps` tells whether the method's way of waiting is to sleep: a spinning method is not
-    /// held up by that.
+    /// `sleeps` tells whether the method waits by sleeping: a spinning method is not delayed by
+    /// that.
     ///
-    /// A cause is named only where it accounts for the length: a wait for the CPU of half as long,
-    /// a fault for a sample that a fault explains. Otherwise the answer is that the kernel saw
+    /// A cause is named only if it explains the length: a wait for the CPU of at least half of it,
+    /// a fault for a sample that a fault can explain. Otherwise the result is that the kernel saw
     /// nothing.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "durations of seconds at most")]
@@ -114,7 +113,7 @@ impl Counts {
     }
 }
 
-/// What most likely held a sample up.
+/// The most likely cause of a long sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -127,11 +126,11 @@ pub enum Cause {
     MajorFault,
     /// A page was mapped or filled.
     MinorFault,
-    /// A side waited in the kernel, which is part of its way of waiting.
+    /// A side waited in the kernel, as its wait strategy does.
     Slept,
     /// An interrupt was handled.
     Interrupt,
-    /// No counter accounts for it: caches, firmware, a hypervisor that does not report.
+    /// No counter explains it: caches, firmware, a hypervisor that does not report.
     Unseen,
 }
 
@@ -212,8 +211,7 @@ fn of_thread(status: &str, stat: &str, schedstat: &str) -> Counts {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         number(line.unwrap_or_default().trim_start_matches(':').trim())
     };
-    // The name of the program stands in brackets and may hold anything; the numbers follow the last
-    // one.
+    // The program's name is in brackets and may contain anything; the numbers follow the last one.
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let stat = |index: usize| number(after_name.split_whitespace().nth(index).unwrap_or_default());
     Counts {
@@ -280,10 +278,12 @@ mod tests {
             (101, 11)
         );
         assert_eq!(counts.waited_for_cpu_ns, 6000);
-        let table = "           CPU0       CPU2\n 24:   1   20  IO-APIC\nLOC:   300  4000  Local\nERR:  5\n";
+        let table = "           CPU0       CPU2\n 24:   1   20  IO-APIC\nLOC:   300  4000  \
+        Local\nERR:  5\n";
         assert_eq!(interrupts(table, &[2]), 4020);
         assert_eq!(interrupts(table, &[0, 2]), 4326);
-        let stat = "cpu  1 2 3 4 5 6 7 99 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 80 0 0\nintr 5\n";
+        let stat = "cpu  1 2 3 4 5 6 7 99 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 80 0 \
+        0\nintr 5\n";
         assert_eq!(stolen_ms(stat, &[1]), 800);
         assert_eq!(of_thread("", "", ""), Counts::default());
     }

@@ -1,13 +1,13 @@
 //! Distributions of durations: recorded in clock ticks, reported in nanoseconds as percentiles.
 //!
 //! The histogram keeps three significant figures over the whole range; minimum and maximum are
-//! exact. A percentile with fewer than ten samples above it is left blank: one sample is an
-//! anecdote.
+//! exact. A percentile with fewer than ten samples above it is left blank.
 
 use hdrhistogram::Histogram;
 use olivine::clock::TickClock;
 
-/// Largest duration told apart, in ticks: about 20 minutes at 3 GHz. Longer ones count as this.
+/// Largest distinguishable duration, in ticks: about 20 minutes at 3 GHz. Longer ones count as
+/// this.
 const TICKS_MAX: u64 = 1 << 42;
 /// Samples that must lie above a percentile for it to be shown.
 pub(crate) const ABOVE_MIN: f64 = 10.0;
@@ -30,7 +30,7 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// An empty recorder. Allocates all it will ever need.
+    /// An empty recorder. Allocates all its memory.
     ///
     /// # Panics
     ///
@@ -46,8 +46,8 @@ impl Latency {
         }
     }
 
-    /// Adds the duration from `from` to `to`, readings of two CPUs in ticks. Where the second is
-    /// the smaller one it counts as 0, and is counted as such.
+    /// Adds the duration from `from` to `to`, readings of two CPUs in ticks. A negative duration
+    /// counts as 0, and is counted as negative.
     #[inline]
     pub fn record_between(&mut self, from: u64, to: u64) {
         let ticks = to.wrapping_sub(from).cast_signed();
@@ -55,7 +55,7 @@ impl Latency {
         self.record(ticks.max(0).cast_unsigned());
     }
 
-    /// Durations between two CPUs that were below 0, as far as their clocks tell.
+    /// Durations between two CPUs that were negative by their clocks.
     #[must_use]
     pub fn negative_count(&self) -> u64 {
         self.negative
@@ -116,9 +116,8 @@ impl Latency {
 
     /// The middle duration in ticks, finer than the clock's steps; 0 if there are none.
     ///
-    /// Many counters advance in steps (10 ns is usual in virtual machines), so that most samples
-    /// share a few values. The middle is placed within its value's share of the axis by how many
-    /// samples lie below.
+    /// Many counters advance in steps (10 ns is usual in virtual machines), so most samples share a
+    /// few values. The middle is interpolated within its value's interval.
     ///
     /// # Source
     ///
@@ -158,7 +157,7 @@ impl Latency {
             .clamp(self.min, self.max)
     }
 
-    /// What another process needs to rebuild this recorder.
+    /// The data from which another process can rebuild this recorder.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let values = self.histogram.iter_recorded();
@@ -191,7 +190,7 @@ impl Latency {
         let nanos = |ticks: u64| round_tenths(ticks as f64 / clock.ticks_per_ns());
         let shown = SHOWN.map(|percentile| {
             let above = count as f64 * (100.0 - percentile) / 100.0;
-            // A hair of slack: 99.99 is no exact binary fraction.
+            // Some tolerance: 99.99 is not an exact binary fraction.
             (above + 1e-6 >= ABOVE_MIN).then(|| nanos(self.at(percentile)))
         });
         let [p50_ns, p90_ns, p99_ns, p99_9_ns, p99_99_ns] = shown;
@@ -218,7 +217,7 @@ impl Latency {
     }
 }
 
-/// A recorder's content in a form that can be sent: bucket values with their counts.
+/// A recorder's content for sending: bucket values with their counts.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Snapshot {
     values: Vec<(u64, u64)>,

@@ -1,11 +1,9 @@
-//! Benchmark scenarios, methods, statistics and results. A library that the `olivine` tool prints
-//! from.
+//! Benchmark scenarios, methods, statistics and results. The `olivine` tool prints them.
 //!
 //! A scenario is one measured situation, a run is one execution of it, a sample is one number. Two
-//! pinned processes take part: this one measures, a second one ([`peer`]) answers. The [`floor`] —
-//! what the machine does without a channel — is measured in slices between the slices of the thing
-//! measured, so that every result can be given as a ratio to it. Refuses to report a figure for a
-//! message that was not checked.
+//! pinned processes take part: this one measures, a second one ([`peer`]) replies. The [`floor`] —
+//! the hardware limits without a channel — is measured in slices between the measured slices, so
+//! that every result has a ratio to it. No figure is reported for an unchecked message.
 
 pub mod channel;
 pub mod deadline;

@@ -1,10 +1,9 @@
-//! A load generator for servers: closed loop or evenly paced, every answer checked.
+//! A load generator for servers: closed loop or evenly paced, every reply checked.
 //!
-//! One thread on one CPU keeps many connections busy. What it costs is a receive, a send and a
-//! comparison of bytes a batch, so that one core drives what a server core can serve. It measures
-//! requests a second, latency, and the CPU time that both sides spent for each request, which ranks
-//! servers more reliably than a rate: a rate may be the generator's limit, and the table shows when
-//! it is.
+//! One thread on one CPU keeps many connections busy. Its cost per batch is a receive, a send and a
+//! comparison of bytes, so one core can load one server core. It measures requests per second,
+//! latency, and the CPU time of both sides for each request. The CPU time ranks servers more
+//! reliably than the rate: a rate may be the generator's limit, and the table shows when it is.
 //!
 //! | file | what |
 //! |---|---|
@@ -20,10 +19,10 @@
 //! | `rivals` | other people's servers: found, configured, started |
 //! | `compare` | several servers, taking turns |
 //!
-//! **Closed loop**: each connection sends `depth` requests in one go and the next ones when all are
-//! answered, so that latency is the time of a batch and says nothing about a server at a given
-//! load. **Open loop** (`rate`): request `n` is due at `start + n / rate` whatever the server does,
-//! and latency runs from when it was due. The two are never put into one table.
+//! **Closed loop**: each connection sends `depth` requests at once, and the next ones after all
+//! replies. Latency is then the time of a batch, and says nothing about a server at a given load.
+//! **Open loop** (`rate`): request `n` is due at `start + n / rate` whatever the server does, and
+//! latency counts from its due time. One table never contains both.
 
 mod answer;
 mod client;
@@ -44,7 +43,7 @@ pub use url::Url;
 
 use crate::latency::{Latency, Percentiles};
 use crate::pace::{Pacer, Rest};
-use answer::Answers;
+use answer::ReplyModel;
 use client::{Client, Protocol, Tally, Times};
 use echo::Echo;
 use olivine::clock::TickClock;
@@ -53,37 +52,37 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Time before the measurement begins, in which caches and windows fill.
+/// Time before the measurement, for caches and windows.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// How the generator waits while it has nothing to do.
+/// How an idle generator waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Waiting {
-    /// Never sleeps: exact times, and its CPU always looks busy.
+    /// Never sleeps: exact times, but its CPU is always busy.
     Spin,
-    /// Sleeps until something comes, so that its CPU time means something.
+    /// Sleeps until data comes, so that its CPU time is meaningful.
     Block,
 }
 
-/// What the generator asks the kernel by.
+/// Kernel interface of the generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Interface {
     /// A receive and a send for each batch.
     Epoll,
-    /// One call for all connections that have something to say or to hear; closed loops only.
+    /// One call for all connections with data; closed loops only.
     IoUring,
 }
 
-/// What is to be done to a server.
+/// The load of a server.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Plan {
     /// Connections kept open; one or more.
     pub connections: usize,
-    /// Requests under way on each connection: sent in one go in a closed loop, at most in an open
+    /// Requests in flight on each connection: sent at once in a closed loop, at most in an open
     /// one.
     pub depth: usize,
     /// Requests a second over all connections, evenly spaced; `None` is a closed loop.
@@ -94,33 +93,32 @@ pub struct Plan {
     pub cpu: u32,
     /// How the generator waits.
     pub waiting: Waiting,
-    /// What the generator asks the kernel by.
+    /// Kernel interface of the generator.
     pub interface: Interface,
 }
 
-/// What was found: everything a figure needs to be judged.
+/// The result, with everything needed to judge a figure.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// Answers that came within the measured time (closed loop), or to requests due in it (open
-    /// loop).
+    /// Replies within the measured time (closed loop), or to requests due in it (open loop).
     pub answers: u64,
     /// The time measured.
     pub seconds: f64,
-    /// Time from request to answer, in ticks.
+    /// Time from request to reply, in ticks.
     pub latency: Latency,
-    /// From when a request was due to when it left, in ticks; empty in a closed loop.
+    /// Delay of the send after the due time, in ticks; empty in a closed loop.
     pub send_delay: Latency,
-    /// Requests of the open loop without an answer.
+    /// Requests of the open loop without a reply.
     pub unanswered: u64,
-    /// Connections the server closed between two answers; they were made again while it took them.
+    /// Connections that the server closed between two replies; reopened while it accepted them.
     pub closed: u64,
-    /// Connections that ended inside an answer.
+    /// Connections that ended inside a reply.
     pub cut: u64,
     /// Whether the server was gone before the time was over.
     pub gone: bool,
-    /// CPU time of the server's processes; `None` if they are not on this machine or not ours to
-    /// look at.
+    /// CPU time of the server's processes; `None` if they are on another machine or may not be
+    /// read.
     pub server_cpu_ns: Option<u64>,
     /// CPU time of this process.
     pub client_cpu_ns: u64,
@@ -170,14 +168,14 @@ impl Outcome {
 
 /// Loads an HTTP server with `GET` requests for one page.
 ///
-/// The first answer is taken apart and becomes the model: each further one must have the same
-/// status and the same body, whatever its date.
+/// The first reply is parsed and becomes the model: each later one must have the same status and
+/// the same body, with any date.
 ///
 /// # Errors
 ///
-/// [`LoadError`], also if a single answer differs: a wrong answer has no speed.
+/// [`LoadError`], also if a single reply differs: a wrong reply has no figure.
 pub fn http(url: &Url, plan: &Plan) -> Result<Outcome, LoadError> {
-    let answers = Answers::learn(url)?;
+    let answers = ReplyModel::learn(url)?;
     load(url.address, plan, answers)
 }
 
@@ -202,7 +200,7 @@ fn load(
     let (tell, told) = mpsc::channel();
     let begin = move || {
         let times = Times::from_now(&clock, WARM_UP, measured);
-        // Who no longer listens no longer measures.
+        // Without a listener there is nothing to report to.
         let _ = tell.send(times);
         times
     };
@@ -217,13 +215,12 @@ fn load(
             Client::connect(address, &plan, protocol, begin)?.run()
         }
     });
-    // Connections that cannot be made end the generator before it begins; why is what it returns.
+    // A failed connection ends the generator before it begins; its return value has the reason.
     let Ok(times) = told.recv() else {
         let ended = generator.join().map_err(|_| LoadError::Panicked)?;
         return Err(ended.err().unwrap_or(LoadError::Panicked));
     };
-    // This thread only looks at the clocks of CPU time, when the measured time begins and when it
-    // ends.
+    // This thread only reads the CPU clocks at the start and the end of the measured time.
     let pacer = Pacer::start(clock, 1.0);
     let mut used = [(None, 0); 2];
     for (at, used) in [times.begin, times.end].into_iter().zip(&mut used) {
@@ -237,7 +234,7 @@ fn load(
         });
     }
     let server = used[1].0.zip(used[0].0);
-    // A server that is gone early ends the measured time with it.
+    // If the server ends early, the measured time ends with it.
     let end = times.end.min(tally.ended).max(times.begin);
     Ok(Outcome {
         answers: tally.answers,
@@ -279,8 +276,8 @@ mod tests {
         }
     }
 
-    /// A server that accepts no client before one waits: making the connections takes a second and
-    /// more.
+    /// A server that accepts only after a client waits: opening the connections takes more than a
+    /// second.
     fn slow_to_accept() -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -7,7 +7,6 @@
 //! description says which. Refuses to clamp a size: what a method cannot carry is an error that
 //! names the limit.
 
-mod bell;
 mod bytes;
 mod condvar;
 mod datagram;
@@ -25,6 +24,7 @@ mod signals;
 mod threads;
 mod uring;
 mod vm;
+mod wakeup;
 mod wrong_echo;
 
 pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
@@ -35,7 +35,7 @@ pub use threads::drive_in_threads;
 
 pub(crate) use harness::WAIT_MAX;
 pub(crate) use registry::FUTEX;
-pub(crate) use rendezvous::{Held, Place};
+pub(crate) use rendezvous::{Held, MeetingFolder};
 
 use crate::error::Result;
 

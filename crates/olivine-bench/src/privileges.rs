@@ -39,14 +39,16 @@ impl Privileges {
         if self.real_time {
             scheduler::run_first_in_first_out().map_err(|source| BenchError::Refused {
                 what: "run under SCHED_FIFO",
-                how: "run as root, give the program CAP_SYS_NICE, raise `ulimit -r`, or leave --fifo away",
+                how: "run as root, give the program CAP_SYS_NICE, raise `ulimit -r`, or leave \
+                --fifo away",
                 source,
             })?;
         }
         if self.locked_memory {
             scheduler::lock_memory().map_err(|source| BenchError::Refused {
                 what: "lock memory",
-                how: "run as root, give the program CAP_IPC_LOCK, raise `ulimit -l`, or leave --mlock away",
+                how: "run as root, give the program CAP_IPC_LOCK, raise `ulimit -l`, or leave \
+                --mlock away",
                 source,
             })?;
         }

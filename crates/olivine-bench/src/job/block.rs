@@ -1,4 +1,4 @@
-//! One block of a job file: its lists, checked and crossed.
+//! One block of a job file: its lists, checked and combined.
 
 use super::{Point, Scenario};
 use crate::method::{self, OLIVINE_PREFIX};
@@ -7,7 +7,7 @@ use crate::result::{Parameters, Published};
 use crate::scenario::{Variant, latency, throughput};
 use serde::Deserialize;
 
-/// A `[[measure]]` block. A list that is left out has one default.
+/// A `[[measure]]` block. Each missing list has one default.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Block {
@@ -31,7 +31,7 @@ pub(super) struct Block {
     published: Vec<Published>,
 }
 
-/// Whether a method is a channel of this library, opened with the wait strategy that is asked for.
+/// Whether a method is a channel of this library, opened with the given wait strategy.
 fn is_ours(method: &str) -> bool {
     method.is_empty() || method == throughput::OWN
 }
@@ -51,7 +51,7 @@ fn or<T: Clone>(list: &[T], default: T) -> Vec<T> {
 }
 
 impl Block {
-    /// The lists that are there, by their keys.
+    /// The given lists, by their keys.
     fn lists(&self) -> [(&'static str, bool); 7] {
         [
             ("method", !self.method.is_empty()),
@@ -64,7 +64,7 @@ impl Block {
         ]
     }
 
-    /// Refuses a list that changes nothing of what is measured: rows would carry it nevertheless.
+    /// Refuses a list without effect on the measurement.
     fn check_keys(&self) -> Result<(), String> {
         let scenario = self.scenario.name();
         let known = self.scenario.keys();
@@ -72,7 +72,8 @@ impl Block {
         if let Some((key, _)) = given.find(|(key, _)| !known.contains(key)) {
             let known = known.join(", ");
             return Err(format!(
-                "{scenario} does not use '{key}'; beside scenario, size and published it knows {known}"
+                "{scenario} does not use '{key}'; beside scenario, size and published it knows \
+                {known}"
             ));
         }
         let takes = |takes: fn(&str) -> bool| {
@@ -86,7 +87,8 @@ impl Block {
         }
         if !self.capacity.is_empty() && !takes(has_ring) {
             return Err(format!(
-                "none of the methods uses 'capacity': only those do that start with {OLIVINE_PREFIX}"
+                "none of the methods uses 'capacity': only those do that start with \
+                {OLIVINE_PREFIX}"
             ));
         }
         Ok(())
@@ -126,11 +128,11 @@ impl Block {
         Ok(())
     }
 
-    /// What it asks for, in the order in which it is crossed; `cpus` may be used.
+    /// Its points, in the order of combination; `cpus` may be used.
     ///
     /// # Errors
     ///
-    /// In a line: what is wrong, and what is allowed.
+    /// In one line: what is wrong, and what is allowed.
     pub(super) fn points(&self, cpus: usize) -> Result<Vec<Point>, String> {
         self.check()?;
         let pingpong = self.scenario == Scenario::Pingpong;
@@ -138,7 +140,7 @@ impl Block {
         let mut points = Vec::new();
         for method in or(&self.method, String::new()) {
             for &size in &self.size {
-                // What the method itself decides is not crossed.
+                // Parameters that the method decides are not combined.
                 let (is_ours, has_ring) = (is_ours(&method), has_ring(&method));
                 let waits = or(
                     &self.wait,
@@ -198,7 +200,7 @@ fn ring_bytes(config: &olivine::Config) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor)
 }
 
-/// The variant of a method with what a channel of ours is set to.
+/// The variant of a method with the settings of a channel.
 fn named(
     method: &str,
     pingpong: bool,

@@ -1,8 +1,7 @@
-//! HTTP answers: the first one is taken apart and becomes the model of all others.
+//! HTTP replies: the first one is parsed and becomes the model of all others.
 //!
-//! An answer that equals the model byte for byte, its date left out, is right; that is the fast way
-//! and the ordinary one. Any other is taken apart: status and body must be the model's, fields may
-//! differ.
+//! A reply that equals the model byte for byte, except its date, is correct: the fast and usual
+//! case. Any other is parsed: status and body must be the model's, fields may differ.
 
 use super::client::Protocol;
 use super::error::{LoadError, io, shown};
@@ -11,27 +10,27 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Fields an answer may have.
+/// Most fields of a reply.
 const FIELDS_MAX: usize = 64;
-/// Longest answer that is learned.
+/// Longest reply that is learned.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 const LEARN_MAX: Duration = Duration::from_secs(5);
 
-/// The model, and the requests that lead to it.
+/// The model, and the request for it.
 #[derive(Clone, Debug)]
-pub(super) struct Answers {
+pub(super) struct ReplyModel {
     request: Vec<u8>,
-    /// The request as often as was ever asked for at once.
+    /// The request, repeated up to the largest batch so far.
     batch: Vec<u8>,
     model: Vec<u8>,
-    /// Where the date stands in the model: start and end, equal if there is none.
+    /// Position of the date in the model: start and end, equal if there is none.
     date: (usize, usize),
     status: u16,
     body: Vec<u8>,
     count: u64,
 }
 
-/// An answer taken apart.
+/// A parsed reply.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts {
     status: u16,
@@ -40,8 +39,8 @@ struct Parts {
     length: usize,
 }
 
-impl Answers {
-    /// Asks once, on a new connection.
+impl ReplyModel {
+    /// Requests once, on a new connection.
     pub(super) fn learn(url: &Url) -> Result<Self, LoadError> {
         let address = url.address;
         let mut socket = TcpStream::connect_timeout(&address, LEARN_MAX)
@@ -85,8 +84,8 @@ impl Answers {
         })
     }
 
-    /// Whether `data` begins with an answer equal to the model but for the date, or with part of
-    /// one.
+    /// Whether `data` begins with a complete or partial reply that equals the model except the
+    /// date.
     fn is_like_the_model(&self, data: &[u8]) -> bool {
         let shared = data.len().min(self.model.len());
         let (data, model) = (&data[..shared], &self.model[..shared]);
@@ -94,7 +93,7 @@ impl Answers {
         data[..start] == model[..start] && data[end..] == model[end..]
     }
 
-    /// Checks an answer that is not like the model; returns its length, or `None` if it is
+    /// Checks a reply that differs from the model; returns its length, or `None` if it is
     /// incomplete.
     fn check(&self, data: &[u8]) -> Result<Option<usize>, LoadError> {
         let Some(parts) = take_apart(data)? else {
@@ -110,7 +109,7 @@ impl Answers {
     }
 }
 
-impl Protocol for Answers {
+impl Protocol for ReplyModel {
     fn ask(&mut self, _: usize, count: usize, out: &mut Vec<u8>) {
         let bytes = count * self.request.len();
         while self.batch.len() < bytes {
@@ -121,8 +120,8 @@ impl Protocol for Answers {
 
     fn read(&mut self, _: usize, data: &[u8]) -> Result<(usize, usize), LoadError> {
         let (mut answers, mut at) = (0, 0);
-        // The answers of a batch are nearly always the same bytes: then one comparison of all but
-        // the last with all but the first says so, and only the first is compared with the model.
+        // The replies of a batch are nearly always equal: then one comparison of the batch with
+        // itself, shifted by one reply, shows this, and only the first is compared with the model.
         let mut alike = true;
         while at < data.len() {
             let rest = &data[at..];
@@ -150,7 +149,7 @@ impl Protocol for Answers {
     fn reopened(&mut self, _: usize) {}
 }
 
-/// Reads one answer; `None` if it is incomplete.
+/// Parses one reply; `None` if it is incomplete.
 fn take_apart(data: &[u8]) -> Result<Option<Parts>, LoadError> {
     let mut room = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut head = httparse::Response::new(&mut room);
@@ -197,7 +196,7 @@ fn take_apart(data: &[u8]) -> Result<Option<Parts>, LoadError> {
     }))
 }
 
-/// A chunked body and its bytes on the wire; `None` if it is incomplete. Trailers are not taken.
+/// A chunked body and its length on the wire; `None` if it is incomplete. Trailers are refused.
 fn chunks(mut rest: &[u8], data: &[u8]) -> Result<Option<(Vec<u8>, usize)>, LoadError> {
     let whole = rest.len();
     let mut body = Vec::new();
@@ -239,9 +238,9 @@ mod tests {
     const FIRST: &[u8] =
         b"HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 2\r\n\r\nhi";
 
-    fn answers() -> Answers {
+    fn answers() -> ReplyModel {
         let parts = take_apart(FIRST).unwrap().unwrap();
-        Answers {
+        ReplyModel {
             request: Vec::new(),
             batch: Vec::new(),
             model: FIRST.to_vec(),

@@ -14,38 +14,37 @@ use std::time::Duration;
 
 /// Bytes received at once.
 const RECEIVE_BYTES: usize = 256 * 1024;
-/// Connections that a spinning generator reads in turn, without asking which of them is ready.
+/// Connections that a spinning generator reads in turn, without asking for readiness.
 const DIRECT_MAX: usize = 4;
-/// A server that answers nothing for so long is given up.
+/// A server that replies nothing for this long is abandoned.
 pub(super) const SILENCE_NS: u64 = 10_000_000_000;
-/// How long the answers of an open loop may come after its end.
+/// How long replies of an open loop may come after its end.
 const DRAIN_NS: u64 = 2_000_000_000;
-/// Longest sleep, so that the end is seen.
+/// Longest sleep, so that the end is noticed.
 const SLEEP_MAX_NS: u64 = 20_000_000;
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 const EVENTS: usize = 512;
 
-/// The error of a server that has said nothing for that long.
+/// The error of a server that was silent for this long.
 pub(super) fn silent() -> LoadError {
     LoadError::Silent {
         seconds: SILENCE_NS / 1_000_000_000,
     }
 }
 
-/// What is said on the connections.
+/// The protocol of the connections.
 pub(super) trait Protocol: Send {
     /// Appends the next `count` requests of a connection.
     fn ask(&mut self, connection: usize, count: usize, out: &mut Vec<u8>);
 
-    /// Checks the complete answers at the start of `data`; returns how many there are and their
-    /// bytes.
+    /// Checks the complete replies at the start of `data`; returns their number and bytes.
     fn read(&mut self, connection: usize, data: &[u8]) -> Result<(usize, usize), LoadError>;
 
-    /// A connection was made again; nothing that was asked on it before will be answered.
+    /// A connection was reopened; earlier requests on it get no reply.
     fn reopened(&mut self, connection: usize);
 }
 
-/// When what is answered counts, in ticks.
+/// The measured time, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) start: u64,
@@ -72,7 +71,7 @@ impl Times {
     }
 }
 
-/// What the loop counts.
+/// Counts of the loop.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) answers: u64,
@@ -87,7 +86,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Answers beyond those that are `outstanding` on their connection were not asked for.
+    /// More replies than `outstanding` requests on a connection are an error.
     pub(super) fn refuse_unasked(
         &self,
         answers: usize,
@@ -107,15 +106,15 @@ impl Tally {
 struct Link {
     socket: Option<TcpStream>,
     writable: bool,
-    /// Requests on their way out, and how much of them has left.
+    /// Requests to send, and how much of them is sent.
     out: Vec<u8>,
     sent: usize,
-    /// An answer that has not come whole.
+    /// An incomplete reply.
     rest: Vec<u8>,
-    /// Requests sent and not answered: when, and how many at once. Oldest first.
+    /// Requests without a reply: when, and how many at once. Oldest first.
     asked: VecDeque<(u64, usize)>,
     outstanding: usize,
-    /// When requests were due that wait for room in the pipeline.
+    /// Due times of requests that wait for room in the pipeline.
     waiting: VecDeque<u64>,
 }
 
@@ -138,7 +137,7 @@ pub(super) struct Client<P> {
 }
 
 impl<P: Protocol> Client<P> {
-    /// Makes the connections; `begin` says when what counts, once all are there.
+    /// Opens the connections; `begin` returns the measured time once all are open.
     pub(super) fn connect(
         address: SocketAddr,
         plan: &Plan,
@@ -181,7 +180,7 @@ impl<P: Protocol> Client<P> {
         })
     }
 
-    /// Runs to the end of the measured time, or until the server is gone.
+    /// Runs to the end of the measured time, or until the server has ended.
     pub(super) fn run(mut self) -> Result<Tally, LoadError> {
         if self.pacer.is_none() {
             for index in 0..self.links.len() {
@@ -221,7 +220,7 @@ impl<P: Protocol> Client<P> {
                     self.links[index].writable = true;
                     self.flush(index)?;
                 }
-                // The end may have come with the last bytes, and then makes no separate edge.
+                // The end may have come with the last bytes, without a separate edge.
                 let over =
                     epoll::EventFlags::RDHUP | epoll::EventFlags::HUP | epoll::EventFlags::ERR;
                 self.receive(index, flags.intersects(over))?;
@@ -242,7 +241,7 @@ impl<P: Protocol> Client<P> {
         Ok(self.tally)
     }
 
-    /// Sends the requests of the open loop whose time has come.
+    /// Sends the due requests of the open loop.
     fn send_due(&mut self, now: u64) -> Result<(), LoadError> {
         let Some(pacer) = self.pacer else {
             return Ok(());
@@ -327,7 +326,7 @@ impl<P: Protocol> Client<P> {
                 Ok(length) => link.sent += length,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => link.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Broken: what it still says, and its end, are for `receive` to see.
+                // Broken: `receive` reads the rest and the end.
                 Err(_) => break,
             }
         }
@@ -338,7 +337,7 @@ impl<P: Protocol> Client<P> {
         Ok(())
     }
 
-    /// Takes what a connection has to say, and asks again; reads to the end where one is `ending`.
+    /// Reads a connection, and sends the next requests; reads to the end if it is `ending`.
     fn receive(&mut self, index: usize, ending: bool) -> Result<(), LoadError> {
         loop {
             let Some(socket) = &mut self.links[index].socket else {
@@ -383,7 +382,7 @@ impl<P: Protocol> Client<P> {
         Ok(())
     }
 
-    /// Notes how long `answers` requests took, the oldest first.
+    /// Records how long `answers` requests took, the oldest first.
     fn count(&mut self, index: usize, answers: usize, now: u64) {
         let open = self.pacer.is_some();
         let link = &mut self.links[index];
@@ -424,7 +423,7 @@ impl<P: Protocol> Client<P> {
         self.flush(index)
     }
 
-    /// The server has ended a connection: makes it again, unless the server takes no more.
+    /// The server closed a connection: reopens it, unless the server refuses.
     fn reopen(&mut self, index: usize) -> Result<(), LoadError> {
         let link = &mut self.links[index];
         if link.rest.is_empty() {
@@ -447,14 +446,14 @@ impl<P: Protocol> Client<P> {
                 self.links[index].socket = Some(socket);
                 self.ask_again(index, TickClock::ticks())
             }
-            // Whether the server is gone altogether shows when the last connection is.
+            // The last connection shows whether the server has ended.
             Err(LoadError::Connect { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// Connects, and has `epoll` tell of it by `index`.
+/// Connects, and registers it in `epoll` as `index`.
 fn connection(epoll: &OwnedFd, address: SocketAddr, index: usize) -> Result<TcpStream, LoadError> {
     let socket = TcpStream::connect_timeout(&address, CONNECT_MAX)
         .map_err(|source| LoadError::Connect { address, source })?;

@@ -105,7 +105,10 @@ pub fn run(
                         // Its rate is that of a shorter time, in which it may have been ending.
                         let answers = outcome.answers;
                         cell.failure = outcome.gone.then(|| {
-                            format!("the server was gone before the time was over, after {answers} answers")
+                            format!(
+                                "the server was gone before the time was over, after \
+                            {answers} answers"
+                            )
                         });
                         cell.runs.push(Some(outcome));
                     }

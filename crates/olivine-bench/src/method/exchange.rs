@@ -242,7 +242,7 @@ impl Spinning {
 
 impl End for Spinning {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
         self.0.put(fill)
     }
 

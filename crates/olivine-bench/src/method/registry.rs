@@ -1,8 +1,8 @@
 //! The methods there are, and how they are found by name.
 
 use super::{
-    Method, bell, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp, queue,
-    seqlock, signals, uring, vm, wrong_echo,
+    Method, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp, queue, seqlock,
+    signals, uring, vm, wakeup, wrong_echo,
 };
 use crate::error::{BenchError, Result};
 
@@ -10,7 +10,7 @@ use crate::error::{BenchError, Result};
 pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
 
 /// Two sides that sleep and wake each other: part of the floor.
-pub(crate) const FUTEX: &dyn Method = &bell::FUTEX;
+pub(crate) const FUTEX: &dyn Method = &wakeup::FUTEX;
 
 /// The methods that need nothing but the kernel and this library.
 pub const BUILT_IN: &[&dyn Method] = &[
@@ -25,8 +25,8 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &seqlock::SEQ_LOCK,
     &mirror::MIRROR,
     &condvar::CONDVAR,
-    &bell::FUTEX,
-    &bell::EVENT_FD,
+    &wakeup::FUTEX,
+    &wakeup::EVENT_FD,
     &signals::PLAIN,
     &signals::REAL_TIME,
     &bytes::PIPE,

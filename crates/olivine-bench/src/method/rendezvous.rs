@@ -1,6 +1,6 @@
 //! Where the two ends of a method meet, and the list of what has to be taken away again.
 //!
-//! A [`Place`] is a folder with a socket, the *rendezvous*, through which the two processes
+//! A [`MeetingFolder`] is a folder with a socket, the *rendezvous*, through which the two processes
 //! exchange lines and descriptors while they open their ends. Kernel objects that do not end with
 //! their users are noted in the folder's list as soon as they exist. The side that is left removes
 //! them: the measuring process when it is done; the second one if the first is killed; the next
@@ -84,7 +84,7 @@ impl Drop for Held {
 
 /// The folder of one connection, held by the measuring process. Dropping it takes everything away.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct MeetingFolder {
     folder: Held,
     listener: UnixListener,
 }
@@ -101,7 +101,7 @@ fn base() -> PathBuf {
     found.unwrap_or_else(std::env::temp_dir)
 }
 
-impl Place {
+impl MeetingFolder {
     /// Makes a folder with a rendezvous, after taking away what killed measurements left.
     pub(crate) fn make() -> Result<Self> {
         let folder = Held::make(&base(), PREFIX)?;

@@ -66,7 +66,7 @@ impl Rings {
 }
 
 impl End for Rings {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
         let slot = self.slot(self.to, self.sent);
         let version = self.mapping.word(slot);
         fill(&mut self.message);

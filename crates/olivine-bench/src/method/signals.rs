@@ -1,11 +1,11 @@
-//! Signals: plain ones as a bell, real-time ones that carry the message, eight bytes each.
+//! Signals: plain ones as a wakeup, real-time ones that carry the message, eight bytes each.
 //!
 //! They go to one thread, which keeps them blocked and sleeps in `sigtimedwait`: no handler, no
 //! race at the start.
 
-use super::bell::{Bell, Rung};
 use super::exchange::{Memory, Slots};
 use super::harness::{Driver, End, drive};
+use super::wakeup::{NotifiedEnd, Wakeup};
 use super::{Described, Rendezvous, Side};
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
@@ -42,9 +42,9 @@ fn open_plain(
     size: usize,
     _settings: &str,
 ) -> Result<Box<dyn Driver>> {
-    let bell = meet(Signal::plain(), rendezvous)?;
+    let wakeup = meet(Signal::plain(), rendezvous)?;
     let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
-    Ok(drive(Rung { slots, bell }, size))
+    Ok(drive(NotifiedEnd { slots, wakeup }, size))
 }
 
 fn open_queued(
@@ -81,8 +81,8 @@ struct Line {
     other: Thread,
 }
 
-impl Bell for Line {
-    fn ring(&self, _slots: &Slots) -> Result<()> {
+impl Wakeup for Line {
+    fn wake(&self, _slots: &Slots) -> Result<()> {
         self.signal.send(self.other).map_err(io("send a signal"))
     }
 

@@ -166,7 +166,7 @@ impl Driver for Threads {
         self.end(asked)
     }
 
-    fn answer(&mut self, _first: u64, _rounds: u64, _patience: &mut Deadline<'_>) -> Result<()> {
+    fn answer(&mut self, _first: u64, _rounds: u64, _deadline: &mut Deadline<'_>) -> Result<()> {
         Err(BenchError::EndClosed)
     }
 
@@ -181,7 +181,7 @@ impl Driver for Threads {
         self.end(sent)
     }
 
-    fn take(&mut self, _first: u64, _count: u64, _patience: &mut Deadline<'_>) -> Result<u64> {
+    fn take(&mut self, _first: u64, _count: u64, _deadline: &mut Deadline<'_>) -> Result<u64> {
         Err(BenchError::EndClosed)
     }
 }
@@ -196,13 +196,13 @@ impl Driver for Sleeper {
         &mut self,
         _first: u64,
         _rounds: u64,
-        _patience: &mut Deadline<'_>,
+        _deadline: &mut Deadline<'_>,
         _samples: &mut Vec<u64>,
     ) -> Result<()> {
         Err(BenchError::EndClosed)
     }
 
-    fn answer(&mut self, _first: u64, _rounds: u64, _patience: &mut Deadline<'_>) -> Result<()> {
+    fn answer(&mut self, _first: u64, _rounds: u64, _deadline: &mut Deadline<'_>) -> Result<()> {
         self.rendezvous.hear()?;
         Ok(())
     }
@@ -211,11 +211,11 @@ impl Driver for Sleeper {
         Err(BenchError::EndClosed)
     }
 
-    fn stream(&mut self, _batches: Batches, _patience: &mut Deadline<'_>) -> Result<()> {
+    fn stream(&mut self, _batches: Batches, _deadline: &mut Deadline<'_>) -> Result<()> {
         Err(BenchError::EndClosed)
     }
 
-    fn take(&mut self, _first: u64, _count: u64, _patience: &mut Deadline<'_>) -> Result<u64> {
+    fn take(&mut self, _first: u64, _count: u64, _deadline: &mut Deadline<'_>) -> Result<u64> {
         self.rendezvous.hear_number()
     }
 }

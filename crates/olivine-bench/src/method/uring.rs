@@ -39,9 +39,9 @@ struct RingEnd {
 }
 
 /// An error of io_uring, or a passed deadline.
-struct Trouble(BenchError);
+struct RingError(BenchError);
 
-impl From<std::io::Error> for Trouble {
+impl From<std::io::Error> for RingError {
     fn from(error: std::io::Error) -> Self {
         Self(io("use io_uring")(error))
     }
@@ -50,7 +50,7 @@ impl From<std::io::Error> for Trouble {
 impl End for RingEnd {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         fill(self.socket.payload());
-        let sent = self.socket.send(|| deadline.look().map_err(Trouble));
+        let sent = self.socket.send(|| deadline.look().map_err(RingError));
         whole(sent.map_err(|trouble| trouble.0)?, self.size)
     }
 
@@ -59,7 +59,7 @@ impl End for RingEnd {
         handle: impl FnOnce(&[u8]) -> T,
         deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        let received = self.socket.receive(|| deadline.look().map_err(Trouble));
+        let received = self.socket.receive(|| deadline.look().map_err(RingError));
         match received.map_err(|trouble| trouble.0)? {
             0 => Err(BenchError::EndClosed),
             length => {

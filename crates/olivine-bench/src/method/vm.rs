@@ -71,7 +71,7 @@ struct Boxes {
 }
 
 impl End for Boxes {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
         // SAFETY: the outbox is private memory, borrowed mutably through `self`.
         fill(unsafe { self.outbox.bytes_mut(NUMBER, self.size) });
         self.sent += 1;

@@ -1,6 +1,6 @@
 //! Ways to wake the other side, which carry no payload: futex, eventfd, plain signal.
 //!
-//! The message is in naive shared memory (see `exchange`); the bell says that it is there. Both
+//! The message is in naive shared memory (see `exchange`); the wakeup says that it is there. Both
 //! sides sleep in the kernel.
 
 use super::bytes::refused;
@@ -48,7 +48,13 @@ fn open_futex(
     _settings: &str,
 ) -> Result<Box<dyn Driver>> {
     let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
-    Ok(drive(Rung { slots, bell: Futex }, size))
+    Ok(drive(
+        NotifiedEnd {
+            slots,
+            wakeup: Futex,
+        },
+        size,
+    ))
 }
 
 fn open_event_fd(
@@ -62,29 +68,29 @@ fn open_event_fd(
     let there: OwnedFd = rendezvous.share(side, make)?;
     let back: OwnedFd = rendezvous.share(side, make)?;
     let (theirs, ours) = side.from_to(there, back);
-    let bell = EventFd { ours, theirs };
-    Ok(drive(Rung { slots, bell }, size))
+    let wakeup = EventFd { ours, theirs };
+    Ok(drive(NotifiedEnd { slots, wakeup }, size))
 }
 
 /// Wakes the other side, and waits for it to wake us.
-pub(super) trait Bell {
+pub(super) trait Wakeup {
     /// Says that our slot has a message.
-    fn ring(&self, slots: &Slots) -> Result<()>;
+    fn wake(&self, slots: &Slots) -> Result<()>;
 
     /// Sleeps until the other side rings, or for a while.
     fn sleep(&self, slots: &Slots) -> Result<()>;
 }
 
-/// Slots with a bell.
-pub(super) struct Rung<B> {
+/// Slots with a wakeup.
+pub(super) struct NotifiedEnd<B> {
     pub(super) slots: Slots,
-    pub(super) bell: B,
+    pub(super) wakeup: B,
 }
 
-impl<B: Bell> Rung<B> {
+impl<B: Wakeup> NotifiedEnd<B> {
     fn wait(&self, deadline: &mut Deadline<'_>) -> Result<()> {
         loop {
-            self.bell.sleep(&self.slots)?;
+            self.wakeup.sleep(&self.slots)?;
             if self.slots.is_filled() {
                 return Ok(());
             }
@@ -93,10 +99,10 @@ impl<B: Bell> Rung<B> {
     }
 }
 
-impl<B: Bell> End for Rung<B> {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
+impl<B: Wakeup> End for NotifiedEnd<B> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
         self.slots.put(fill)?;
-        self.bell.ring(&self.slots)
+        self.wakeup.wake(&self.slots)
     }
 
     fn receive<T>(
@@ -117,7 +123,7 @@ impl<B: Bell> End for Rung<B> {
         self.wait(deadline)?;
         let fits = self.slots.put_back(check)?;
         if fits {
-            self.bell.ring(&self.slots)?;
+            self.wakeup.wake(&self.slots)?;
         }
         Ok(fits)
     }
@@ -126,8 +132,8 @@ impl<B: Bell> End for Rung<B> {
 /// The slots' own numbers as futexes.
 struct Futex;
 
-impl Bell for Futex {
-    fn ring(&self, slots: &Slots) -> Result<()> {
+impl Wakeup for Futex {
+    fn wake(&self, slots: &Slots) -> Result<()> {
         futex::wake(slots.our_half(), futex::Flags::empty(), 1).map_err(refused("wake a futex"))?;
         Ok(())
     }
@@ -159,8 +165,8 @@ struct EventFd {
     theirs: OwnedFd,
 }
 
-impl Bell for EventFd {
-    fn ring(&self, _slots: &Slots) -> Result<()> {
+impl Wakeup for EventFd {
+    fn wake(&self, _slots: &Slots) -> Result<()> {
         rustix::io::write(&self.ours, &1_u64.to_ne_bytes()).map_err(refused("ring an eventfd"))?;
         Ok(())
     }

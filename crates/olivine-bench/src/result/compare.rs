@@ -199,7 +199,8 @@ impl Comparison {
         if self.is_noise() && self.margin() > self.ratio {
             // A difference and a margin say little there.
             return format!(
-                "no difference that {} runs can show: {first} is {} to {} times as fast as {second}, which is noise{turns}",
+                "no difference that {} runs can show: {first} is {} to {} times as fast as \
+                {second}, which is noise{turns}",
                 self.runs,
                 three_figures(self.ratio_low),
                 three_figures(self.ratio_high),
@@ -207,7 +208,8 @@ impl Comparison {
         }
         if self.is_noise() {
             return format!(
-                "no difference that {} runs can show: {first} and {second} differ by {} ± {margin} times, which is noise{turns}",
+                "no difference that {} runs can show: {first} and {second} differ by {} ± \
+                {margin} times, which is noise{turns}",
                 self.runs,
                 three_figures(self.ratio),
             );

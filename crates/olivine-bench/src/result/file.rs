@@ -85,7 +85,8 @@ pub enum FileError {
     },
     /// It was written in another version of the format.
     #[error(
-        "{path} says schema '{found}', this program reads '{SCHEMA}': use the version that wrote it",
+        "{path} says schema '{found}', this program reads '{SCHEMA}': use the version that wrote \
+        it",
         path = path.display()
     )]
     Version {

@@ -64,7 +64,8 @@ impl MeasuringError {
         };
         let name = format!("{} {}", self.method, self.settings);
         format!(
-            "{}, {}, measured twice in turns differs by {} % {figure}, ± {} % ({runs} runs, CPUs {})",
+            "{}, {}, measured twice in turns differs by {} % {figure}, ± {} % ({runs} runs, CPUs \
+            {})",
             name.trim_end(),
             bytes(self.size_bytes),
             three_figures(self.share() * 100.0),

@@ -1,7 +1,7 @@
 //! Both ends of a method, in two processes.
 
 use crate::error::{BenchError, Result};
-use crate::method::{Driver, Method, Place, Side};
+use crate::method::{Driver, MeetingFolder, Method, Side};
 use crate::payload;
 use crate::peer::{Order, Peer};
 
@@ -9,7 +9,7 @@ use crate::peer::{Order, Peer};
 pub(super) struct Pair {
     pub(super) driver: Box<dyn Driver>,
     // Last, so that our end is closed before its objects are taken away.
-    _place: Place,
+    _place: MeetingFolder,
 }
 
 impl std::fmt::Debug for Pair {
@@ -29,7 +29,7 @@ impl Pair {
         if size < payload::SIZE_MIN {
             return Err(BenchError::TooShort { bytes: size });
         }
-        let place = Place::make()?;
+        let place = MeetingFolder::make()?;
         peer.begin(&Order::Join {
             method: method.name().to_owned(),
             settings: settings.to_owned(),

@@ -1,7 +1,7 @@
 //! From ranked rows to figures.
 
 use super::model::{AxisPlan, Curve, Dot, Figure, Plot, Point, SERIES_MAX, Scale};
-use super::rank::{Group, Place};
+use super::rank::{Group, PlacementRows};
 use super::select::{Entry, OF_CURVES, OF_TABLES, Param, Part, constant, unit, varied};
 use crate::result::{Load, Placement};
 use crate::text;
@@ -125,7 +125,7 @@ impl Context<'_> {
 
     /// The floor beside rows of times.
     fn floor(&self, entries: &[Entry<'_>]) -> Option<f64> {
-        let place = Place {
+        let place = PlacementRows {
             placement: Placement::Changed,
             slices: 0,
             entries: entries.to_vec(),
@@ -210,7 +210,7 @@ impl Context<'_> {
     }
 
     /// Percentile curves of the first rows.
-    fn curves(&self, place: &Place<'_>, name: &str) -> Option<Figure> {
+    fn curves(&self, place: &PlacementRows<'_>, name: &str) -> Option<Figure> {
         let shown: Vec<Entry<'_>> = place.entries.iter().copied().take(SERIES_MAX).collect();
         let differ = varied(&OF_TABLES, &shown);
         let curve = |(series, entry): (usize, &Entry<'_>)| {

@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 /// Rows that are ranked together.
 pub(super) struct Group<'a> {
     /// Rows of the main placement, best first where methods are compared.
-    pub(super) main: Place<'a>,
+    pub(super) main: PlacementRows<'a>,
     /// Methods that were never measured there: the best row of each.
     pub(super) aside: Vec<Entry<'a>>,
     /// All other placements, most slices first, moving CPUs last.
-    pub(super) others: Vec<Place<'a>>,
+    pub(super) others: Vec<PlacementRows<'a>>,
     /// Whether methods are compared.
     pub(super) compares: bool,
 }
 
 /// What was measured in one placement.
-pub(super) struct Place<'a> {
+pub(super) struct PlacementRows<'a> {
     pub(super) placement: Placement,
     pub(super) slices: u64,
     pub(super) entries: Vec<Entry<'a>>,
@@ -74,7 +74,7 @@ impl<'a> Group<'a> {
     }
 
     fn of(entries: &[Entry<'a>], compares: bool) -> Self {
-        let mut others = Place::all(entries, compares);
+        let mut others = PlacementRows::all(entries, compares);
         let main = others.remove(0);
         let mut aside: Vec<Entry<'a>> = Vec::new();
         for entry in others.iter().flat_map(|place| &place.entries) {
@@ -132,7 +132,7 @@ impl<'a> Group<'a> {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> PlacementRows<'a> {
     /// The placements of `entries`, the one with most slices first, moving CPUs last.
     fn all(entries: &[Entry<'a>], compares: bool) -> Vec<Self> {
         let mut found: BTreeMap<Placement, Vec<Entry<'a>>> = BTreeMap::new();

@@ -1,8 +1,8 @@
 //! The core as an aarch64 program: the workspace is compiled for it, and its suites run under
 //! `qemu-user`.
 //!
-//! qemu runs one thread's stores in the order of this machine: a run shows layout, atomics and
-//! system calls, no weak order. That part is shown by `crates/olivine/model/axiomatic`.
+//! qemu runs the stores of one thread in the order of this machine. So a run tests layout, atomics
+//! and system calls, but not weak memory order. `crates/olivine/model/axiomatic` checks that.
 
 use crate::cargo::{cargo, tests};
 use crate::child;
@@ -21,7 +21,7 @@ const SUITES: &str = "--lib --test basics --test channel --test fork --test topi
 ///
 /// # Errors
 ///
-/// What does not compile, or what is missing.
+/// Compile errors, or a missing tool.
 pub(crate) fn run() -> Result<Step> {
     packages::program(&["aarch64-linux-gnu-gcc"], "gcc-aarch64-linux-gnu")?;
     packages::program(&["qemu-aarch64"], "qemu-user")?;
@@ -58,7 +58,7 @@ pub(crate) fn run() -> Result<Step> {
     ));
     let runner = format!("qemu-aarch64 -L {LIBRARIES}");
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
-    // Other programs that a test starts need the runner as well: the kernel knows no such program.
+    // Programs that a test starts need the runner, too: the kernel cannot run them.
     command.env("OLIVINE_TEST_RUNNER", "qemu-aarch64");
     let mut step = tests(command.env("QEMU_LD_PREFIX", LIBRARIES), 30)?;
     step.note = format!("workspace compiles; under qemu-user: {}", step.note);

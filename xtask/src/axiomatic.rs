@@ -1,5 +1,4 @@
-//! The edges under weak memory: `crates/olivine/model/axiomatic`, built by the compiler alone and
-//! run.
+//! The edges under weak memory: `crates/olivine/model/axiomatic`, built by rustc alone and run.
 
 use crate::cargo::{root, target, tests};
 use crate::child;
@@ -15,7 +14,7 @@ use std::process::Command;
 pub(crate) fn run() -> Result<Step> {
     let (program, core) = (target().join("axiomatic"), root().join("crates/olivine"));
     std::fs::create_dir_all(target())?;
-    // By the compiler alone: the program needs nothing of the workspace, and no lock of cargo.
+    // Built by rustc alone: the program has no dependencies, and needs no lock of cargo.
     let mut build = Command::new("rustc");
     build.args(["--edition", "2024", "-O", "-o"]).arg(&program);
     build.arg(core.join("model/axiomatic/main.rs"));

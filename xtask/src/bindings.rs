@@ -1,4 +1,4 @@
-//! The library for C and C++ where a compiler, CMake's `find_package` and `pkg-config` find it.
+//! Installing the library for C and C++, for compilers, CMake's `find_package` and `pkg-config`.
 
 use crate::cargo::{cargo, root, target};
 use crate::child;
@@ -26,7 +26,7 @@ pub(crate) fn install(prefix: &Path) -> Result<Step> {
     Ok(step)
 }
 
-/// Puts the library of a build in place; how many files that are.
+/// Copies the library of a build; returns the number of files.
 fn place(built: &Path, prefix: &Path) -> Result<usize> {
     let (source, lib) = (root().join("crates/olivine-capi"), prefix.join("lib"));
     for folder in ["include", "lib/pkgconfig", "lib/cmake/olivine"] {
@@ -49,7 +49,7 @@ fn place(built: &Path, prefix: &Path) -> Result<usize> {
     for (from, to) in &files {
         fs::copy(from, to).with_context(|| format!("{} to {}", from.display(), to.display()))?;
     }
-    // What is linked against, and what is asked for at run time: the build script gives that name.
+    // The names for linking and for the loader: the build script sets the soname.
     let minor = VERSION.rsplit_once('.').map_or(VERSION, |(minor, _)| minor);
     let links = ["libolivine.so".to_owned(), format!("libolivine.so.{minor}")];
     for link in links.iter().map(|link| lib.join(link)) {
@@ -58,7 +58,7 @@ fn place(built: &Path, prefix: &Path) -> Result<usize> {
         }
         std::os::unix::fs::symlink(&shared, &link)?;
     }
-    // What it is found by.
+    // Descriptions for pkg-config and CMake.
     let descriptions = [
         ("olivine.pc.in", "pkgconfig"),
         ("cmake/olivine-config.cmake.in", "cmake/olivine"),
@@ -77,7 +77,7 @@ fn place(built: &Path, prefix: &Path) -> Result<usize> {
     Ok(files.len() + links.len() + descriptions.len())
 }
 
-/// The library of this build, installed into a folder, moved to another, and looked for there.
+/// Installs this build's library into a folder, moves it, and looks for it there.
 pub(crate) fn found() -> Result<Step> {
     let folder = tempfile::tempdir()?;
     let (first, prefix) = (folder.path().join("first"), folder.path().join("prefix"));
@@ -88,7 +88,7 @@ pub(crate) fn found() -> Result<Step> {
     Ok(step)
 }
 
-/// Builds a program with what `pkg-config` says of the library below `prefix`, and runs it.
+/// Builds a program with the flags of `pkg-config` for the library below `prefix`, and runs it.
 fn by_pkg_config(prefix: &Path) -> Result<()> {
     let mut ask = Command::new(packages::program(&["pkg-config", "pkgconf"], "pkg-config")?);
     ask.args(["--cflags", "--libs", "olivine"]);
@@ -113,11 +113,11 @@ fn by_pkg_config(prefix: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// What could not be found, built or run, with what was said about it.
+/// What was not found, built or run, with its output.
 pub(crate) fn by_cmake(prefix: &Path) -> Result<Step> {
     let cmake = packages::program(&["cmake"], "cmake")?;
     packages::program(&["cc"], "gcc").and_then(|_| packages::program(&["c++"], "g++"))?;
-    // CMake takes what is relative to be so from the project's folder.
+    // CMake resolves relative paths from the project's folder.
     let prefix = fs::canonicalize(prefix)?;
     let folder = tempfile::tempdir()?;
     let mut configure = Command::new(&cmake);

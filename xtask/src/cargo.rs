@@ -1,4 +1,4 @@
-//! Calling cargo, and understanding what test programs print.
+//! Calling cargo, and parsing the output of test programs.
 
 use crate::child::{self, Line};
 use crate::report::{self, Step};
@@ -25,7 +25,7 @@ pub(crate) fn root() -> &'static Path {
     })
 }
 
-/// Where builds go.
+/// The target folder.
 pub(crate) fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
@@ -34,13 +34,13 @@ pub(crate) fn target() -> PathBuf {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
-    // Colours would have to be parsed away; a pipe gets none.
+    // No colours, so that lines can be parsed.
     command.env("CARGO_TERM_COLOR", "never");
     without_ours(&mut command);
     command
 }
 
-/// Takes away from a child what cargo set for this program: with it its builds would differ from
+/// Removes cargo's variables of this program from a child. With them its builds would differ from
 /// the same command typed by hand, and everything would be built twice.
 pub(crate) fn without_ours(command: &mut Command) {
     for (name, _) in env::vars_os() {
@@ -51,14 +51,14 @@ pub(crate) fn without_ours(command: &mut Command) {
     }
 }
 
-/// Builds the tool as it ships; its path.
+/// Builds the release tool; returns its path.
 pub(crate) fn tool() -> Result<PathBuf> {
     let words = "build --quiet --release --package olivine-cli";
     child::output(cargo().args(words.split(' ')))?;
     Ok(target().join("release/olivine"))
 }
 
-/// Runs a command that tests: shows and keeps what a person wants to see, and counts.
+/// Runs a test command: shows relevant lines, and counts.
 pub(crate) fn tests(command: &mut Command, minutes: u64) -> Result<Step> {
     let mut output = TestOutput::default();
     let outcome = child::stream(command, minutes, |line| {
@@ -71,7 +71,7 @@ pub(crate) fn tests(command: &mut Command, minutes: u64) -> Result<Step> {
     Ok(output.step(outcome.success(), &outcome.words()))
 }
 
-/// Runs `cargo test` with these words, parted by spaces, and settings, which are noted.
+/// Runs `cargo test` with these arguments, separated by spaces, and settings, which are printed.
 pub(crate) fn suite(words: &str, settings: &[(&str, String)]) -> Result<Step> {
     let mut command = cargo();
     command.arg("test").args(words.split(' '));
@@ -88,12 +88,11 @@ pub(crate) fn suite(words: &str, settings: &[(&str, String)]) -> Result<Step> {
     Ok(step)
 }
 
-/// Arguments of `cargo build` for every library, program and example. Always all of them, and with
-/// the features that the tests have: another choice of packages is another choice of features, and
-/// builds what they depend on once more.
+/// Arguments of `cargo build` for every library, program and example. Always all of them, with the
+/// features of the tests: another choice has other features, and builds the dependencies once more.
 pub(crate) const EVERYTHING: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--examples"];
 
-/// The moment after which no step may run on; set once, by `ci --limit`.
+/// No step may run longer; set once, by `ci --limit`.
 static DEADLINE: OnceLock<Instant> = OnceLock::new();
 
 /// From now on every child ends within `limit`.
@@ -101,20 +100,20 @@ pub(crate) fn set_deadline(limit: Duration) {
     let _ = DEADLINE.set(Instant::now() + limit);
 }
 
-/// `wanted`, or what is left until the deadline where that is less.
+/// `wanted`, or the time until the deadline if that is less.
 pub(crate) fn at_most(wanted: Duration) -> Duration {
     DEADLINE.get().map_or(wanted, |end| {
         wanted.min(end.saturating_duration_since(Instant::now()))
     })
 }
 
-/// Counts what libtest prints, and decides which lines a person wants to see.
+/// Counts libtest's results, and selects the lines to show.
 #[derive(Debug, Default)]
 pub(crate) struct TestOutput {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) ignored: usize,
-    /// Tests that passed because what they need is not to be had: each says so in a line.
+    /// Tests that passed without running, because something is missing: each prints a line.
     pub(crate) excused: usize,
     /// Test programs that reported.
     pub(crate) programs: usize,
@@ -164,7 +163,7 @@ impl TestOutput {
         }
     }
 
-    /// `NAME ... VERDICT`, or `NAME ... ` where the test's own output comes before the verdict.
+    /// `NAME ... VERDICT`, or `NAME ... ` if the test's output comes before the verdict.
     fn test_line(&mut self, test: &str) -> Line {
         let Some((name, verdict)) = test.split_once(" ...") else {
             return Line::Show;
@@ -203,8 +202,8 @@ impl TestOutput {
         Line::Show
     }
 
-    /// The counts as a step. A run that failed without a failed test (it did not build, a test
-    /// program crashed) counts as one failure.
+    /// The counts as a step. A failed run without a failed test (a build error, a crash) counts as
+    /// one failure.
     pub(crate) fn step(self, success: bool, how: &str) -> Step {
         let mut step = Step::new("tests");
         step.passed = self.passed.saturating_sub(self.excused);

@@ -1,4 +1,4 @@
-//! Child processes: output streamed as it comes, thinned out by the caller, bounded in time.
+//! Child processes: streamed output, filtered by the caller, with a time limit.
 
 use crate::cargo::at_most;
 use anyhow::{Context as _, Result, ensure};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// How often a quiet child is reported to be alive.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// What the kernel counts CPU time in, in `/proc`: the same on every machine we know.
+/// Unit of CPU time in `/proc`: the same on every known machine.
 const TICKS_A_SECOND: u64 = 100;
 
 /// What to do with a line of output.
@@ -21,7 +21,7 @@ const TICKS_A_SECOND: u64 = 100;
 pub(crate) enum Line {
     Show,
     Hide,
-    /// The caller has seen enough: end the child, show nothing more.
+    /// The caller needs no more: end the child, show nothing more.
     Stop,
 }
 
@@ -54,9 +54,9 @@ impl Outcome {
     }
 }
 
-/// Runs `command` for at most so many minutes, giving each line of stdout and stderr to `on_line`.
+/// Runs `command` for at most `minutes`, and passes each line of stdout and stderr to `on_line`.
 ///
-/// On time-out, or when told to stop, the child and everything it started are killed.
+/// On time-out or [`Line::Stop`], kills the child and all its descendants.
 pub(crate) fn stream(
     command: &mut Command,
     minutes: u64,
@@ -66,10 +66,10 @@ pub(crate) fn stream(
     stream_watched(command, limit, HEARTBEAT, |_| (), on_line)
 }
 
-/// As [`stream`]; `watch` is given the child's number, at least once in `beat` and once more when
-/// it has closed its output.
+/// Like [`stream`]; `watch` gets the child's pid, at least once in `beat` and once more after it
+/// has closed its output.
 ///
-/// The number is the child's at each of these calls: it is reaped later.
+/// At each call the pid is still the child's: it is reaped later.
 pub(crate) fn stream_watched(
     command: &mut Command,
     limit: Duration,
@@ -129,7 +129,7 @@ pub(crate) fn stream_watched(
     };
     child.wait()?;
     if ended == Ended::TimedOut {
-        // What it said last, often half a line, is what the reader wants to know.
+        // The last output, often half a line, is important.
         while let Ok(line) = lines.recv_timeout(Duration::from_secs(1)) {
             if on_line(&line) == Line::Show {
                 println!("{line}");
@@ -153,7 +153,7 @@ pub(crate) fn capture(command: &mut Command, minutes: u64) -> Result<(Outcome, S
     Ok((outcome, text))
 }
 
-/// Runs `command` quietly; everything it printed, which is in the error where it fails.
+/// Runs `command` quietly; returns its output, or an error with it.
 pub(crate) fn said(command: &mut Command, minutes: u64) -> Result<String> {
     let (outcome, said) = capture(command, minutes)?;
     let words = outcome.words();
@@ -161,7 +161,7 @@ pub(crate) fn said(command: &mut Command, minutes: u64) -> Result<String> {
     Ok(said)
 }
 
-/// Runs `command` quietly; an error if it fails. Returns its standard output alone.
+/// Runs `command` quietly; returns only its standard output, or an error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let name = format!("{command:?}");
     let output = command
@@ -175,7 +175,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Gives the processor away while a child without output winds down.
+/// Yields the processor while a child without output ends.
 fn pause() {
     thread::park_timeout(Duration::from_millis(20));
 }
@@ -205,26 +205,26 @@ fn kill_tree(child: &mut Child) {
         pids.extend(children);
         next += 1;
     }
-    // The child itself first, so that it starts nothing new; it is not reaped before `wait`, so its
-    // number is not given to another process.
+    // The child first, so that it starts nothing new; it is not reaped before `wait`, so its pid is
+    // not reused.
     pids.into_iter().for_each(|pid| send(pid, Signal::KILL));
 }
 
-/// Sends a signal to a process, which may have ended meanwhile.
+/// Sends a signal to a process, which may have ended.
 pub(crate) fn send(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let _ = pid.map(|pid| kill_process(pid, signal));
 }
 
-/// The fields behind the name in `/proc/PID/stat`; the name may hold anything.
+/// The fields after the name in `/proc/PID/stat`; the name may contain anything.
 fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
     Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
-/// CPU time that process `pid` has used so far, of user and system together, in all its threads;
-/// `None` if there is no such process. Children count once they were waited for.
+/// CPU time of process `pid` so far, user and system, in all threads; `None` if it does not exist.
+/// Children count once they were reaped.
 pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     // State, parent, … and from the twelfth: utime, stime, cutime, cstime in ticks.
     let ticks = stat(pid)?;

@@ -1,5 +1,4 @@
-//! `ci --deep`: everything that takes longer than a change may wait for, with its report in
-//! `docs/evidence`. Also the deaths that `death` runs alone.
+//! `ci --deep`: all slow checks, with a report in `docs/evidence`. Also `death`, which runs alone.
 
 use crate::cargo::{suite, target};
 use crate::evidence::Evidence;
@@ -11,41 +10,71 @@ use clap::value_parser;
 use std::fmt::Display;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How much of everything.
+/// The amount of each check.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Plan {
-    /// How many participants to kill.
-    #[arg(long, requires = "deep", default_value_t = 200_000, value_parser = value_parser!(u64).range(1..))]
+    /// Number of participants to kill.
+    #[arg(
+        long, requires = "deep", default_value_t = 200_000,
+        value_parser = value_parser!(u64).range(1..)
+    )]
     kills: u64,
-    /// What all choices are drawn from; printed when it is drawn itself.
+    /// Seed of all random choices; a random seed is printed.
     #[arg(long, requires = "deep")]
     seed: Option<u64>,
-    /// How many seeds Miri runs with.
-    #[arg(long, requires = "deep", default_value_t = 8, value_parser = value_parser!(u32).range(1..))]
+    /// Number of Miri seeds.
+    #[arg(
+        long, requires = "deep", default_value_t = 8,
+        value_parser = value_parser!(u32).range(1..)
+    )]
     seeds: u32,
-    /// How many words each of the seven hostile peers overwrites.
-    #[arg(long, requires = "deep", default_value_t = 150_000_000, value_parser = value_parser!(u64).range(1..))]
+    /// Words that each of the seven hostile peers overwrites.
+    #[arg(
+        long, requires = "deep", default_value_t = 150_000_000,
+        value_parser = value_parser!(u64).range(1..)
+    )]
     writes: u64,
     /// CPU time of each fuzz target.
-    #[arg(long, requires = "deep", value_name = "TIME", default_value = "10m", value_parser = length)]
+    #[arg(
+        long, requires = "deep", value_name = "TIME", default_value = "10m",
+        value_parser = length
+    )]
     fuzz: Duration,
-    /// How many messages cross a bad wire.
-    #[arg(long, requires = "deep", value_name = "MESSAGES", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(1..))]
+    /// Messages over a lossy link.
+    #[arg(
+        long, requires = "deep", value_name = "MESSAGES", default_value_t = 10_000_000,
+        value_parser = value_parser!(u64).range(1..)
+    )]
     wire: u64,
-    /// How long the wire is cut meanwhile.
-    #[arg(long, requires = "deep", value_name = "TIME", default_value = "60s", value_parser = length)]
+    /// How long the link is cut.
+    #[arg(
+        long, requires = "deep", value_name = "TIME", default_value = "60s",
+        value_parser = length
+    )]
     cut: Duration,
-    /// How long each attack on a sealed channel lasts.
-    #[arg(long, requires = "deep", value_name = "TIME", default_value = "60s", value_parser = length)]
+    /// Length of each attack on a sealed channel.
+    #[arg(
+        long, requires = "deep", value_name = "TIME", default_value = "60s",
+        value_parser = length
+    )]
     sealed: Duration,
-    /// How long the soak takes.
-    #[arg(long, requires = "deep", value_name = "TIME", default_value = "10m", value_parser = length)]
+    /// Length of the soak test.
+    #[arg(
+        long, requires = "deep", value_name = "TIME", default_value = "10m",
+        value_parser = length
+    )]
     soak: Duration,
-    /// How many connections come and go, on each back end.
-    #[arg(long, requires = "deep", default_value_t = 100_000, value_parser = value_parser!(u32).range(1..))]
+    /// Connections opened and closed, on each back end.
+    #[arg(
+        long, requires = "deep", default_value_t = 100_000,
+        value_parser = value_parser!(u32).range(1..)
+    )]
     connections: u32,
-    /// How often every built-in method is measured in a row.
-    #[arg(long, requires = "deep", default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+    /// Number of runs of every built-in method.
+    #[arg(
+        long, requires = "deep", default_value_t = 20,
+        value_parser = value_parser!(u32).range(1..)
+    )]
     benches: u32,
 }
 
@@ -53,7 +82,7 @@ pub(crate) struct Plan {
 ///
 /// # Errors
 ///
-/// What else it is.
+/// Any other text.
 pub(crate) fn length(text: &str) -> Result<Duration> {
     let number = text.trim_end_matches(['s', 'm', 'h']);
     let factor = match &text[number.len()..] {
@@ -69,7 +98,7 @@ pub(crate) fn length(text: &str) -> Result<Duration> {
     }
 }
 
-/// A seed that was not chosen. It is printed, so that a failure can be repeated.
+/// A random seed. It is printed, so that a failure can be repeated.
 #[allow(
     clippy::disallowed_methods,
     reason = "the wall clock is only a source of variety here"
@@ -79,7 +108,7 @@ pub(crate) fn any_seed() -> u64 {
     now.map_or(1, |now| u64::from(now.subsec_nanos()))
 }
 
-/// A test program of the core in a release build, some of its tests, with these settings.
+/// Runs some tests of a test program of the core in a release build, with these settings.
 fn core(test: &str, settings: &[(&str, &dyn Display)]) -> Result<Step> {
     let words = format!("--package olivine --release --test {test}");
     let set = settings
@@ -94,7 +123,7 @@ pub(crate) fn death(kills: u64, seed: u64) -> Result<Step> {
     core(test, &[("OLIVINE_KILLS", &kills), ("OLIVINE_SEED", &seed)])
 }
 
-/// Kills, stops and newcomers for `duration`.
+/// Kills, stops and new participants for `duration`.
 pub(crate) fn soak(duration: Duration, seed: u64) -> Result<Step> {
     let test = "death -- --nocapture --test-threads=1 whoever_is_killed";
     core(
@@ -106,17 +135,17 @@ pub(crate) fn soak(duration: Duration, seed: u64) -> Result<Step> {
     )
 }
 
-/// A run under way.
+/// A run in progress.
 struct Progress<'a> {
     report: &'a mut Report,
-    /// Steps to run; all where empty.
+    /// Steps to run; empty means all.
     only: &'a [String],
     evidence: Evidence,
     started: Instant,
 }
 
 impl Progress<'_> {
-    /// Runs one step, even after a failure, and writes down what is known by then.
+    /// Runs one step, even after a failure, and saves the report so far.
     fn steps(&mut self, name: &str, body: impl FnOnce(&mut Report)) {
         if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
             return;
@@ -124,7 +153,7 @@ impl Progress<'_> {
         let minutes = self.started.elapsed().as_secs() / 60;
         println!("\n#### {name}, {minutes} min after the start");
         body(self.report);
-        // At the end this is a failure; until then there is more to find out.
+        // At the end this is a failure; before, the remaining steps still run.
         if let Err(error) = self.write(&format!("so far, up to {name}")) {
             println!("error: {error:#}");
         }
@@ -134,7 +163,7 @@ impl Progress<'_> {
         self.steps(name, |report| report.run(name, body));
     }
 
-    /// Where it was written down; nowhere where only some steps run.
+    /// Writes the report; nothing if only some steps run. Returns where.
     fn write(&self, state: &str) -> Result<String> {
         if !self.only.is_empty() {
             return Ok("not written: only some steps ran".to_owned());
@@ -144,8 +173,7 @@ impl Progress<'_> {
     }
 }
 
-/// Runs everything. A step that fails is a failure in the report; those after it are run all the
-/// same.
+/// Runs everything. A failed step is a failure in the report; later steps still run.
 pub(crate) fn run(report: &mut Report, plan: &Plan, only: &[String]) {
     let seed = plan.seed.unwrap_or_else(any_seed);
     let drawn = if plan.seed.is_none() {
@@ -153,7 +181,7 @@ pub(crate) fn run(report: &mut Report, plan: &Plan, only: &[String]) {
     } else {
         String::new()
     };
-    // The defaults are those of the commit, which is written down as well.
+    // The defaults belong to the commit, which is in the report, too.
     let words: Vec<String> = std::env::args().skip(1).collect();
     let command = format!("cargo xtask {}{drawn}", words.join(" "));
     println!("{command}");
@@ -188,7 +216,7 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
             &settings,
         )
     });
-    // More busy processes than any machine here has processors.
+    // More busy processes than processors on any machine here.
     progress.step("crowd", || {
         core(
             "limits -- --nocapture --test-threads=1 crowd",
@@ -200,7 +228,7 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
     progress.steps("fuzz", |report| {
         fuzz::run(report, None, plan.fuzz, pool::jobs())
     });
-    // Bridges between two network namespaces, on a wire that delays, loses and is cut.
+    // Bridges between two network namespaces, over a link with delay, loss and a cut.
     progress.step("wire", || {
         let (messages, cut) = (plan.wire, plan.cut.as_secs());
         let wire = ("OLIVINE_WIRE_MESSAGES", messages.to_string());
@@ -215,7 +243,7 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
     });
     progress.step("death", || death(plan.kills, seed));
     progress.step("soak", || soak(plan.soak, seed));
-    // Nothing may hang, fail or be left behind.
+    // No run may hang, fail or leave anything behind.
     progress.step("again", || {
         let times = ("OLIVINE_AGAIN", plan.benches.to_string());
         suite(
@@ -239,7 +267,7 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
         packages::program(&["curl"], "curl").and_then(|_| packages::program(&["wrk"], "wrk"))?;
         suite("--package olivine-net --test clients", &settings)
     });
-    // So many that any leak shows.
+    // So many that any leak is visible.
     progress.step("churn", || {
         let connections = ("OLIVINE_NET_CHURN", plan.connections.to_string());
         let words = "--package olivine-net --release --test process churn -- --nocapture";

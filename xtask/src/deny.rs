@@ -1,4 +1,4 @@
-//! Licences, sources, duplicates and advisories of everything we depend on (`deny.toml`).
+//! Licences, sources, duplicates and advisories of all dependencies (`deny.toml`).
 
 use crate::cargo::root;
 use crate::child;
@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<Step> {
             .args(words.split(' '))
             .arg(check);
         let (outcome, text) = child::capture(&mut command, 10)?;
-        // The first three need the lock file and the crates alone.
+        // The first three need only the lock file and the crates.
         if check == "advisories" && no_database(&text) && !outcome.success() {
             step.skipped += 1;
             step.note = "advisories skipped: their database cannot be reached".to_owned();

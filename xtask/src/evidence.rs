@@ -1,5 +1,4 @@
-//! What a long run found, as a file that can be kept: `docs/evidence/DATE-COMMIT.md`, or
-//! `DATE-COMMIT-NAME.md`.
+//! The report of a long run: `docs/evidence/DATE-COMMIT.md`, or `DATE-COMMIT-NAME.md`.
 
 use crate::cargo::root;
 use crate::child;
@@ -10,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-/// What is being run, and where; noted before the run, because the tree may change meanwhile.
+/// The run and its environment; noted before the run, because the tree may change.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     day: String,
@@ -50,9 +49,8 @@ impl Evidence {
         })
     }
 
-    /// Writes the run down, in place of what was written of it before; where. `name` is in the
-    /// file's name and title; `state` says how much of the run there is.
-    ///
+    /// Writes the report, and replaces an earlier one; returns the path. `name` is in the file's
+    /// name and title; `state` tells how much of the run is done.
     /// # Errors
     ///
     /// What the system refused.

@@ -1,7 +1,7 @@
 //! Examples are run, not only built: each must end with success.
 //!
-//! An example that needs another one says so in its source: `// xtask: run with NAME` starts both
-//! together; `// xtask: arguments A B` hands it arguments.
+//! Directives in the source: `// xtask: run with NAME` starts two examples together; `// xtask:
+//! arguments A B` passes arguments.
 
 use crate::cargo::{EVERYTHING, cargo};
 use crate::child;
@@ -50,7 +50,7 @@ fn run_one(example: &Program, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the source says behind `// xtask: NAME`.
+/// The text after `// xtask: NAME`.
 fn directive(example: &Program, name: &str) -> Result<Option<String>> {
     let source = fs::read_to_string(&example.source).context(example.name.clone())?;
     let mark = format!("// xtask: {name} ");
@@ -60,7 +60,7 @@ fn directive(example: &Program, name: &str) -> Result<Option<String>> {
     Ok(found.map(|words| words.trim().to_owned()))
 }
 
-/// Which examples run together.
+/// Examples that run together.
 fn groups(examples: &[Program]) -> Result<Vec<Vec<&Program>>> {
     let (mut groups, mut partners) = (Vec::new(), Vec::new());
     for example in examples {
@@ -81,7 +81,7 @@ fn groups(examples: &[Program]) -> Result<Vec<Vec<&Program>>> {
 mod tests {
     use super::*;
 
-    /// An example of that name whose program is `sh` and which has this directive.
+    /// An example of that name whose program is `sh`, with this directive.
     fn example(folder: &Path, name: &str, directive: &str) -> Program {
         let source = folder.join(name);
         fs::write(&source, format!("//! Doc.\n// xtask: {directive}\n")).unwrap();

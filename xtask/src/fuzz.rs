@@ -1,4 +1,4 @@
-//! The fuzz targets: libFuzzer with AddressSanitizer, each for a while of CPU time, some at a time.
+//! The fuzz targets: libFuzzer with AddressSanitizer, each for some CPU time, several in parallel.
 
 use crate::cargo::{root, target};
 use crate::child::{self, Line};
@@ -16,16 +16,15 @@ use std::time::{Duration, Instant};
 
 /// Workspaces of fuzz targets.
 const FOLDERS: [&str; 2] = ["crates/olivine/fuzz", "crates/olivine-net/fuzz"];
-/// What cargo-fuzz builds for.
+/// Target of the builds of cargo-fuzz.
 const HOST: &str = "x86_64-unknown-linux-gnu";
-/// Longest input in bytes: every target reaches all it has with less.
+/// Longest input in bytes: every target reaches all its code with less.
 const INPUT_MAX: u32 = 4096;
-/// What an input may take. Far above what the slowest does, because the process may be stopped from
-/// outside.
+/// Time limit of an input. Far above the slowest, because the process may be stopped from outside.
 const INPUT_SECONDS: u32 = 120;
-/// How often a target's CPU time is looked at.
+/// How often a target's CPU time is checked.
 const BEAT: Duration = Duration::from_millis(200);
-/// A target that gets less of a processor than this part of one has no chance to use up its time.
+/// Least share of a processor in percent; with less a target cannot use up its time.
 const SHARE_MIN: u32 = 30;
 
 /// A fuzz target.
@@ -35,7 +34,7 @@ struct Target {
     name: String,
 }
 
-/// Runs every target, or the one called `only`, `jobs` at a time, each for `length` of CPU time.
+/// Runs every target, or only `only`, `jobs` in parallel, each for `length` of CPU time.
 pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, jobs: usize) {
     let chosen = match ready(only) {
         Ok(chosen) => chosen,
@@ -58,7 +57,7 @@ pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, job
     ));
 }
 
-/// As [`run`], and writes the report into `docs/evidence`.
+/// Like [`run`]; also writes the report into `docs/evidence`.
 pub(crate) fn run_for_evidence(
     report: &mut Report,
     only: Option<&str>,
@@ -92,7 +91,7 @@ fn ready(only: Option<&str>) -> Result<Vec<Target>> {
     Ok(chosen)
 }
 
-/// Every target, or the one called `only`.
+/// Every target, or only `only`.
 fn chosen(only: Option<&str>) -> Result<Vec<Target>> {
     let mut chosen = targets(root())?;
     let names: Vec<_> = chosen.iter().map(|target| target.name.clone()).collect();
@@ -117,7 +116,7 @@ fn built(folder: &str, nightly: &Nightly, tool: &Path) -> Result<()> {
     child::said(command.env("CARGO_TARGET_DIR", builds()), 30).map(drop)
 }
 
-/// Where targets are built and keep what they find.
+/// Folder of the builds and findings.
 fn builds() -> PathBuf {
     target().join("fuzz")
 }
@@ -145,16 +144,16 @@ fn names(manifest: &str) -> Vec<String> {
     .collect()
 }
 
-/// What was heard and seen of a run.
+/// Output and measurements of a run.
 #[derive(Debug, Default)]
 struct Heard {
     inputs: Option<usize>,
-    /// Edges, and inputs that together reach them, as libFuzzer says.
+    /// Edges, and inputs that reach them, from libFuzzer.
     reached: String,
     finding: Option<String>,
     /// CPU time of the target.
     cpu: Duration,
-    /// How it failed.
+    /// The failure, if any.
     failed: Option<String>,
 }
 
@@ -192,7 +191,7 @@ impl Heard {
 }
 
 impl Target {
-    /// The inputs that are kept: one a line, in hexadecimal digits.
+    /// The kept inputs: one per line, in hexadecimal digits.
     fn kept(&self) -> Result<Vec<Vec<u8>>> {
         let path = format!("{}/corpus/{}.hex", self.folder, self.name);
         let packed = fs::read_to_string(root().join(&path)).context(path)?;
@@ -204,8 +203,7 @@ impl Target {
         builds().join("artifacts").join(&self.name)
     }
 
-    /// Runs it until it has used `length` of CPU time: its name, the step that was, the time it
-    /// used.
+    /// Runs it for `length` of CPU time: its name, the step, the time used.
     fn fuzz(self, length: Duration) -> (String, Step, Duration) {
         let start = Instant::now();
         println!("fuzz {}: begins", self.name);
@@ -219,7 +217,7 @@ impl Target {
         (self.name, step, cpu)
     }
 
-    /// Runs it. New inputs go to the target folder; the kept ones are read and left alone.
+    /// Runs it. New inputs go to the target folder; the kept ones are only read.
     fn heard(&self, length: Duration) -> Result<Heard> {
         let name = &self.name;
         let found = builds().join("corpus").join(name);
@@ -246,7 +244,7 @@ impl Target {
         let watch = |pid| {
             cpu = child::cpu_time(pid).unwrap_or(cpu);
             if cpu >= length {
-                // libFuzzer ends after the input it is at.
+                // libFuzzer ends after the current input.
                 child::send(pid, Signal::USR1);
             }
         };
@@ -266,7 +264,7 @@ impl Target {
         Ok(heard)
     }
 
-    /// The step that a run was.
+    /// The step of a run.
     fn judge(&self, heard: Heard, length: Duration) -> Step {
         let mut step = Step::new("inputs");
         step.passed = heard.inputs.unwrap_or(0);

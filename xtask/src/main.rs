@@ -1,7 +1,7 @@
-//! Automation of this repository: `cargo xtask help` lists what it does.
+//! Automation of this repository: `cargo xtask help` lists the commands.
 //!
-//! Every command prints how many things it checked, fails when that number is zero, and ends with
-//! a line `N passed, N failed[, N skipped]`.
+//! Every command prints the number of checks, fails if it is zero, and ends with a line `N passed,
+//! N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
 mod aarch64;
@@ -47,36 +47,35 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 enum Task {
     /// All tests: tidy, unit, integration and doc tests, models, examples, the commands and
-    /// programs of the READMEs.
+    /// programs in the READMEs.
     Test {
         /// Also run every mutant against the models.
         #[arg(long)]
         mutants: bool,
-        /// Only these steps, by the names that a run prints.
+        /// Only these steps, by their printed names.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
-    /// What a change must pass: lock file, fmt, clippy, docs, deny, and `test --mutants`. With
-    /// `--deep` everything, at length, with its report in `docs/evidence`.
+    /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test --mutants`. With
+    /// `--deep` all checks, with a report in `docs/evidence`.
     Ci {
-        /// Fail whatever is still running after this many minutes.
+        /// Fail whatever still runs after this many minutes.
         #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
-        /// Only these steps, by the names that a run prints; nothing is written down then.
+        /// Only these steps, by their printed names; without a report.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
         /// `test --mutants`, Miri, sanitizers, deaths after every instruction, faults of every
-        /// system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak, aarch64, all
-        /// methods again and again, the report in a browser, other people's HTTP clients.
+        /// system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak test,
+        /// aarch64, all methods repeatedly, the report in a browser, other HTTP clients.
         #[arg(long)]
         deep: bool,
         #[command(flatten)]
         plan: deep::Plan,
     },
-    /// Rules checked on the text of the repository.
+    /// Check rules on the text of the repository.
     Tidy,
-    /// The models: the code under loom, the protocol over whole lives under spin, the edges under
-    /// RC11 and ARMv8.
+    /// The models: the code under loom, the protocol under spin, the edges under RC11 and ARMv8.
     Model {
         /// Also run every mutant: each must make a model fail.
         #[arg(long)]
@@ -84,7 +83,7 @@ enum Task {
     },
     /// The core's unit tests under Miri.
     Miri {
-        /// How many seeds to run with.
+        /// Number of seeds.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         seeds: u32,
         /// Run only tests whose path contains this.
@@ -93,62 +92,65 @@ enum Task {
     },
     /// The death suite.
     Death {
-        /// How many participants to kill.
+        /// Number of participants to kill.
         #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
         kills: u64,
-        /// Kill for so long instead, with memory that must not grow: `90s`, `10m`, `2h`.
+        /// Kill for this time instead, and check that memory does not grow: `90s`, `10m`, `2h`.
         #[arg(long, value_name = "TIME", value_parser = deep::length, conflicts_with = "kills")]
         duration: Option<Duration>,
-        /// What the choices are drawn from; printed when it is drawn itself.
+        /// Seed of all random choices; a random seed is printed.
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// The fuzz targets, each for a time, under AddressSanitizer.
+    /// The fuzz targets, under AddressSanitizer.
     Fuzz {
-        /// Only this one.
+        /// Only this target.
         #[arg(long, value_name = "NAME")]
         target: Option<String>,
-        /// How much CPU time each gets.
-        #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+        /// CPU time of each target in seconds.
+        #[arg(
+            long, value_name = "SECONDS", default_value_t = 60,
+            value_parser = clap::value_parser!(u64).range(1..)
+        )]
         seconds: u64,
-        /// How many run at a time.
+        /// Number of parallel targets.
         #[arg(long, default_value_t = pool::jobs())]
         jobs: usize,
-        /// Write the report to `docs/evidence` as well.
+        /// Also write the report to `docs/evidence`.
         #[arg(long)]
         evidence: bool,
     },
     /// Tests under sanitizers.
     Sanitize {
-        /// Which; all of them if none is named.
+        /// Which sanitizers; all if none is named.
         #[arg(value_enum, value_name = "SANITIZERS")]
         sanitizers: Vec<Sanitizer>,
     },
-    /// Our HTTP server and load generator beside other people's, which it builds and installs: the
+    /// Compare our HTTP server and load generator with others, which it builds and installs: the
     /// tables of the engine's README and of `docs/method.md`. Takes about ten minutes, on a quiet
     /// machine.
     Peers {
-        /// How long each server is loaded at each depth, in seconds over all runs.
+        /// Seconds of load for each server and depth, over all runs.
         #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
         seconds: f64,
-        /// How many runs each gets, in turns; fewer than 5 are not to be quoted.
+        /// Number of interleaved runs; quote only figures of 5 or more.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
         runs: u32,
-        /// Put the tables into the documents, too.
+        /// Also put the tables into the documents.
         #[arg(long)]
         write: bool,
     },
-    /// The library for C and C++, built and installed below a folder: headers, libraries, and what
-    /// `pkg-config` and CMake find them by.
+    /// Build the library for C and C++ and install it below a folder: headers, libraries, and the
+    /// files for `pkg-config` and CMake.
     Capi {
-        /// The folder, such as `/usr/local`; made where it is not there.
+        /// The folder, such as `/usr/local`; created if missing.
         #[arg(long, value_name = "DIR")]
         prefix: std::path::PathBuf,
     },
-    /// Other people's libraries for the benchmark: builds what can be built, says why the rest
+    /// Other libraries for the benchmark: builds those that can be built, and reports why the rest
     /// cannot.
     Rivals,
-    /// The recorded results of this machine, with rivals and the page: `results/NAME`. Takes ten
+    /// Record the results of this machine, with rivals and the page, in `results/NAME`. Takes ten
     /// minutes, on a quiet machine.
     Record {
         /// Folder in `results`, such as `epyc-2cpu-virtual`.
@@ -240,7 +242,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// Each `cargo xtask` in code of the documents is understood up to its help.
+    /// Each `cargo xtask` in code of the documents is parsed up to its help.
     #[test]
     fn every_documented_command_is_understood() {
         let understood = |words: &str| {

@@ -5,18 +5,17 @@ use crate::report::Step;
 use crate::tools::Nightly;
 use anyhow::Result;
 
-/// Where `unsafe` is, as far as Miri can go: it knows no shared file and no other process.
+/// Modules with `unsafe` that Miri can run: it supports no shared file and no other process.
 const PATHS: [&str; 3] = ["ring::heap_tests", "wait::", "clock::"];
 
-/// Runs the unit tests whose path contains `filter`, without one those of the modules that Miri has
-/// something to see in, once per seed.
+/// Runs the unit tests whose path contains `filter`, by default those in `PATHS`, once per seed.
 pub(crate) fn run(seeds: u32, filter: Option<&str>) -> Result<Step> {
     let nightly = Nightly::with(&["miri", "rust-src"], &["miri", "--version"])?;
     let mut total = Step::new("tests");
     for seed in 0..seeds {
         println!("-- seed {seed}");
-        // Its emulation of weak memory breaks down where headers come to lie on old payload;
-        // orderings are loom's.
+        // Its emulation of weak memory fails where headers overlay old payload; loom checks
+        // orderings.
         let flags = "-Zmiri-strict-provenance -Zmiri-disable-isolation \
                      -Zmiri-disable-weak-memory-emulation";
         let mut command = nightly.cargo();
@@ -25,7 +24,7 @@ pub(crate) fn run(seeds: u32, filter: Option<&str>) -> Result<Step> {
         command.env("MIRIFLAGS", format!("{flags} -Zmiri-seed={seed}"));
         let step = tests(command.env("CARGO_TARGET_DIR", target().join("miri")), 60)?;
         total.passed += step.passed;
-        // What cannot run under Miri is the same for every seed.
+        // Tests that cannot run under Miri are the same for every seed.
         total.skipped = total.skipped.max(step.skipped);
         total.note = format!("{seeds} seeds");
         if step.failed > 0 {

@@ -1,4 +1,4 @@
-//! The model tier: loom walks the ring's interleavings, and every named weakening must be caught.
+//! The models: loom walks the ring's interleavings, and every named weakening must be caught.
 //!
 //! In a `cfg(loom)` build the code asks `sync::mutant("NAME")`, which reads `OLIVINE_MUTANT`: one
 //! build serves the models and all mutants.
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Models of the core are its unit tests with `model` in their path.
 const FILTER: &str = "model";
-/// How many times loom lets a thread be interrupted where a model does not say itself.
+/// loom's preemption bound, unless a model sets its own.
 const PREEMPTIONS: &str = "3";
 
 /// Runs the models; with `mutants` also every weakening named in the core.

@@ -87,7 +87,7 @@ fn folder() -> PathBuf {
     root().join("rivals/http")
 }
 
-/// Builds what is built. One that cannot be is skipped here and named in the table.
+/// Builds the servers. A failed build is skipped here and reported in the table.
 fn servers() -> Result<Step> {
     let mut left_out = Vec::new();
     let mut build = Command::new(folder().join("build"));

@@ -21,7 +21,7 @@ const NEEDS: &[(&str, &str)] = &[
 ];
 /// Rivals that need a newer CMake than distributions have, and which.
 const CMAKE: &[(&str, (u32, u32))] = &[("aeron", (3, 30))];
-/// What is installed for them, into a folder of its own.
+/// Their installation, in a separate folder.
 const CMAKE_PACKAGE: &str = "cmake<4";
 /// Lines of a reason.
 const REASONS_MAX: usize = 3;

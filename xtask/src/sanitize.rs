@@ -52,7 +52,8 @@ impl Sanitizer {
                 "--lib --test channel --test file --test journal --test property --test tcp"
             }
             Self::Thread => {
-                "--lib --test channel --test file --test journal --test property --test tcp --test waiting"
+                "--lib --test channel --test file --test journal --test property --test tcp \
+                --test waiting"
             }
         }
     }

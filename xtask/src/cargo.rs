@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_that_fails_and_a_run_without_a_test_fail() {
+    fn failed_build_and_empty_run_fail() {
         let (output, shown) = read("error[E0425]: cannot find value\n");
         let step = output.step(false, "exit status: 101");
         assert_eq!((shown.len(), step.passed, step.failed), (1, 0, 1));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_and_a_verdict_after_other_output_name_their_test() {
+    fn crash_and_late_verdict_name_their_test() {
         let (output, _) = read("test ring::commit ... \nthread panicked while panicking\n");
         assert_eq!(
             output.step(false, "signal: 6").note,

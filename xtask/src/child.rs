@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn both_streams_are_read_to_the_end_and_a_failure_is_no_success() {
+    fn both_streams_are_read_and_failure_is_reported() {
         let (outcome, text) = capture(&mut shell("echo one; echo two >&2; exit 3"), 1).unwrap();
         let mut lines: Vec<_> = text.lines().collect();
         lines.sort_unstable();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hanging_child_and_its_children_are_killed() {
+    fn hanging_child_and_descendants_are_killed() {
         let script = "sh -c 'echo $$; exec tail -f /dev/null' & wait";
         let mut pid = None;
         let outcome = stream(&mut shell(script), 1, |line| {
@@ -293,14 +293,14 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_never_ends_runs_out_of_time() {
+    fn endless_child_times_out() {
         let (mut command, limit) = (shell("exec tail -f /dev/null"), Duration::from_millis(50));
         let outcome = stream_watched(&mut command, limit, LONG, |_| (), |_| Line::Hide);
         assert_eq!(outcome.unwrap().ended, Ended::TimedOut);
     }
 
     #[test]
-    fn the_time_a_child_used_is_known_after_its_end() {
+    fn cpu_time_of_an_ended_child_is_known() {
         let mut used = Duration::ZERO;
         let script = "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo $n";
         let watch = |pid| used = cpu_time(pid).expect("a child that was not reaped yet");

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_names_commit_command_and_machine() {
+    fn report_names_commit_command_and_machine() {
         let evidence = Evidence::begin("cargo xtask fuzz").unwrap();
         let said = ["one".to_owned(), "two".to_owned()];
         let text = evidence.text("fuzz", "whole", "ok  fuzz", &said);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn partners_run_together_and_once_and_one_that_is_missing_is_an_error() {
+    fn partners_run_together_and_missing_ones_are_errors() {
         let folder = tempfile::tempdir().unwrap();
         let example = |name, directive| example(folder.path(), name, directive);
         let mut all = vec![example("alone", ""), example("publish", "")];
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_gets_its_arguments_and_fails_where_its_program_does() {
+    fn example_gets_arguments_and_reports_failure() {
         let folder = tempfile::tempdir().unwrap();
         let run = |words| run_one(&example(folder.path(), "a", words), folder.path());
         assert!(run("arguments -c true").is_ok());

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_ends_before_its_time_has_failed() {
+    fn early_end_of_a_fuzz_target_is_a_failure() {
         let target = chosen(Some("uri")).unwrap().remove(0);
         let cpu = Duration::from_secs(3);
         let judge = |failed: Option<&str>| {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_libfuzzer_says_is_understood() {
+    fn libfuzzer_output_is_parsed() {
         let mut heard = Heard::default();
         assert_eq!(heard.line("#12\tNEW    cov: 1 ft: 2"), Line::Hide);
         assert_eq!(heard.line("thread panicked at src/x.rs:1:2:"), Line::Show);

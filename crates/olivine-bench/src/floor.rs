@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_middle_of_samples_is_in_nanoseconds() {
+    fn median_is_in_nanoseconds() {
         let clock = TickClock::calibrate();
         let samples = [9_u64, 1, 5].map(|us| clock.ticks_for(us * 1000));
         let middle = middle_ns(&clock, &distribution(&samples));

@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_preset_is_a_job_with_published_figures() {
+    fn every_preset_has_published_figures() {
         for (name, _) in PRESETS {
             let job = Job::preset(name, 2).unwrap();
             assert!(!job.about.is_empty(), "{name}");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_crossed() {
+    fn lists_are_combined() {
         let text = "[[measure]]\nscenario = 'latency'\nsize = [32, 64]\nrate = [1e3, 1e4]\nwait = ['spin', 'park']\n\
                     [[measure]]\nscenario = 'mesh'\nsize = [16]\npublishers = [2]\nsubscribers = [3]\n";
         let job = Job::parse("x", text, 2).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_would_only_be_a_label_is_refused_by_its_name() {
+    fn list_without_effect_is_refused() {
         let block = |scenario: &str, more: &str| {
             let rate = if scenario == "latency" {
                 "rate = [1e3]\n"
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_crossed_with_those_methods_only_that_use_them() {
+    fn lists_apply_only_to_methods_that_use_them() {
         let text = "[[measure]]\nscenario = 'pingpong'\nsize = [32]\nmethod = ['olivine-shm', 'pipe']\n\
                     wait = ['spin', 'park']\ncapacity = ['64KiB', '1MiB']\n";
         let job = Job::parse("x", text, 2).unwrap();
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_job_says_where() {
+    fn broken_job_names_the_place() {
         let block = |text: &str| format!("[[measure]]\nscenario = 'pingpong'\n{text}\n");
         for (text, expected) in [
             ("x = ".to_owned(), "line 1"),

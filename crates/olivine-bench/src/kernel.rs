@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_read_from_the_kernel_s_words() {
+    fn counts_are_parsed_from_proc() {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t7\n";
         let stat = "99 (a) b) R 1 2 3 4 5 6 101 0 11 0 40 50";
         let counts = of_thread(status, stat, "500 6000 70");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn this_thread_s_page_faults_are_seen() {
+    fn page_faults_of_this_thread_are_counted() {
         let observed = Observed::new(&[], &[0]);
         let before = observed.counts();
         // Untouched pages, each touched once.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_is_named_only_where_it_accounts_for_the_length() {
+    fn cause_is_named_only_if_it_explains_the_length() {
         let waited = Counts {
             waited_for_cpu_ns: 3_000_000,
             interrupts_count: 10,

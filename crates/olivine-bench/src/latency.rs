@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_rebuilds_the_same_table() {
+    fn snapshot_rebuilds_the_same_table() {
         let clock = TickClock::calibrate();
         let latency = recorder((0..50_000).map(|n| n * n % 7_919_333));
         let text = serde_json::to_string(&latency.snapshot()).unwrap();
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_is_finer_than_the_steps_of_the_clock() {
+    fn median_is_finer_than_the_clock_steps() {
         // Steps of 26 ticks; a quarter below, so the middle is half way through the second value's
         // share.
         let samples = [(100, 25), (126, 50), (152, 25)];

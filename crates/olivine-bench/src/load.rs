@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_measured_time_begins_when_all_connections_are_there() {
+    fn measured_time_begins_after_all_connections_are_open() {
         for interface in [Interface::Epoll, Interface::IoUring] {
             let plan = Plan {
                 connections: 4,

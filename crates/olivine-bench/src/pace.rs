@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_ends_at_its_time_or_when_told() {
+    fn wait_ends_at_its_time_or_on_request() {
         let clock = TickClock::calibrate();
         let pacer = Pacer::start(clock, 1e3);
         for rest in [Rest::Spin, Rest::Yield, Rest::Gentle] {

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filled_message_reads_back_at_every_size() {
+    fn filled_message_is_valid_at_every_size() {
         for size in (SIZE_MIN..300).chain([4095, 4096, 4112, 4113, 4120, 8192, 8193, 100_000]) {
             let stamp = Stamp {
                 sequence: size as u64 * 7,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn any_changed_byte_is_seen() {
+    fn any_changed_byte_is_detected() {
         for size in [24, 32, 61, 300, 5000] {
             let mut message = vec![0; size];
             fill(
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_torn_between_two_is_seen() {
+    fn torn_message_is_detected() {
         let mut old = vec![0; 9000];
         let mut new = vec![0; 9000];
         fill(

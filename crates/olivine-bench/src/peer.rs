@@ -373,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_process_that_dies_at_once_is_a_clear_error() {
+    fn early_death_of_the_second_process_is_an_error() {
         let error = Peer::start(Path::new("/bin/false"), &[], 0)
             .map(|_| ())
             .unwrap_err();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_process_that_talks_nonsense_is_a_clear_error() {
+    fn invalid_reply_of_the_second_process_is_an_error() {
         let error = Peer::start(Path::new("/bin/echo"), &["good morning"], 0)
             .map(|_| ())
             .unwrap_err();

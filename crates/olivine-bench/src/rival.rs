@@ -365,7 +365,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn a_program_that_hangs_is_stopped_and_named() {
+    fn hanging_program_is_stopped_and_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rival-sleeper");
         let id = folder.path().join("id");
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_has_room_for_every_method_to_fail_in_every_run() {
+    fn job_time_limit_allows_failures_in_every_run() {
         let variant = Variant {
             method: "queue".to_owned(),
             parameters: crate::result::Parameters::pair(32),

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn participants_have_the_cpus_asked_for_first_and_go_round_all() {
+    fn participants_use_the_given_cpus_first() {
         let setup = Setup {
             program: PathBuf::new(),
             arguments: Vec::new(),

@@ -48,7 +48,7 @@ impl Progress {
         self.bar.set_prefix(name);
     }
 
-    /// Shows how far it is, with a few words.
+    /// Shows the progress, with a few words.
     pub(crate) fn show(&self, done: u64, words: String) {
         let total = self.bar.length().unwrap_or(0);
         if self.shown && !self.drawn.get() && is_worth_a_bar(self.start.elapsed(), done, total) {

@@ -252,7 +252,7 @@ struct Receiver<'a> {
     stop: Stop,
     meter: Meter,
     sink: Sink<'a>,
-    /// Messages to receive at most from now on.
+    /// Messages still to receive.
     left: u64,
     batch: u64,
     /// Polls between two checks of the clock of a spinning subscriber.

@@ -264,8 +264,8 @@ impl Drop for Served {
     }
 }
 
-/// Starts our own server as a process, which runs as long as its standard input is open; `None` if
-/// it gives no address.
+/// Starts our own server as a process, which runs until its standard input closes; `None` if it
+/// prints no address.
 fn serve(place: &TestFolder, backend: &str) -> Option<(Served, String)> {
     let mut command = place.olivine(&["__serve", "hello", backend, "block", "0"]);
     let mut server = Served(command.stdin(Stdio::piped()).spawn().unwrap());
@@ -286,7 +286,7 @@ fn cpu_ns(pid: u32) -> u64 {
     times.sum()
 }
 
-/// SIGTERM while the generator does what it can: every answer that was begun arrives whole.
+/// SIGTERM while the generator runs at full speed: every begun reply arrives whole.
 #[test]
 fn server_stopped_under_load_completes_its_replies() {
     let place = TestFolder::new();
@@ -309,7 +309,7 @@ fn server_stopped_under_load_completes_its_replies() {
             ];
             let load =
                 place.start(&[&words[..], &["--seconds", "20", "--runs", "1", "--json"]].concat());
-            // More than the generator's warm-up of 0.3 s can take.
+            // More than the generator's warm-up of 0.3 s can use.
             until("the load to run", || cpu_ns(server.0.id()) > 700_000_000);
             kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
             let output = load.output();

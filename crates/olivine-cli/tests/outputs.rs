@@ -132,7 +132,7 @@ fn machine_readable_outputs_match_the_recorded_ones() {
 fn comparisons_match_the_recorded_ones() {
     let place = TestFolder::new();
     let compared = |words: &[&str]| {
-        // The names of files are in what is printed.
+        // The output contains file names.
         let words = [&["bench", "compare"], words].concat();
         let output = place.olivine(&words).current_dir(recorded("run")).output();
         let output = output.unwrap();

@@ -1,5 +1,5 @@
 // xtask: arguments --listen 127.0.0.1:0 --duration 1
-//! Sends back what it gets: the smallest handler there is.
+//! Sends back all input: the smallest possible handler.
 //!
 //! `cargo run --release --example echo`, then `nc 127.0.0.1 8000`.
 

@@ -81,7 +81,7 @@ impl Handler for Client {
     }
 
     fn on_open(&mut self, shard: &mut Shard<()>, id: ConnectionId, _: Origin) {
-        // The first answer tells how long all of them are.
+        // The first reply shows the length of all.
         let first = self.batch.len() / self.arguments.depth;
         self.left.insert(id, 0);
         let _ = shard.offer(id, &self.batch[..first]);

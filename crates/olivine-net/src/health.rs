@@ -1,4 +1,4 @@
-//! How each shard is: whether it runs, on what, and what it holds.
+//! State of each shard: whether it runs, on which CPU, and what it holds.
 
 use std::sync::OnceLock;
 
@@ -13,7 +13,7 @@ pub enum ShardState {
     /// Its thread has ended before the engine was stopped. Its connections are closed, and it takes
     /// no more.
     Ended {
-        /// Why: the panic's text, or what the system said.
+        /// The reason: the panic's text, or the system error.
         reason: String,
     },
 }

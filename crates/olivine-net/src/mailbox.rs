@@ -19,7 +19,7 @@ pub(crate) enum Letter<M> {
     Message(M),
     /// A connection that another shard accepted.
     Connection(OwnedFd),
-    /// Finish, by then at the latest.
+    /// Finish, at this time at the latest.
     Stop(Instant),
 }
 
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_box_gives_the_message_back_and_a_closed_one_too() {
+    fn full_or_closed_mailbox_returns_the_message() {
         let mailbox = Mailbox::new(2);
         mailbox.post('a').unwrap();
         mailbox.post('b').unwrap();

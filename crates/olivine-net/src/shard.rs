@@ -37,7 +37,7 @@ pub(crate) use inner::LOOK_AGAIN;
 
 /// Room in a fresh buffer: enough for most batches, so that few ever grow.
 const BUFFER_BYTES: usize = 16 * 1024;
-/// Buffers a shard starts with: what a few busy connections use at once.
+/// Initial buffers of a shard: the number that a few busy connections use at once.
 const POOL_START: usize = 16;
 /// Buffers kept for use again; more are freed.
 const POOL_MAX: usize = 1024;
@@ -52,7 +52,7 @@ const TRIM_BYTES: usize = 32 << 20;
 /// Milliseconds from then until it is done, so that uploads one after another cost it once.
 const TRIM_AFTER: u64 = 1000;
 
-/// What all shards of an engine share.
+/// Shared state of all shards of an engine.
 #[derive(Debug)]
 pub(crate) struct Common<M> {
     pub(crate) config: EngineConfig,

@@ -30,7 +30,7 @@ impl<T> Slots<T> {
         Self::default()
     }
 
-    /// Sets the state of a connection and returns what the slot held before.
+    /// Sets the state of a connection and returns the previous one.
     pub fn insert(&mut self, id: ConnectionId, value: T) -> Option<T> {
         if self.entries.len() <= id.slot() {
             self.entries.resize_with(id.slot() + 1, || None);
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_found_only_by_its_own_connection() {
+    fn slot_is_found_only_by_its_connection() {
         let id = |slot, generation| ConnectionId {
             shard: 0,
             slot,

@@ -58,7 +58,7 @@ impl<M> Shard<M> {
         };
         let mut broken = false;
         while !bytes.is_empty() && !broken {
-            // Reads from memory: an error means that the session takes no more.
+            // Reads from memory: an error means that the session accepts no more.
             broken = session.connection.read_tls(&mut bytes).is_err();
             match session.connection.process_new_packets() {
                 Ok(state) => {
@@ -75,7 +75,7 @@ impl<M> Shard<M> {
             }
         }
         if broken {
-            // The alert that says why is queued in the session and leaves with the flush.
+            // The alert with the reason is queued in the session and is sent with the flush.
             let id = self.id(slot);
             self.count_up().broken.add(1);
             self.close_for(id, CloseReason::Tls);
@@ -85,7 +85,7 @@ impl<M> Shard<M> {
         plain
     }
 
-    /// Seals what is queued. Returns whether there is anything to send.
+    /// Encrypts the queue. Returns whether there is anything to send.
     pub(crate) fn seal(&mut self, slot: Slot) -> bool {
         let mut sealed = self.take_buffer();
         let connection = &mut self.connections[slot as usize];

@@ -358,14 +358,14 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_sysfs_has_one_core_per_allowed_cpu() {
+    fn machine_without_sysfs_has_one_core_per_allowed_cpu() {
         let topology = Topology::from_sysfs(Path::new("/nonexistent"), &[2, 1, 1]);
         assert_eq!(topology.choose(0).unwrap(), [1, 2]);
         assert_eq!(topology.cores()[0].l3_group, topology.cores()[1].l3_group);
     }
 
     #[test]
-    fn a_cpu_that_may_not_be_used_is_named_with_those_that_may() {
+    fn forbidden_cpu_is_refused_with_the_allowed_ones() {
         let topology = Topology::from_sysfs(Path::new("/nonexistent"), &[0, 1, 2, 5]);
         assert!(topology.check(&[0, 5]).is_ok());
         let error = topology.check(&[1, 64]).unwrap_err().to_string();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_read_back_as_written_and_nonsense_is_refused() {
+    fn cpu_lists_round_trip_and_invalid_ones_are_refused() {
         for text in ["0", "0-3", "0-1,4-5", "1,3,5-9"] {
             assert_eq!(format_cpu_list(&parse_cpu_list(text).unwrap()), text);
         }

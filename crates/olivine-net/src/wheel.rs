@@ -98,7 +98,7 @@ impl<T> Wheel<T> {
         Key { index, generation }
     }
 
-    /// Disarms a timer and returns what it carried; `None` if it fired or was cancelled before.
+    /// Disarms a timer and returns its data; `None` if it fired or was cancelled before.
     pub(crate) fn cancel(&mut self, key: Key) -> Option<T> {
         let entry = self.entries.get(key.index as usize)?;
         if entry.generation != key.generation || entry.payload.is_none() {
@@ -114,7 +114,7 @@ impl<T> Wheel<T> {
         self.next_slot().map(|(_, _, tick)| tick)
     }
 
-    /// Moves time to `tick` and appends what became due to `due`, in order of ticks.
+    /// Moves time to `tick` and appends due timers to `due`, in order of ticks.
     pub(crate) fn advance(&mut self, tick: u64, due: &mut Vec<T>) {
         while let Some((level, slot, at)) = self.next_slot() {
             if at > tick {
@@ -225,7 +225,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-        /// Any sequence of operations fires exactly what a sorted list would.
+        /// Any sequence of operations fires exactly the timers of a sorted list.
         #[test]
         fn fires_what_a_sorted_list_fires(ops in prop::collection::vec(op(), 1..80)) {
             let mut wheel = Wheel::new();
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_entry_is_used_again_under_a_new_key() {
+    fn cancelled_timer_entry_is_reused_with_a_new_key() {
         let mut wheel = Wheel::new();
         let first = wheel.insert(10, 'a');
         assert_eq!(wheel.cancel(first), Some('a'));

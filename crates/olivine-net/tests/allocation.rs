@@ -97,7 +97,7 @@ fn read_bytes<H: Handler>(engine: &Engine<H>) -> u64 {
 
 /// One test, so that no other one allocates meanwhile.
 #[test]
-fn nothing_is_allocated_per_request_after_warm_up() {
+fn requests_allocate_nothing_after_warm_up() {
     for backend in backends() {
         let engine = Engine::start(config(backend), |_| Echo).unwrap();
         let count = allocations(&engine, &[7; 1000], 1000);

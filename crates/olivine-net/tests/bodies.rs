@@ -65,7 +65,7 @@ fn resident_kib() -> u64 {
 }
 
 #[test]
-fn memory_of_many_uploads_is_given_back() {
+fn memory_of_uploads_is_released() {
     const COUNT: usize = 150;
     const LENGTH: usize = 900_000;
     for backend in backends() {
@@ -80,7 +80,7 @@ fn memory_of_many_uploads_is_given_back() {
             engine.counters()[0].received_bytes > held && health(&engine).body_bytes >= held
         });
         let most = health(&engine).body_bytes;
-        // A body takes no more than its length, and a copy of its head.
+        // A body uses no more than its length, and a copy of its head.
         assert!(
             most <= (COUNT * (LENGTH + 16 * 1024)) as u64,
             "{backend:?}: {most}"
@@ -162,9 +162,9 @@ fn bodies_of_all_connections_together_are_bounded_and_the_next_gets_503() {
     }
 }
 
-/// However an upload ends, what it held is given back at once.
+/// However an upload ends, its memory is released at once.
 #[test]
-fn bodies_that_are_never_finished_are_given_back() {
+fn unfinished_bodies_are_released() {
     for backend in backends() {
         let limits = Limits::default().body_timeout(Duration::from_millis(100));
         let (engine, address) = start(backend, limits);

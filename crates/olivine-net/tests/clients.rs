@@ -13,7 +13,7 @@ use server::{Server, Settings, serve};
 use support::{backends, skip};
 
 const ANSWER: &str = "Hello, World!";
-/// Bytes of a body that is sent to a page that is not there: more than the server takes at once.
+/// Bytes of a body for a missing page: more than the server reads at once.
 const BODY_BYTES: usize = 300_000;
 
 /// Not a test: the process that the others start.
@@ -48,7 +48,7 @@ fn serves(client: impl Fn(&str) -> Option<()>) {
 }
 
 #[test]
-fn curl_gets_two_pages_a_head_and_a_refusal() {
+fn curl_gets_pages_a_head_and_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let body = folder.path().join("body");
     std::fs::write(&body, vec![b'x'; BODY_BYTES]).unwrap();
@@ -74,7 +74,8 @@ fn wrk_counts_no_error() {
     serves(|url| {
         let load = ["--threads", "1", "--connections", "32", "--duration", "1s"];
         let said = said(&["wrk"], &[&load[..], &[url]].concat())?;
-        // Time-outs are the machine's; errors of connecting, reading and statuses would be ours.
+        // Time-outs depend on the machine; errors of connecting, reading and statuses would be
+        // ours.
         let whole = !said.contains("Socket errors") || said.contains("connect 0, read 0, write 0");
         let served = said.contains("Requests/sec") && !said.contains("Non-2xx");
         assert!(served && whole, "{said}");

@@ -76,7 +76,7 @@ fn is_answered_with_an_error(peer: &TcpStream) -> bool {
     text.contains("Connection: close")
 }
 
-/// Splits a stream of answers and compares them with what is expected.
+/// Splits a stream of replies and compares them with the expected ones.
 fn check(wire: &[u8], expected: &[(u16, &[u8])]) -> Result<(), String> {
     let mut rest = wire;
     for (status, body) in expected {
@@ -126,7 +126,7 @@ fn check(wire: &[u8], expected: &[(u16, &[u8])]) -> Result<(), String> {
     }
 }
 
-/// Runs one way of cutting over all cases; returns how many exchanges there were and what failed.
+/// Runs one way of splitting over all cases; returns the number of exchanges and the failures.
 fn run(
     engine: &Engine<Server<Mirror>>,
     cut: impl Fn(&'static [u8]) -> Vec<Vec<&'static [u8]>>,

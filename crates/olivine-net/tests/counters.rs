@@ -71,7 +71,7 @@ fn connections_bytes_and_calls_are_counted_exactly() {
 }
 
 #[test]
-fn what_we_connect_and_what_a_stop_cuts_is_counted() {
+fn outgoing_and_aborted_connections_are_counted() {
     for backend in backends() {
         let (engine, events, _) = start_with(config(backend), 1, true);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -163,7 +163,7 @@ fn date(peer: &mut std::net::TcpStream, path: &str) -> String {
 }
 
 #[test]
-fn the_date_moves_on_in_rendered_and_in_fresh_answers() {
+fn date_advances_in_every_reply() {
     for backend in backends() {
         let engine = http::serve(config(backend), Limits::default(), |_| page()).unwrap();
         let mut peer = client(engine.local_address().unwrap());

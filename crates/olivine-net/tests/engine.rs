@@ -18,7 +18,7 @@ use support::{
 };
 
 #[test]
-fn echoes_and_tells_of_the_close() {
+fn echo_reports_the_close() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend));
         let mut peer = client(address);
@@ -59,7 +59,7 @@ fn unconsumed_bytes_are_shown_again_with_what_follows() {
 }
 
 #[test]
-fn leaving_too_much_unconsumed_closes_the_connection() {
+fn too_much_unconsumed_input_closes_the_connection() {
     for backend in backends() {
         let (_engine, events, address) = start_with(config(backend).unconsumed_max(10), 100, false);
         let mut peer = client(address);
@@ -71,7 +71,7 @@ fn leaving_too_much_unconsumed_closes_the_connection() {
 }
 
 #[test]
-fn a_slow_reader_stops_our_reading_and_loses_nothing() {
+fn slow_reader_pauses_reading_and_loses_nothing() {
     for backend in backends() {
         let settings = config(backend)
             .high_water(64 * 1024)
@@ -93,7 +93,7 @@ fn a_slow_reader_stops_our_reading_and_loses_nothing() {
         let read = || engine.counters()[0].received_bytes;
         let mut last = 0;
         wait_until("reading stalls", || {
-            // A moment of the shard's time: ours may pass without its thread getting any.
+            // Wait by the shard's time: ours may pass while its thread does not run.
             post(&engine, Order::Timer(Duration::from_millis(20), 7));
             while event(&events) != Seen::Timer(7) {}
             let now = read();
@@ -115,7 +115,7 @@ fn a_slow_reader_stops_our_reading_and_loses_nothing() {
 }
 
 #[test]
-fn refused_bytes_lead_to_on_writable() {
+fn refused_bytes_trigger_on_writable() {
     for backend in backends() {
         let settings = config(backend)
             .high_water(100_000)
@@ -158,7 +158,7 @@ fn shared_and_direct_bytes_keep_their_order() {
 }
 
 #[test]
-fn a_paused_connection_is_not_shown_until_it_resumes() {
+fn paused_connection_is_not_read_until_it_resumes() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend));
         let mut peer = client(address);

@@ -23,7 +23,7 @@ impl Handler for Echo {
 }
 
 #[test]
-fn many_connections_and_then_no_descriptors_left() {
+fn engine_survives_descriptor_exhaustion() {
     let limit = getrlimit(Resource::Nofile);
     for backend in backends() {
         // Both ends of each connection are ours, so half of the limit is within reach.
@@ -35,7 +35,7 @@ fn many_connections_and_then_no_descriptors_left() {
         wait_until("all are accepted", || {
             engine.counters()[0].open == count as u64
         });
-        // All speak before any listens: more than the shard has buffers for, or takes in one round.
+        // All send before any reads: more than the shard has buffers for, or handles in one round.
         for peer in &mut peers {
             peer.write_all(b"ping").unwrap();
         }

@@ -114,7 +114,7 @@ fn expected(way: &str, method: &str, status: u16) -> String {
 }
 
 #[test]
-fn statuses_without_content_are_framed_alike_by_every_way_to_answer() {
+fn bodyless_statuses_are_framed_equally_by_every_reply_call() {
     for backend in backends() {
         let (_engine, address) = start(backend);
         for method in ["GET", "HEAD"] {
@@ -193,7 +193,7 @@ print(count)
 ";
 
 #[test]
-fn a_foreign_client_finds_the_next_answer_behind_each_status() {
+fn foreign_client_finds_the_reply_after_each_status() {
     for backend in backends() {
         let (_engine, address) = start(backend);
         let said = Command::new("python3")

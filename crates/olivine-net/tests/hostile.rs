@@ -40,7 +40,7 @@ impl Dice {
 /// Answers at once, later, never, in pieces, or with a panic.
 #[derive(Default)]
 struct App {
-    /// Answers to be given by the next timer, and what was done with each.
+    /// Replies to send at the next timer, and the actions taken on each.
     owed: Vec<(StreamId, u64)>,
     count: u64,
     /// Answers that were neither given nor reported as closed.
@@ -123,7 +123,7 @@ const PIECES: [&[u8]; 12] = [
     b"",
 ];
 
-/// One client: whatever fails, it goes on to leave in its own way.
+/// One client: after any failure, it still leaves in its way.
 fn misbehave(address: SocketAddr, dice: &mut Dice) -> Option<TcpStream> {
     let mut peer = client(address);
     peer.set_nonblocking(true).unwrap();
@@ -157,7 +157,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn whatever_clients_do_every_connection_ends_and_nothing_is_held() {
+fn random_clients_leave_no_connection_or_memory() {
     let seed = number("OLIVINE_NET_SEED", 1);
     let clients = number("OLIVINE_NET_CLIENTS", 600);
     for backend in backends() {

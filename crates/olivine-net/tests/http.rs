@@ -18,7 +18,7 @@ use olivine_net::{
 };
 use support::{WATCHDOG, backends, client, config, next, read_to_end, reset, wait_until};
 
-/// What a test tells the application.
+/// Orders of a test to the application.
 enum Order {
     Write(StreamId, Vec<u8>),
     Event(StreamId, &'static str, &'static str),
@@ -28,7 +28,7 @@ enum Order {
     Flood(StreamId, usize),
 }
 
-/// What the application tells the test.
+/// Reports of the application to the test.
 #[derive(Debug, PartialEq)]
 enum Report {
     Stream(StreamId),
@@ -158,7 +158,7 @@ fn ask(address: SocketAddr, request: &str) -> TcpStream {
 }
 
 #[test]
-fn a_streamed_answer_is_chunked_and_the_next_request_waits_for_it() {
+fn streamed_reply_is_chunked_and_delays_the_next_request() {
     for backend in backends() {
         let (engine, events, address) = start(backend);
         let mut peer = ask(address, &(get("/stream") + &get("/next")));
@@ -208,7 +208,7 @@ fn http_10_and_head_get_streams_they_understand() {
 }
 
 #[test]
-fn server_sent_events_cannot_be_broken_by_their_data() {
+fn server_sent_events_escape_their_data() {
     for backend in backends() {
         let (engine, events, address) = start(backend);
         let mut peer = ask(address, "GET /events HTTP/1.0\r\n\r\n");
@@ -232,7 +232,7 @@ fn server_sent_events_cannot_be_broken_by_their_data() {
 }
 
 #[test]
-fn an_answer_may_be_put_off() {
+fn reply_may_be_deferred() {
     for backend in backends() {
         let (engine, events, address) = start(backend);
         let mut peer = ask(address, &(get("/later") + &get("/later")));
@@ -270,7 +270,7 @@ fn a_service_that_drops_or_splits_an_answer_gives_500() {
 }
 
 #[test]
-fn a_long_stream_waits_for_its_reader_and_a_lost_reader_is_told() {
+fn long_stream_waits_for_its_reader_and_reports_its_loss() {
     for backend in backends() {
         let settings = config(backend)
             .high_water(50_000)
@@ -296,7 +296,7 @@ fn a_long_stream_waits_for_its_reader_and_a_lost_reader_is_told() {
 }
 
 #[test]
-fn a_deep_pipeline_of_large_answers_is_bounded_and_complete() {
+fn deep_pipeline_of_large_replies_is_bounded_and_complete() {
     for backend in backends() {
         let settings = config(backend).high_water(100_000).low_water(10_000);
         let (_engine, _, address) = start_with(settings, Limits::default());
@@ -309,7 +309,7 @@ fn a_deep_pipeline_of_large_answers_is_bounded_and_complete() {
 }
 
 #[test]
-fn a_request_that_arrives_behind_a_full_queue_waits_for_its_turn() {
+fn request_after_a_full_queue_waits() {
     const BATCH: usize = 512;
     for backend in backends() {
         for path in ["/first", "/stream", "/later"] {
@@ -354,7 +354,7 @@ fn a_request_that_arrives_behind_a_full_queue_waits_for_its_turn() {
 }
 
 #[test]
-fn a_service_that_fills_the_queue_by_itself_ends_the_connection() {
+fn service_that_fills_the_queue_ends_the_connection() {
     struct Greedy;
     impl Service for Greedy {
         type Message = ();
@@ -413,7 +413,7 @@ fn slow_requests_are_timed_out() {
 
 /// Every request that was read is answered in full, and each connection ends between answers.
 #[test]
-fn stopping_under_load_cuts_no_answer() {
+fn stop_under_load_completes_replies() {
     for backend in backends() {
         let (engine, _, address) = start_with(config(backend), Limits::default());
         let clients: Vec<_> = (0..8)
@@ -424,7 +424,7 @@ fn stopping_under_load_cuts_no_answer() {
                     let mut piece = [0; 4096];
                     loop {
                         if peer.write_all(get("/x").repeat(4).as_bytes()).is_err() {
-                            // Closed while we were sending; what came before must be whole.
+                            // Closed while we were sending; earlier data must be whole.
                         }
                         loop {
                             match peer.read(&mut piece) {

@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_millis(60);
 /// More than the kernel's buffers of a connection hold.
 const LARGE_BYTES: usize = 16 << 20;
 
-/// What a test tells the application.
+/// Orders of a test to the application.
 enum Order {
     Write(StreamId),
     Finish(StreamId),
@@ -114,7 +114,7 @@ fn answer(peer: &mut TcpStream, length: usize) -> Vec<u8> {
 
 /// An answer that ends where the connection is: its peer sees a clean end, and nothing more.
 #[test]
-fn a_connection_between_requests_is_closed_after_its_time() {
+fn idle_connection_is_closed_after_its_timeout() {
     for backend in backends() {
         let server = IdleServer::new(backend);
         server.outlast();
@@ -140,7 +140,7 @@ fn a_connection_between_requests_is_closed_after_its_time() {
 }
 
 #[test]
-fn an_answer_under_way_is_not_idle() {
+fn pending_reply_is_not_idle() {
     for backend in backends() {
         let server = IdleServer::new(backend);
         // The next request waits behind it, and is served.
@@ -162,7 +162,7 @@ fn an_answer_under_way_is_not_idle() {
 }
 
 #[test]
-fn a_peer_that_still_reads_its_answer_is_not_idle() {
+fn reading_peer_is_not_idle() {
     for backend in backends() {
         let server = IdleServer::new(backend);
         let mut slow = server.ask("/large");

@@ -64,7 +64,7 @@ fn idle_and_stuck_peers_are_timed_out() {
 }
 
 #[test]
-fn connects_and_names_why_it_could_not() {
+fn connect_errors_name_the_reason() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend));
         let second = Duration::from_secs(5);
@@ -95,10 +95,10 @@ fn connects_and_names_why_it_could_not() {
 }
 
 #[test]
-fn a_connection_attempt_ends_with_its_timeout() {
+fn connection_attempt_times_out() {
     for backend in backends() {
         let (engine, events, _) = start(config(backend));
-        // A listener whose queue is full answers no further attempt.
+        // A listener with a full queue accepts no further attempt.
         let full = rustix::net::socket(
             rustix::net::AddressFamily::INET,
             rustix::net::SocketType::STREAM,
@@ -125,7 +125,7 @@ fn a_connection_attempt_ends_with_its_timeout() {
 }
 
 #[test]
-fn the_connection_cap_turns_the_next_one_away() {
+fn connection_limit_refuses_the_next_one() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend).connections_max(2));
         let mut first = client(address);
@@ -144,7 +144,7 @@ fn the_connection_cap_turns_the_next_one_away() {
 }
 
 #[test]
-fn resets_at_every_state_leave_the_others_alone() {
+fn reset_in_any_state_leaves_other_connections_open() {
     for backend in backends() {
         let settings = config(backend)
             .send_kernel_bytes(Some(4096))
@@ -215,7 +215,7 @@ fn churn_leaves_nothing_behind() {
 /// While the shard is busy, more connections come than it may accept at once. Then a peer of an old
 /// connection sends bytes.
 #[test]
-fn a_flood_of_connections_does_not_hold_up_those_that_are_open() {
+fn connection_flood_does_not_block_open_connections() {
     const CROWD: usize = 400;
     for backend in backends() {
         let (engine, events, address) = start(config(backend).backlog(4096));
@@ -250,7 +250,7 @@ fn a_flood_of_connections_does_not_hold_up_those_that_are_open() {
 /// Connections that the kernel has taken for us when the stop comes are served, not reset, also
 /// where they are all there is.
 #[test]
-fn a_stop_takes_in_what_waits_to_be_accepted() {
+fn stop_accepts_waiting_connections() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend));
         // The order to stop comes after the second pause, so that it is read before the listener is
@@ -279,7 +279,7 @@ fn a_stop_takes_in_what_waits_to_be_accepted() {
 }
 
 #[test]
-fn aborts_at_once_and_refuses_what_comes_after() {
+fn abort_is_immediate_and_refuses_later_calls() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend));
         let mut peer = client(address);

@@ -1,4 +1,4 @@
-//! Every setting is obeyed: what it asks for is looked at where it must show, on every back end.
+//! Every setting has an effect: checked at its visible result, on every back end.
 //!
 //! Those that shape how connections end are in `lifecycle.rs`, those that no engine can obey in
 //! `shards.rs`.
@@ -91,7 +91,7 @@ fn keep_alive_of(socket: &OwnedFd) -> (Duration, Duration, u32) {
 }
 
 #[test]
-fn accepted_and_made_connections_have_the_options_asked_for() {
+fn connections_have_the_requested_options() {
     const SEND: usize = 20_000;
     const RECEIVE: usize = 30_000;
     let idle = Duration::from_secs(77);
@@ -115,7 +115,7 @@ fn accepted_and_made_connections_have_the_options_asked_for() {
                 assert_eq!(sockopt::tcp_nodelay(&socket).unwrap(), nodelay);
                 assert!(sockopt::socket_keepalive(&socket).unwrap());
                 assert_eq!(keep_alive_of(&socket), (idle, Duration::from_secs(10), 6));
-                // The kernel doubles what it is asked for, for its own book-keeping.
+                // The kernel doubles the requested size for its bookkeeping.
                 let sizes = (
                     sockopt::socket_send_buffer_size(&socket).unwrap(),
                     sockopt::socket_recv_buffer_size(&socket).unwrap(),
@@ -140,7 +140,7 @@ fn accepted_and_made_connections_have_the_options_asked_for() {
 }
 
 #[test]
-fn the_kernel_is_told_how_many_may_wait_to_be_accepted() {
+fn listener_has_the_requested_backlog() {
     for backend in backends() {
         for backlog in [1, 50] {
             let (_engine, _, address) = start(config(backend).backlog(backlog));
@@ -183,7 +183,7 @@ fn places(config: EngineConfig) -> (Vec<Vec<usize>>, Vec<Option<usize>>) {
 }
 
 #[test]
-fn threads_run_where_they_are_asked_to() {
+fn threads_run_on_the_requested_cpus() {
     let ours = allowed();
     let address = "127.0.0.1:0".parse().unwrap();
     let cores = Topology::detect().unwrap();
@@ -211,7 +211,7 @@ fn threads_run_where_they_are_asked_to() {
 }
 
 #[test]
-fn the_address_port_and_back_end_are_those_asked_for() {
+fn address_port_and_back_end_are_the_requested_ones() {
     for backend in backends() {
         let (engine, _, first) = start(config(backend));
         let expected = match backend {
@@ -244,7 +244,7 @@ fn idle_rounds(wait: WaitStrategy, backend: Backend) -> u64 {
 }
 
 #[test]
-fn only_a_loop_that_spins_goes_round_while_nothing_happens() {
+fn only_a_spinning_loop_runs_while_idle() {
     for backend in backends() {
         let block = idle_rounds(WaitStrategy::Block, backend);
         assert!(block < 20, "{backend:?}: {block} rounds");
@@ -256,7 +256,7 @@ fn only_a_loop_that_spins_goes_round_while_nothing_happens() {
 }
 
 #[test]
-fn a_receive_takes_no_more_than_its_buffer() {
+fn receive_is_limited_by_its_buffer() {
     const BYTES: usize = 1000;
     const TOTAL: usize = 100_000;
     for backend in backends() {
@@ -285,7 +285,7 @@ fn a_receive_takes_no_more_than_its_buffer() {
 }
 
 #[test]
-fn a_mailbox_takes_as_many_messages_as_it_may() {
+fn mailbox_is_limited_to_its_capacity() {
     for backend in backends() {
         let (engine, events, _) = start(config(backend).mailbox_max(7));
         let release = hold(&engine);
@@ -309,7 +309,7 @@ fn a_mailbox_takes_as_many_messages_as_it_may() {
 
 /// A peer that does not close after we have is waited for as long as `linger` says.
 #[test]
-fn a_close_waits_for_the_peer_as_long_as_asked() {
+fn close_waits_for_the_peer_up_to_its_timeout() {
     for backend in backends() {
         for brief in [Duration::ZERO, Duration::from_millis(20)] {
             let (engine, events, address) = start(config(backend).linger(brief));

@@ -106,7 +106,7 @@ fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwhole",
             ),
             ("/later", "after /later", FAILED),
-            // Cut off: what the peer has seen must not pass for a whole answer.
+            // Cut off: the peer must not take it for a complete reply.
             ("/begun", "after /begun", ""),
             ("/index", "range", FAILED),
             ("/carries", "a panic without a text", FAILED),
@@ -138,7 +138,7 @@ fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
 }
 
 #[test]
-fn messages_timers_and_the_hook_itself_may_panic() {
+fn panics_in_messages_timers_and_the_hook_are_survived() {
     for backend in backends() {
         let (engine, received, address) = start(backend);
         engine.post(0, "once").unwrap();
@@ -233,7 +233,7 @@ impl Handler for Bomb {
 }
 
 #[test]
-fn a_method_that_panics_ends_its_connection_and_no_other() {
+fn panicking_method_ends_only_its_connection() {
     for backend in backends() {
         for (fuse, says) in [
             ("on_open", &b""[..]),
@@ -274,7 +274,7 @@ fn a_method_that_panics_ends_its_connection_and_no_other() {
 }
 
 #[test]
-fn a_shard_that_ends_says_why() {
+fn ended_shard_reports_its_reason() {
     for backend in backends() {
         let (closed, _) = mpsc::channel();
         let bomb = move |_| Bomb {

@@ -75,7 +75,7 @@ fn ask(peer: &mut TcpStream) {
 }
 
 #[test]
-fn slow_heads_and_bodies_are_ended_and_harm_nobody() {
+fn slow_requests_time_out_without_harm() {
     for backend in backends() {
         let settings = Settings {
             timeout: Duration::from_millis(300),
@@ -129,7 +129,7 @@ fn paused(settings: Settings, begun: Option<&[u8]>) -> (Server, TcpStream) {
             None => ask(&mut peer),
             Some(begun) => {
                 peer.write_all(begun).unwrap();
-                // By its answer the server has seen what came before.
+                // Its reply shows that the server has read everything before.
                 ask(&mut client(server.address));
             }
         }
@@ -146,7 +146,7 @@ fn paused(settings: Settings, begun: Option<&[u8]>) -> (Server, TcpStream) {
 }
 
 #[test]
-fn a_request_that_came_while_the_process_was_stopped_is_answered() {
+fn request_during_a_stop_is_answered() {
     const TIME: Duration = Duration::from_millis(500);
     let settings = |backend| Settings {
         timeout: TIME,
@@ -154,7 +154,7 @@ fn a_request_that_came_while_the_process_was_stopped_is_answered() {
         ..Settings::of(backend)
     };
     let body: &[u8] = b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\n12345";
-    // What was there before, and what comes while the process is stopped.
+    // Earlier data, and data that arrives while the process is stopped.
     let cases: [(Option<&[u8]>, &[u8]); 4] = [
         (None, GET),
         (Some(b""), GET),
@@ -210,7 +210,7 @@ fn churn(address: SocketAddr, count: u32) {
 
 /// `OLIVINE_NET_CHURN` sets how many connections.
 #[test]
-fn churn_costs_neither_descriptors_nor_memory() {
+fn churn_leaks_no_descriptors_or_memory() {
     let count = env::var("OLIVINE_NET_CHURN").map_or(4000, |count| count.parse().unwrap());
     for backend in backends() {
         let server = Server::start(Settings::of(backend)).unwrap();
@@ -233,7 +233,7 @@ fn churn_costs_neither_descriptors_nor_memory() {
     }
 }
 
-/// What the process uses for itself; what the kernel holds for a socket is not in it.
+/// Memory of the process; the kernel's memory for a socket is not included.
 #[test]
 fn an_idle_connection_costs_little_memory() {
     const COUNT: usize = 400;
@@ -296,7 +296,7 @@ fn storms_of_resets_leave_nothing_behind() {
 }
 
 #[test]
-fn a_server_without_descriptors_goes_on_and_recovers() {
+fn server_recovers_from_descriptor_exhaustion() {
     for backend in backends() {
         let settings = Settings {
             descriptors_max: Some(64),
@@ -330,7 +330,7 @@ fn a_server_without_descriptors_goes_on_and_recovers() {
 /// A profile may forbid making a ring, or using it later: a shard on such a ring would get no
 /// events.
 #[test]
-fn forbidden_io_uring_is_replaced_where_it_may_be_and_named_where_not() {
+fn forbidden_io_uring_is_replaced_or_reported() {
     for forbids in [Forbids::Setup, Forbids::Enter] {
         let forbidden = |backend| Settings {
             forbids,

@@ -18,7 +18,7 @@ use support::{
 };
 
 #[test]
-fn shards_post_to_each_other_and_connections_are_handed_over() {
+fn shards_exchange_messages_and_connections() {
     struct Relay(mpsc::Sender<(usize, u32)>);
     impl Handler for Relay {
         type Message = u32;
@@ -106,7 +106,7 @@ impl Handler for Courier {
 }
 
 #[test]
-fn messages_between_shards_come_once_and_in_order_while_connections_are_busy() {
+fn messages_between_busy_shards_arrive_once_in_order() {
     for backend in backends() {
         let (reports, received) = mpsc::channel();
         let settings = config(backend)
@@ -154,7 +154,7 @@ fn connections_spread_over_the_listeners_of_all_shards() {
 }
 
 #[test]
-fn a_graceful_stop_closes_idle_connections_and_cuts_busy_ones_at_the_deadline() {
+fn graceful_stop_closes_idle_and_aborts_busy_at_the_deadline() {
     for backend in backends() {
         let (engine, events, address) = start(config(backend).linger(Duration::from_millis(100)));
         let mut peer = client(address);
@@ -193,7 +193,7 @@ fn listens_on_ipv6_and_obeys_ipv6_only() {
 }
 
 #[test]
-fn refuses_what_it_cannot_obey_by_name() {
+fn unsupported_settings_are_refused_by_name() {
     let failure = |config| {
         let (seen, _) = mpsc::channel();
         let probe = move |_| Probe {
@@ -226,7 +226,7 @@ fn refuses_what_it_cannot_obey_by_name() {
 
 /// The port of a stopped engine can be listened on at once.
 #[test]
-fn a_stopped_engine_frees_its_port() {
+fn stopped_engine_frees_its_port() {
     for backend in backends() {
         let (engine, _events, address) = start(config(backend));
         let mut peer = client(address);

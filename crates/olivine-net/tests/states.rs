@@ -33,11 +33,11 @@ enum Clock {
     Idle,
     Write,
     Linger,
-    /// None: the kernel tells.
+    /// None: the kernel reports it.
     None,
 }
 
-/// A state, and what ends it when the peer is silent and when it has ended its direction.
+/// A state, and what ends it if the peer is silent, or has ended its direction.
 #[derive(Clone, Copy, Debug)]
 struct State {
     name: &'static str,
@@ -302,7 +302,7 @@ fn an_end_and_then_a_reset_in_every_state_ends_the_connection_at_once() {
 }
 
 #[test]
-fn an_end_in_every_state_is_told_and_ends_the_connection_in_its_time() {
+fn end_in_every_state_is_reported_and_ends_the_connection() {
     for backend in backends() {
         for state in STATES {
             let what = format!("{backend:?}: end {}", state.name);
@@ -322,7 +322,7 @@ fn an_end_in_every_state_is_told_and_ends_the_connection_in_its_time() {
 }
 
 #[test]
-fn silence_in_every_state_ends_the_connection_in_its_time_and_is_counted() {
+fn silence_in_every_state_times_out_and_is_counted() {
     for backend in backends() {
         for state in STATES {
             let what = format!("{backend:?}: silence {}", state.name);
@@ -353,9 +353,9 @@ fn silence_in_every_state_ends_the_connection_in_its_time_and_is_counted() {
     }
 }
 
-/// A connection that says nothing is closed, not reset, so that its peer sees no error.
+/// A silent connection is closed, not reset, so that its peer sees no error.
 #[test]
-fn a_connection_that_says_nothing_is_closed_and_not_reset() {
+fn silent_connection_is_closed_not_reset() {
     for backend in backends() {
         let (engine, _tidings) = start(backend, Clock::Header);
         let mut peer = client(engine.local_address().unwrap());
@@ -410,7 +410,7 @@ impl Handler for Keeper {
 }
 
 #[test]
-fn a_connection_that_its_handler_keeps_ends_when_its_peer_is_gone() {
+fn kept_connection_ends_with_its_peer() {
     for backend in backends() {
         for keep in [Keep::Paused, Keep::PausedBehindBytes, Keep::Stubborn] {
             for leaves in ["reset", "end and reset", "end", "silence"] {

@@ -83,7 +83,7 @@ fn serves_http_over_tls_and_closes_with_an_alert() {
 }
 
 #[test]
-fn settings_no_session_can_be_begun_with_are_refused_and_never_served_in_the_clear() {
+fn invalid_tls_settings_are_refused_and_never_served_unencrypted() {
     let (server, _) = identities();
     for backend in backends() {
         let mut unusable = (*server).clone();
@@ -107,7 +107,7 @@ fn settings_no_session_can_be_begun_with_are_refused_and_never_served_in_the_cle
 }
 
 #[test]
-fn garbage_and_half_a_handshake_harm_nobody() {
+fn garbage_and_partial_handshakes_do_no_harm() {
     struct Echo;
     impl Handler for Echo {
         type Message = ();
@@ -169,7 +169,7 @@ fn asked(peer: &mut (impl Read + Write)) {
 
 /// Single bytes of a record that never becomes whole are not a request: the connection stays idle.
 #[test]
-fn pieces_of_a_record_keep_no_idle_connection() {
+fn partial_records_do_not_keep_a_connection_alive() {
     /// A record of application data, as long as they may be.
     const RECORD: [u8; 5] = [23, 3, 3, 0x40, 0];
     /// One millisecond between two bytes: in sum far more than the time-out between requests.
@@ -197,7 +197,7 @@ fn pieces_of_a_record_keep_no_idle_connection() {
 
 /// The handler gets no report of new keys: a connection with nothing else stays idle.
 #[test]
-fn key_updates_keep_no_idle_connection() {
+fn key_updates_do_not_keep_a_connection_alive() {
     /// As many in a row as a session puts up with; all together last far longer than the time-out.
     const UPDATES: usize = 30;
     let (server, trusting) = identities();
@@ -222,7 +222,7 @@ fn key_updates_keep_no_idle_connection() {
     }
 }
 
-/// Owes every answer, and tells of peers that end and of answers that are not wanted any more.
+/// Defers every reply, and reports peers that end and replies that are no longer wanted.
 struct Debtor(mpsc::Sender<&'static str>);
 
 impl Service for Debtor {
@@ -245,7 +245,7 @@ impl Service for Debtor {
 /// The peer leaves a sealed connection in each state: each ends, at once or by the time-out that is
 /// brief.
 #[test]
-fn a_peer_that_leaves_a_sealed_connection_is_noticed() {
+fn lost_peer_of_a_tls_connection_is_detected() {
     const LONG: Duration = Duration::from_secs(3600);
     const BRIEF: Duration = Duration::from_millis(60);
     let (server, trusting) = identities();

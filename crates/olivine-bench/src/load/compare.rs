@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_that_fails_leaves_the_reason_and_no_figure() {
+    fn failed_run_leaves_its_reason_and_no_figure() {
         let names = ["steady", "cheat", "crasher"].map(str::to_owned);
         let plan = Plan {
             connections: 1,

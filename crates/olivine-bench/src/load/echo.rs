@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_back_unchanged_is_counted_and_anything_else_is_refused() {
+    fn only_unchanged_echoes_are_counted() {
         let mut echo = Echo::new(100, 2);
         let mut wire = Vec::new();
         echo.ask(1, 3, &mut wire);

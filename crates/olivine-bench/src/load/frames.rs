@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receiver_that_stands_still_ends_the_stream() {
+    fn stalled_receiver_ends_the_stream() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let cpu = probe::allowed_cpus()[0];
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_counted_and_each_changed_byte_is_seen() {
+    fn frames_are_counted_and_changed_bytes_are_detected() {
         let mut wire = [0; 3 * FRAME];
         fill(&mut wire, 5);
         assert_eq!(check(&wire, 5), (3, 3));

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_does_not_start_is_named_with_the_reason() {
+    fn failed_server_start_is_reported_with_its_reason() {
         let cpu = probe::allowed_cpus()[0];
         let missing = Server::own("ours", Path::new("/nonexistent"), &[], cpu).unwrap_err();
         assert!(

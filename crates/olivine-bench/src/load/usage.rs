@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_thread_that_has_ended_is_not_lost() {
+    fn time_of_ended_threads_is_counted() {
         let before = own_cpu_ns();
         let used = std::thread::spawn(|| {
             let own = std::process::id();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_behind_a_listener_is_found_and_its_time_grows() {
+    fn process_of_a_listener_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let own = std::process::id();
         assert_eq!(servers(listener.local_addr().unwrap()), [own]);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_are_told_from_connections() {
+    fn listeners_are_distinguished_from_connections() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100\n\
              1: 0100007F:1F40 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 222 1 0 100\n\

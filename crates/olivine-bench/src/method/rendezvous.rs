@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_that_cannot_be_made_is_named_with_its_folder() {
+    fn failed_socket_is_reported_with_its_folder() {
         let bound = |path: PathBuf| {
             let source = UnixListener::bind(&path).unwrap_err();
             BenchError::Socket { path, source }.to_string()
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_door_whose_other_side_is_gone_says_so_whatever_is_done() {
+    fn rendezvous_without_its_other_side_reports_it() {
         let rendezvous = || {
             let (stream, other) = UnixStream::pair().unwrap();
             // What was not read makes the end a reset.

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_linear_axis_starts_at_nothing_and_covers_the_most() {
+    fn linear_axis_covers_zero_to_the_maximum() {
         for most in [0.004, 3.0, 99.0, 101.0, 3.4e8] {
             let axis = Axis::for_values(Scale::Linear, [most], "", plain);
             assert_eq!(axis.place(0.0), 0.0);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn each_nine_takes_the_same_room() {
+    fn each_nine_has_the_same_width() {
         let axis = Axis::for_values(Scale::Nines, [0.9999], "", plain);
         for (value, place) in [(0.9, 0.25), (0.99, 0.5), (0.999, 0.75), (0.9999, 1.0)] {
             assert!((axis.place(value) - place).abs() < 1e-6, "{value}");
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_do_not_break_an_axis() {
+    fn unusual_values_do_not_break_an_axis() {
         for values in [vec![], vec![0.0], vec![f64::NAN], vec![5.0, 5.0]] {
             for scale in [Scale::Linear, Scale::Log] {
                 let axis = Axis::for_values(scale, values.clone(), "", plain);

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drawing_is_whole_and_its_text_harmless() {
+    fn drawing_is_complete_and_its_text_escaped() {
         let mut svg = Svg::new(100.0, 50.0, "a \"b\" <c>");
         svg.path("s0", &[(0.0, 1.0), (2.0, 3.5)]);
         for shape in 0..5 {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_colours_where_a_page_has_variables() {
+    fn drawing_file_has_colours_not_variables() {
         let text = Svg::new(1.0, 1.0, "").standalone();
         assert!(!text.contains("var(") && !text.contains("--"), "{text}");
         assert!(text.contains(".plot .paper{fill:#fff}"), "{text}");

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn the_p50_of_a_row_is_that_of_its_median_run_however_many_samples_the_others_have() {
+    fn p50_of_a_row_is_that_of_its_median_run() {
         let clock = TickClock::calibrate();
         let mut collector = Collector::new(clock);
         let floor = recorder([100; 50]);

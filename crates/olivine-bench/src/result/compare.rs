@@ -271,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_margin_larger_than_the_difference_makes_it_noise_seen_from_either_side() {
+    fn margin_above_the_difference_is_noise() {
         let found = Comparison {
             figure: Figure::P50Ns,
             ratio: 222.0,
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_ratio_is_found_although_both_wander_together() {
+    fn steady_ratio_is_found_despite_common_drift() {
         // The machine slows down by half on the way; neighbours do so together.
         let first = runs(&[100.0, 110.0, 120.0, 135.0, 150.0]);
         let second = runs(&[132.0, 145.2, 158.4, 178.2, 198.0]);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_called_noise() {
+    fn equal_methods_are_noise() {
         let first = runs(&[100.0, 104.0, 99.0, 103.0, 98.0]);
         let second = runs(&[101.0, 99.0, 103.0, 100.0, 102.0]);
         for interleaved in [true, false] {

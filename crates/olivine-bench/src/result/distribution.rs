@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_buckets_give_the_percentiles_of_the_table() {
+    fn buckets_give_the_percentiles_of_the_table() {
         let clock = TickClock::calibrate();
         let mut latency = Latency::new();
         (0..200_000_u64).for_each(|n| latency.record(n * n % 1_999_993 + 40));
@@ -157,7 +157,7 @@ mod tests {
         assert!(Distribution::of(&Latency::new(), &clock).is_none());
     }
     #[test]
-    fn a_packed_distribution_has_the_same_curve_and_few_buckets() {
+    fn packed_distribution_keeps_its_curve() {
         let clock = TickClock::calibrate();
         let mut latency = Latency::new();
         (0..200_000_u64).for_each(|n| latency.record(n * n % 1_999_993 + 40));

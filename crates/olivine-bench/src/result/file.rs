@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_two_files_may_stand_under_one_head_only_if_it_is_the_same() {
+    fn only_rows_with_equal_conditions_are_joined() {
         let file = ResultFile {
             schema: SCHEMA.to_owned(),
             scenario: "sweep".to_owned(),
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_of_this_version_is_refused_by_name() {
+    fn other_versions_are_refused_by_name() {
         let path = Path::new("some.json");
         let error = ResultFile::parse(path, "{\"a\":1}").unwrap_err();
         assert!(

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_is_the_difference_of_two_that_are_the_same() {
+    fn measuring_error_is_the_difference_of_equal_variants() {
         let first = rows(Placement::SharedL3, &[100_000, 102_000, 98_000, 100_000]);
         let again = rows(Placement::SharedL3, &[103_000, 103_000, 103_000, 103_000]);
         let found = MeasuringError::of(&first, &again).unwrap();
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_in_different_places_has_no_error() {
+    fn different_placements_have_no_measuring_error() {
         let first = rows(Placement::SharedL3, &[100_000; 5]);
         let again = rows(Placement::Far, &[100_000; 5]);
         assert!(MeasuringError::of(&first, &again).is_none());

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_a_clock_are_the_narrowest_that_every_reading_allows() {
+    fn clock_bounds_are_the_narrowest_of_all_readings() {
         let clock = TickClock::calibrate();
         let per_ns = clock.ticks_per_ns();
         let near = |ns: f64, ticks: f64| (ns - ticks / per_ns).abs() <= 0.051;

@@ -39,7 +39,7 @@ impl From<LoadError> for Failure {
 enum Form {
     /// Columns on a terminal.
     Text,
-    /// Tables of a document.
+    /// Tables in Markdown.
     Markdown,
 }
 

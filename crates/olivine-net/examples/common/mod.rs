@@ -99,7 +99,7 @@ impl Common {
             .wait(wait))
     }
 
-    /// Runs until SIGINT or SIGTERM, stops gracefully and prints what was done.
+    /// Runs until SIGINT or SIGTERM, then stops gracefully and prints the counts.
     pub fn run<H: Handler>(&self, engine: Engine<H>) -> Result<(), Failure> {
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         if let Some(address) = engine.local_address() {

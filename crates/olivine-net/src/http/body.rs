@@ -11,7 +11,7 @@ impl<S: Service> Server<S> {
         self.limits.bodies_bytes().saturating_sub(self.held)
     }
 
-    /// Counts again what a connection holds.
+    /// Updates the count of what a connection holds.
     pub(super) fn count_body(&mut self, shard: &Shard<S::Message>, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id) {
             let holds = connection.head.capacity() + connection.body.capacity();
@@ -20,7 +20,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Gives back what a connection holds of a request that will not be served.
+    /// Releases what a connection holds of a request that will not be served.
     pub(super) fn free_body(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
         if let Some(connection) = self.connections.get_mut(id)
             && connection.held > 0

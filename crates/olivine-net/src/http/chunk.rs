@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_may_come_in_any_number_of_small_chunks() {
+    fn body_in_many_small_chunks_is_read() {
         let (mut wire, body) = (Vec::new(), [b'x'; 100].repeat(10_000));
         body.chunks(100).for_each(|part| encode(&mut wire, part));
         wire.extend_from_slice(LAST);

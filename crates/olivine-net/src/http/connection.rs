@@ -36,7 +36,7 @@ pub(crate) struct HttpConnection {
     pub(super) half_closed: Option<u64>,
     /// A time-out for the request under way is set; else one for the time between requests may be.
     pub(super) armed: bool,
-    /// Looks at a request whose time is over and of which more is still to be read.
+    /// Checks a timed-out request that is not completely read.
     pub(super) late_looks: u8,
     /// Bytes of the unfinished head that were read without reaching its end.
     pub(super) scanned: usize,

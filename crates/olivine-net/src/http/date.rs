@@ -11,7 +11,7 @@ pub(crate) struct Date {
     text: [u8; LENGTH],
     /// The shard's tick at which the text is out of date.
     until: u64,
-    /// Counts the renderings, so that others can tell a stale copy.
+    /// Counts the renderings, so that users of a copy can detect a stale one.
     version: u64,
 }
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn is_rendered_again_only_when_a_second_has_passed() {
+    fn date_is_rendered_once_per_second() {
         let mut date = Date::new();
         let first = date.at(0).1;
         let until = date.until;

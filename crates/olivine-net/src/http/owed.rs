@@ -122,7 +122,7 @@ impl<S: Service> Server<S> {
         [owed, silent].into_iter().flatten().min()
     }
 
-    /// Ends an answer whose time is over.
+    /// Ends a timed-out reply.
     fn give_up(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
         match self
             .connections

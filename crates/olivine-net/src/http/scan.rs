@@ -133,7 +133,7 @@ mod tests {
     /// Every byte at every place of a word and beyond, before bytes that any class holds or none
     /// does.
     #[test]
-    fn eight_at_a_time_finds_what_one_at_a_time_does() {
+    fn scan_by_words_equals_scan_by_bytes() {
         let mut compared = 0;
         for (filling, last) in [(b'v', b'v'), (b'v', b'\r'), (b'v', b' '), (b'7', 0xff)] {
             for byte in 0..=u8::MAX {
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bytes_that_end_a_run_do_not_hide_each_other() {
+    fn two_end_bytes_in_one_word_are_both_found() {
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
                 let line = [b'a', first, second, b'a', b'a', b'a', b'a', b'a', b'\r'];

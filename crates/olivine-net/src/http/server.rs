@@ -145,7 +145,7 @@ impl<S: Service> Server<S> {
         }
     }
 
-    /// Serves a request whose body is there too; otherwise prepares to wait for it.
+    /// Serves a request with a complete body; otherwise prepares to wait for it.
     fn read_message(
         &mut self,
         shard: &mut Shard<S::Message>,
@@ -245,7 +245,7 @@ impl<S: Service> Server<S> {
         Step::Used(taken)
     }
 
-    /// Asks the service. `more` says whether bytes of a further request are at hand.
+    /// Calls the service. `more` tells whether bytes of another request are available.
     fn serve(
         &mut self,
         shard: &mut Shard<S::Message>,
@@ -272,7 +272,7 @@ impl<S: Service> Server<S> {
             body,
         };
         let http_10 = head.minor == 0;
-        // While stopping, the answer to the last request at hand says that the connection closes.
+        // While stopping, the reply to the last available request announces the close.
         let keep = match head.keep_alive && (more || !shard.is_stopping()) {
             false => Keep::Close,
             true if http_10 => Keep::Alive,

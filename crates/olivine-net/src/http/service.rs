@@ -26,7 +26,7 @@ pub trait Service: 'static {
         let _ = http;
     }
 
-    /// A streamed answer takes bytes again after it had refused them.
+    /// A streamed reply accepts bytes again after it had refused some.
     fn on_writable(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId) {
         let _ = (http, stream);
     }
@@ -97,7 +97,7 @@ pub(crate) struct Pending {
 
 /// Answers one request.
 ///
-/// Each way of answering takes the responder, so a request cannot be answered twice.
+/// Each way to reply consumes the responder, so a request cannot be answered twice.
 #[must_use = "dropping the responder answers 500"]
 pub struct Responder<'a, M> {
     pub(crate) shard: &'a mut Shard<M>,
@@ -426,7 +426,7 @@ impl<M> Http<'_, M> {
     }
 }
 
-/// Writes a complete answer and says how the connection goes on.
+/// Writes a complete reply, and returns how the connection continues.
 pub(crate) fn answer<M>(
     shard: &mut Shard<M>,
     date: &mut Date,

@@ -38,7 +38,7 @@ impl<H: Handler> Runner<H> {
             }
             match common.mailboxes[self.next_shard].command(letter) {
                 Ok(()) => return,
-                // That shard has ended: the next one takes the connection, in the end this one.
+                // That shard has ended: the next one takes the connection, or finally this one.
                 Err(returned) => letter = returned,
             }
         }

@@ -36,7 +36,7 @@ use crate::{driver::Outgoing, error::CloseReason, wheel::Key};
 /// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
 
-/// Where a connection stands.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The slot is free.
@@ -45,9 +45,9 @@ pub(crate) enum Phase {
     Connecting,
     /// Bytes flow both ways.
     Open,
-    /// The handler has closed it; what is queued is still being sent.
+    /// The handler has closed it; the queue is still being sent.
     Finishing,
-    /// Our end is sent; what the peer still says is discarded until it ends too.
+    /// Our end is sent; input is discarded until the peer ends, too.
     Draining,
     /// Given up; the kernel may still hold its buffers.
     Gone,
@@ -63,7 +63,7 @@ pub(crate) enum End {
     Reported,
 }
 
-/// A connection attempt of ours.
+/// An outgoing connection attempt.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) address: SocketAddr,

@@ -77,7 +77,7 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    /// While stopping: closes what is idle, and past the deadline cuts the rest.
+    /// While stopping: closes idle connections, and aborts the rest at the deadline.
     pub(super) fn sweep(&mut self) {
         let late = self.shard.stop_at.is_some_and(|at| self.shard.now >= at);
         if !late && self.last_sweep == self.shard.tick {

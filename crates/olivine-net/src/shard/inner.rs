@@ -15,7 +15,7 @@ use crate::{
     sys::{memory, socket::StreamOptions},
 };
 
-/// When to look again at a connection whose time is over, but which is still to be read.
+/// When to check again a timed-out connection that is still to be read.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 impl<M> Shard<M> {

@@ -20,7 +20,7 @@ pub(crate) struct ListenOptions {
     pub(crate) ipv6_only: bool,
     /// Inherited by accepted sockets, and only so does the window scale fit a large value.
     pub(crate) receive_kernel_bytes: Option<usize>,
-    /// Inherited by accepted sockets where [`INHERITS`] says so.
+    /// Accepted sockets inherit it where [`INHERITS`] is true.
     pub(crate) keep_alive: Option<Duration>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-/// Ends our direction; the peer sees the end of the stream after what was sent.
+/// Ends our direction; the peer sees the end of the stream after the sent data.
 pub(crate) fn finish(socket: BorrowedFd<'_>) {
     // Fails only where the connection is already gone, which the next read reports.
     let _ = net::shutdown(socket, net::Shutdown::Write);
@@ -174,7 +174,7 @@ pub(crate) fn peer_address(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(net::getpeername(socket).ok()??).ok()
 }
 
-/// Receives what is there; `Ok(0)` is the end of the stream.
+/// Receives available data; `Ok(0)` is the end of the stream.
 pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match net::recv(socket, &mut *buffer, RecvFlags::empty()) {
@@ -185,7 +185,7 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<u
     }
 }
 
-/// Sends as much as the kernel takes, without waiting and without a signal.
+/// Sends as much as the kernel accepts, without waiting and without a signal.
 pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     loop {
         match net::send(socket, bytes, SEND) {

@@ -64,7 +64,7 @@ pub(crate) struct Uring {
     unsettled: VecDeque<Slot>,
     /// The poll for the waker is with the kernel.
     wake_armed: bool,
-    /// A listener that is closed for good once its accept has ended.
+    /// A listener that is closed permanently once its accept has ended.
     closing_listener: Option<OwnedFd>,
 }
 
@@ -398,7 +398,7 @@ impl Drop for Uring {
         if let Some(acceptor) = self.acceptor.take() {
             socket::stop_listening(acceptor.listener.as_fd());
         }
-        // Ends whatever runs, and says so only once it has ended.
+        // Cancels what runs, and reports it only after it has ended.
         let submitter = self.ring.submitter();
         let quiet = match submitter.register_sync_cancel(None, CancelBuilder::any()) {
             Ok(()) => true,

@@ -30,13 +30,13 @@ pub fn config(backend: Backend) -> EngineConfig {
         .backend(backend)
 }
 
-/// Says what a test leaves out, and why.
+/// Prints what a test skips, and why.
 pub fn skip(why: &str) {
     // Past the capture of output: `cargo xtask test` counts the line.
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// The back ends this machine allows; says so when one is left out.
+/// The back ends that this machine allows; prints which one is skipped.
 pub fn backends() -> Vec<Backend> {
     struct Nothing;
     impl Handler for Nothing {

@@ -1,4 +1,4 @@
-//! A handler that echoes, tells what it sees, and does what a test orders.
+//! A handler that echoes, reports what it sees, and follows a test's orders.
 
 use std::{
     net::SocketAddr,
@@ -181,7 +181,7 @@ pub fn post(engine: &Engine<Probe>, order: Order) {
     assert!(engine.post(0, order).is_ok());
 }
 
-/// Has the shard do nothing until what this returns is dropped.
+/// Blocks the shard until the returned value is dropped.
 pub fn hold(engine: &Engine<Probe>) -> mpsc::Sender<()> {
     let (release, held) = mpsc::channel();
     post(engine, Order::Hold(held));

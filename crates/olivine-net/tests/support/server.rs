@@ -25,7 +25,7 @@ use super::support::{config, wait_until};
 
 /// Names the settings of a server process: `name=value`, parted by commas.
 const ROLE: &str = "OLIVINE_NET_SERVER";
-/// What the server process says before its address.
+/// Text before the server's address.
 const LISTENING: &str = "listening on ";
 const STOPPED: &str = "stopped: ";
 const FAILED: &str = "cannot start: ";
@@ -180,7 +180,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one; the error is what the process says.
+    /// Starts one; the error is the process's output.
     pub(crate) fn start(settings: Settings) -> Result<Self, String> {
         let mut child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "server", "--nocapture"])
@@ -257,7 +257,7 @@ impl Server {
         });
     }
 
-    /// Ends it; what it counted, by name.
+    /// Ends it; returns its counts, by name.
     pub(crate) fn stop(mut self) -> BTreeMap<String, u64> {
         drop(self.child.stdin.take());
         let said = say(&mut self.lines, &[STOPPED]);

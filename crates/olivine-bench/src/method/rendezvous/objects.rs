@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_measurement_left_is_swept_and_what_is_in_use_stays() {
+    fn leftovers_of_killed_measurements_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let (id, line) = queue();
         let gone = left(base.path(), "left", &(kernel() + &line));
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_removes_no_file_outside_its_folder() {
+    fn list_removes_no_file_outside_its_folder() {
         let base = tempfile::tempdir().unwrap();
         let victim = tempfile::tempdir().unwrap();
         let line = format!("file {}\n", victim.path().display());
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_enter_or_a_link_is_left_alone() {
+    fn foreign_folder_or_link_is_kept() {
         let base = tempfile::tempdir().unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         let (id, line) = queue();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_another_boot_are_not_ours_to_remove() {
+    fn objects_of_another_boot_are_kept() {
         let base = tempfile::tempdir().unwrap();
         let (id, line) = queue();
         let earlier = kernel().replace(|c: char| c.is_ascii_digit(), "x");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_names_only_posix_queues_of_its_own_folder() {
+    fn list_names_only_queues_of_its_folder() {
         let folder = OsStr::new("olivine-bench-a1");
         let fits = |name: &str| Object::PosixQueue(name.to_owned()).fits(folder);
         assert!(fits("/olivine-bench-a1-there"));

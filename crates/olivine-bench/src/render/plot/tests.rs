@@ -81,7 +81,7 @@ fn dots(dots: Vec<Dot>) -> Svg {
 }
 
 #[test]
-fn curves_stay_on_their_paper_and_keep_their_notes() {
+fn curves_stay_inside_and_keep_their_notes() {
     let curve = |series: usize| Curve {
         name: format!("method number {series}"),
         series,
@@ -106,7 +106,7 @@ fn curves_stay_on_their_paper_and_keep_their_notes() {
 
 /// Names were cut at their start, so that a page of 40 rows named no method.
 #[test]
-fn every_name_of_a_row_is_whole_however_long_it_is() {
+fn long_row_names_are_complete() {
     let short = ["pipe", "rtrb threads", "zeromq-ipc", "udp"];
     let long = [
         "crossbeam-channel threads, 8 KiB, batches of 16",
@@ -136,7 +136,7 @@ fn every_name_of_a_row_is_whole_however_long_it_is() {
 }
 
 #[test]
-fn a_field_has_a_cell_for_each_pair_that_was_measured() {
+fn heat_map_has_a_cell_for_each_measured_pair() {
     let names: Vec<String> = ["1", "2", "6"].map(str::to_owned).to_vec();
     let mut cells = vec![Some((46.8e6, "46.8 M/s".to_owned(), note(5))); 9];
     cells[4] = None;
@@ -152,7 +152,7 @@ fn a_field_has_a_cell_for_each_pair_that_was_measured() {
 }
 
 #[test]
-fn figures_of_nothing_are_drawn_without_a_panic() {
+fn empty_figures_are_drawn() {
     assert!(dots(Vec::new()).inline().contains("<svg"));
     for scale in [Scale::Linear, Scale::Choices] {
         let found = drawn(Plot::Curves {

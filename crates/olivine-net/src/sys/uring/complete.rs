@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Uring {
-    /// Gives a slot up whose operations have all completed.
+    /// Frees a slot whose operations have all completed.
     pub(super) fn release_if_quiet(&mut self, slot: Slot) -> Option<Event> {
         let place = self.states.get_mut(slot as usize)?;
         let state = place.as_ref()?;
@@ -110,7 +110,7 @@ impl Uring {
         None
     }
 
-    /// Takes what the kernel has completed: what the listener says apart from the rest.
+    /// Collects completions; those of the listener apart from the rest.
     pub(super) fn take_completions(&mut self) {
         let mut listener = std::mem::take(&mut self.listener_said);
         for completion in self.ring.completion() {
@@ -217,7 +217,7 @@ impl Uring {
                 None
             }
         };
-        // After the end the shard says what is next: most connections are closed then.
+        // After the end the shard decides what is next: most connections are then closed.
         let ended = self.state(slot).is_none_or(|state| state.ended);
         if !ended && self.unsettled.back() != Some(&slot) {
             self.settle(slot);

@@ -1,4 +1,4 @@
-//! What a result was measured on: without it a figure means nothing.
+//! The conditions of a result: without them a figure is meaningless.
 
 use olivine::clock::TickClock;
 use std::fs;
@@ -18,8 +18,7 @@ pub struct Machine {
     /// Frequency governor of the first processor; "unknown" where the kernel shows none, as in most
     /// virtual machines.
     pub governor: String,
-    /// Processes that wanted to run in the last minute, before the start. Others' work is in every
-    /// figure.
+    /// Load average of the last minute before the start. Other work affects every figure.
     pub load_average_1m: f64,
     /// Whether a hypervisor announces itself.
     pub virtual_machine: bool,
@@ -89,7 +88,7 @@ impl Machine {
     }
 }
 
-/// Nanoseconds one clock reading takes, over many.
+/// Nanoseconds of one clock reading, averaged over many.
 #[must_use]
 #[allow(clippy::cast_precision_loss, reason = "ticks of a millisecond")]
 pub fn clock_cost_ns(clock: &TickClock) -> f64 {
@@ -101,7 +100,7 @@ pub fn clock_cost_ns(clock: &TickClock) -> f64 {
     (ticks / clock.ticks_per_ns() / f64::from(CLOCK_READINGS) * 10.0).round() / 10.0
 }
 
-/// The command as it was typed, without the path to the program.
+/// The command as typed, without the path of the program.
 fn command() -> String {
     let mut words = vec!["olivine".to_owned()];
     words.extend(

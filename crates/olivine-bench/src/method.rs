@@ -1,11 +1,10 @@
-//! Ways to pass bytes between two processes, behind one trait, played by one harness.
+//! Ways to pass bytes between two processes, behind one trait, driven by one harness.
 //!
-//! A [`Method`] opens the two ends of a connection, each in its own process; an [`End`] sends and
-//! receives. What is measured is the same for all: [`Driver`] fills a message, sends it, waits for
-//! the answer, checks every byte; the other side checks, and sends back what it received. Methods
-//! sleep in the kernel where that is their nature and spin where it is theirs; the name or the
-//! description says which. Refuses to clamp a size: what a method cannot carry is an error that
-//! names the limit.
+//! A [`Method`] opens the two ends of a connection, each in its process; an [`End`] sends and
+//! receives. The measurement is equal for all: [`Driver`] fills a message, sends it, waits for the
+//! reply, checks every byte; the other side checks, and sends back what it received. Methods sleep
+//! in the kernel or spin, as is natural for them; the name or the description says which. Sizes are
+//! never clamped: a size that a method cannot carry is an error with the limit.
 
 mod bytes;
 mod condvar;
@@ -39,21 +38,21 @@ pub(crate) use rendezvous::{Held, MeetingFolder};
 
 use crate::error::Result;
 
-/// How the names of this library's methods start.
+/// Prefix of the names of this library's methods.
 pub const OLIVINE_PREFIX: &str = "olivine-";
 
 /// Which end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "a connection has two ends")]
 pub enum Side {
-    /// The measuring process: makes kernel objects, sends first.
+    /// The measuring process: creates kernel objects, sends first.
     Client,
     /// The second process: joins, checks, sends back.
     Server,
 }
 
 impl Side {
-    /// Picks what belongs to this side out of (client, server).
+    /// The value of this side out of (client, server).
     pub(crate) fn pick<T>(self, client: T, server: T) -> T {
         match self {
             Self::Client => client,
@@ -61,7 +60,7 @@ impl Side {
         }
     }
 
-    /// Of two directions, what this side reads from and what it writes to.
+    /// Of two directions, the one that this side reads and the one that it writes.
     pub fn from_to<T>(self, there: T, back: T) -> (T, T) {
         match self {
             Self::Client => (back, there),
@@ -81,27 +80,27 @@ pub trait Method: Sync {
     /// How a side with nothing to do waits: `spin`, `block` or a strategy of a channel.
     fn wait(&self) -> &'static str;
 
-    /// Whether messages can be streamed one way without loss and without an answer to each.
+    /// Whether messages can be streamed one way without loss and without replies.
     fn streams(&self) -> bool {
         false
     }
 
-    /// Whether a batch of streamed messages is handed over at once. Without, there is no figure of
-    /// batches: one by one under that name would be none.
+    /// Whether a streamed batch is sent at once. Without this there is no figure for batches:
+    /// messages one by one would be mislabelled.
     fn batches(&self) -> bool {
         false
     }
 
-    /// Whether it works only between threads, which share their page tables: its rows state
-    /// [`THREADS`] as a setting, so that no table shows it as a method between processes.
+    /// Whether it works only between threads, which share page tables. Its rows then have the
+    /// setting [`THREADS`], so that no table shows it as a method between processes.
     fn threads(&self) -> bool {
         false
     }
 
-    /// What it does without that a channel of this library has, in a few words; empty if that is
-    /// not why it is fast.
+    /// The features of this library's channels that it lacks, in a few words; empty if that does
+    /// not explain its speed.
     ///
-    /// Said wherever it is ahead, so that no figure is taken for the whole.
+    /// Shown wherever it is faster.
     fn lacks(&self) -> &'static str {
         ""
     }
@@ -109,11 +108,11 @@ pub trait Method: Sync {
     /// Opens one end for messages of `size` bytes. Both sides call it at the same time;
     /// `rendezvous` connects them.
     ///
-    /// `settings` are those of the variant, for methods that have any.
+    /// `settings` are those of the variant, for methods with settings.
     ///
     /// # Errors
     ///
-    /// [`crate::error::BenchError::TooLong`] if it cannot carry that size; what the system refuses.
+    /// [`crate::error::BenchError::TooLong`] if it cannot carry this size; system errors.
     fn open(
         &self,
         side: Side,
@@ -123,17 +122,17 @@ pub trait Method: Sync {
     ) -> Result<Box<dyn Driver>>;
 }
 
-/// The setting that rows of a method between threads state.
+/// The setting in rows of a method between threads.
 pub const THREADS: &str = "threads";
 
-/// What [`Method::lacks`] says of methods that have a slot where others have a queue.
+/// [`Method::lacks`] of methods with a slot instead of a queue.
 const ONE_SLOT: &str =
     "no queue: one message under way, for one reader; a dead side is not noticed";
 
 /// How a [`Described`] method opens its ends.
 pub type Open = fn(Side, &mut Rendezvous, usize, &str) -> Result<Box<dyn Driver>>;
 
-/// A method that is a description and a function.
+/// A method given by a description and a function.
 #[derive(Debug)]
 pub struct Described {
     /// See [`Method::name`].

@@ -1,8 +1,8 @@
 //! Even pacing: message `n` is due at `start + n × period`, never in bursts.
 //!
-//! A message that cannot leave when it is due leaves as soon as it can and keeps its due time as
-//! its stamp, so a stall is charged to every message that it delayed (no coordinated omission).
-//! Periods are kept in 2^-32 ticks, so that the rate holds over days.
+//! A late message leaves as soon as possible and keeps its due time as its stamp, so a stall counts
+//! for every delayed message (no coordinated omission). Periods have a resolution of 2^-32 ticks,
+//! so that the rate is exact over days.
 
 use olivine::clock::TickClock;
 use olivine::probe;
@@ -13,24 +13,23 @@ use std::time::Duration;
 /// second; at the most, its samples take 32 MiB on each side.
 pub const RATES_PER_S: RangeInclusive<f64> = 1.0..=1e8;
 
-/// Below this distance a gentle wait stops sleeping and looks at the clock: the kernel wakes late
-/// by about this.
+/// Below this distance a gentle wait stops sleeping and polls the clock: the kernel wakes late by
+/// about this time.
 const SLEEP_MARGIN_NS: u64 = 120_000;
-/// Longest single sleep, so that a request to stop is seen soon.
+/// Longest single sleep, so that a request to stop is noticed soon.
 const SLEEP_MAX_NS: u64 = 50_000_000;
 
-/// Below this distance nothing stands between two looks at the clock: a `pause` of 20 to 40 ns
-/// would make messages leave late by half of that.
+/// Below this distance the clock is polled without pause: a `pause` of 20 to 40 ns would delay
+/// messages by half of that.
 const CLOSE_NS: u64 = 1_000;
 
-/// How to pass the time until a message is due.
+/// How to wait until a message is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rest {
-    /// Look at the clock without a pause: exact, costs the CPU.
+    /// Poll the clock without a pause: exact, costs the CPU.
     Spin,
-    /// Let others that want this CPU have it between two looks: for senders that share a CPU with
-    /// the receiver.
+    /// Yield the CPU between two polls: for senders that share a CPU with the receiver.
     Yield,
     /// Sleep for the greater part of a long gap.
     Gentle,
@@ -91,10 +90,10 @@ impl Pacer {
             .wrapping_add(((u128::from(n) * self.period_fixed) >> 32) as u64)
     }
 
-    /// Waits until `due`; returns early, with false, when `stop` answers true.
+    /// Waits until `due`; returns early, with false, if `stop` returns true.
     ///
-    /// `stop` is asked before each sleep and about every millisecond of spinning, not in the last
-    /// microsecond.
+    /// `stop` is called before each sleep and about every millisecond of spinning, but not in the
+    /// last microsecond.
     #[expect(
         clippy::disallowed_methods,
         reason = "time itself is what is waited for"

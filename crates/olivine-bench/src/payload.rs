@@ -1,4 +1,4 @@
-//! Messages that can be checked: every byte follows from a sequence number and a time stamp.
+//! Checkable messages: a sequence number and a time stamp determine every byte.
 //!
 //! # Layout (little endian)
 //!
@@ -8,13 +8,13 @@
 //! | 8..16  | intended send time in clock ticks                                |
 //! | 16..   | pattern that follows from both                                   |
 //!
-//! The pattern of a message of up to 256 bytes is a run of words, each an addition away from the
-//! one before; a last word may be cut. A longer one consists of blocks of 4 KiB, each such a word
-//! and then a piece of a fixed table, from a place that the word names: building is a copy and
-//! checking a comparison, so that both stay far below the cost of moving the bytes between two
-//! cores, and torn or shifted bytes do not pass.
+//! The pattern of a message of up to 256 bytes is a run of words, each the previous one plus a
+//! constant; a last word may be cut. A longer pattern consists of blocks of 4 KiB: a word, and a
+//! piece of a fixed table at an offset from this word. So building is a copy and checking is a
+//! comparison, both far below the cost of moving the bytes between two cores; torn or shifted bytes
+//! are detected.
 
-/// Bits of a sequence number that count messages. The bits above tell publishers of one lane apart.
+/// Bits of a sequence number that count messages. The higher bits identify publishers of one lane.
 pub const NUMBER_BITS: u32 = 40;
 
 /// Smallest checkable message in bytes: sequence number and time stamp.
@@ -28,14 +28,14 @@ const SPREAD: u64 = 0xD6E8_FEB8_6659_FD93;
 const WORDS_MAX: usize = 256;
 /// Bytes of a block: its word and a piece of the table.
 const BLOCK: usize = 4096;
-/// Most common size: small market data. Its code has no loop.
+/// The most common size: small market data. Its code has no loop.
 pub(crate) const COMMON: usize = 32;
 
-/// What the blocks of long messages are pieces of: two blocks long, so that a piece may start
-/// anywhere in the first.
+/// Source of the blocks of long messages: two blocks long, so that a piece may start anywhere in
+/// the first.
 static TABLE: [u8; 2 * BLOCK] = table();
 
-/// What a checked message says about itself.
+/// The stamp of a checked message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// Sequence number given by the publisher, counted from [`first_of`] its identity.
@@ -45,7 +45,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// Identity of the publisher; 0 where it gave none.
+    /// Identity of the publisher; 0 if it gave none.
     #[must_use]
     pub const fn publisher(self) -> u64 {
         self.sequence >> NUMBER_BITS
@@ -106,7 +106,7 @@ fn piece(word: u64, length: usize) -> &'static [u8] {
 
 /// Writes a checkable message over the whole of `message`.
 ///
-/// Stores whole words and loads nothing back, so it may fill claimed ring memory in place.
+/// Stores whole words and loads nothing, so it may fill claimed ring memory in place.
 ///
 /// # Panics
 ///
@@ -150,11 +150,11 @@ fn fill_any(message: &mut [u8], stamp: Stamp) {
     }
 }
 
-/// Reads a message back that was sent with `size` bytes; `None` if it has another length, or as
+/// Checks a message that was sent with `size` bytes; `None` if it has another length, or as
 /// [`check`].
 ///
-/// The start of a correct message of up to 256 bytes is a correct message: a caller that knows the
-/// size asks this way.
+/// The start of a correct message of up to 256 bytes is also correct: callers that know the size
+/// use this function.
 #[inline(always)]
 #[must_use]
 pub fn check_whole(message: &[u8], size: usize) -> Option<Stamp> {
@@ -168,7 +168,7 @@ pub fn check_whole(message: &[u8], size: usize) -> Option<Stamp> {
     }
 }
 
-/// Reads a message back; `None` if it is too short or any byte is not what its stamp demands.
+/// Checks a message; `None` if it is too short or any byte does not fit its stamp.
 #[inline(always)]
 #[must_use]
 pub fn check(message: &[u8]) -> Option<Stamp> {

@@ -1,9 +1,9 @@
-//! Two processes that measure together.
+//! Two processes of a measurement.
 //!
-//! [`Peer`] is the measuring process's handle to the second one, which runs [`serve`]. Orders go
-//! down its standard input and answers come back on its standard output, one JSON object a line:
-//! nothing spins between slices, and the end of either pipe is noticed at once. Within a slice both
-//! spin on [`SharedWords`]:
+//! [`Peer`] is the measuring process's handle to the second one, which runs [`serve`]. Orders go to
+//! its standard input and replies come from its standard output, one JSON object per line: nothing
+//! spins between slices, and the end of either pipe is noticed at once. Within a slice both spin on
+//! [`SharedWords`]:
 //!
 //! | word | written by | meaning                                         |
 //! |------|------------|-------------------------------------------------|
@@ -12,8 +12,8 @@
 //! | 2    | second     | serial of the order it is ready to begin        |
 //! | 3    | second     | its clock as it saw the last stamped ball       |
 //!
-//! Every spin is bounded by a `Deadline`; the second process ends when its standard input does, so
-//! neither can outlive or wait for the other for ever.
+//! A `Deadline` limits every spin. The second process ends with its standard input, so neither
+//! process can outlive the other or wait forever.
 //!
 //! [`SharedWords`]: olivine::probe::SharedWords
 
@@ -42,25 +42,25 @@ pub(crate) const READY: usize = 2;
 pub(crate) const STAMP: usize = 3;
 const WORDS: usize = 4;
 
-/// How long the second process may take for anything.
+/// Longest time of the second process for any order.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 
-/// How long an end that failed listens for what the other one has to say about it.
+/// How long a failed end waits for the other one's error.
 const REASON_WAIT: Duration = Duration::from_secs(2);
 
-/// What the second process is asked to do.
+/// An order to the second process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(crate) enum Order {
-    /// Run with these from now on.
+    /// Use these privileges from now on.
     Privileges(Privileges),
-    /// Answer `rounds` balls on the shared words, the first being `first`.
+    /// Return `rounds` balls on the shared words, the first being `first`.
     Floor { first: u64, rounds: u64 },
     /// As `Floor`, with the time of each ball written beside it.
     Stamp { first: u64, rounds: u64 },
     /// Open a subscriber.
     Open { there: String },
-    /// Take the answering end of a method, at the rendezvous of `folder`.
+    /// Open the server end of a method, at the rendezvous of `folder`.
     Join {
         method: String,
         settings: String,
@@ -111,7 +111,7 @@ pub(crate) enum Order {
     Close,
 }
 
-/// What the second process says.
+/// A reply of the second process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -142,14 +142,14 @@ pub struct Peer {
 /// The second process and what it says.
 #[derive(Debug)]
 struct Line {
-    /// The end of an order, where it was found before it was asked for.
+    /// The end of an order, if it was found early.
     early: Option<Answer>,
     child: Child,
     answers: Receiver<Answer>,
 }
 
 impl Peer {
-    /// Starts `program` with the words that make it call [`serve`] and pins it to `cpu`.
+    /// Starts `program` with arguments that make it call [`serve`] and pins it to `cpu`.
     ///
     /// `arguments` go before the two that are appended: the path of the shared words and the CPU.
     /// That file is gone again when this returns.
@@ -177,14 +177,14 @@ impl Peer {
             .arg(cpu.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A Ctrl-C at the terminal is ours to handle: the second process ends when we end.
+            // We handle a Ctrl-C at the terminal: the second process ends when we end.
             .process_group(0)
             .spawn()
             .map_err(io("start the second process"))?;
         let (tell, answers) = channel();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
-                // The end of the pipe drops `tell`: the receiver learns that the process is gone.
+                // The end of the pipe drops `tell`: the receiver sees that the process is gone.
                 for line in BufReader::new(stdout)
                     .lines()
                     .map_while(std::io::Result::ok)
@@ -262,13 +262,13 @@ impl Peer {
         }
     }
 
-    /// An order that needs no part of ours.
+    /// An order without work on our side.
     pub(crate) fn run(&mut self, order: &Order) -> Result<u64> {
         self.begin(order)?;
         Ok(self.end()?.0)
     }
 
-    /// Takes `rounds` numbers for balls that were never used before; returns the first.
+    /// Takes `rounds` unused numbers for balls; returns the first.
     pub(crate) fn balls(&mut self, rounds: u64) -> u64 {
         let first = self.ball + 1;
         self.ball += rounds;
@@ -290,7 +290,7 @@ impl Peer {
         Deadline::watching(&mut self.line, limit)
     }
 
-    /// What the second process says went wrong, if it said so within a moment; else `error`.
+    /// The error of the second process, if it comes within a moment; else `error`.
     pub(crate) fn or_its_reason(&mut self, error: BenchError) -> BenchError {
         match self.line.answers.recv_timeout(REASON_WAIT) {
             Ok(Answer::Failed { message }) => BenchError::PeerFailed { message },
@@ -316,7 +316,7 @@ impl Line {
     }
 
     fn gone(&mut self) -> BenchError {
-        // Its answer, if one is left, says more than its exit status.
+        // A remaining reply says more than its exit status.
         if let Ok(Answer::Failed { message }) = self.answers.try_recv() {
             return BenchError::PeerFailed { message };
         }
@@ -338,7 +338,7 @@ impl Watched for Line {
             Err(TryRecvError::Empty) => Ok(()),
             Err(TryRecvError::Disconnected) => Err(self.gone()),
             Ok(Answer::Failed { message }) => Err(BenchError::PeerFailed { message }),
-            // It has sent its last message and is done before that message was read here.
+            // It has sent its last message and ended before that message was read here.
             Ok(done @ Answer::Done { .. }) if self.early.is_none() => {
                 self.early = Some(done);
                 Ok(())
@@ -351,7 +351,7 @@ impl Watched for Line {
 impl Drop for Peer {
     fn drop(&mut self) {
         drop(self.orders.take());
-        // Whatever it is doing, nothing of it is needed any more.
+        // Its current work is no longer needed.
         let _ = self.line.child.kill();
         let _ = self.line.child.wait();
     }

@@ -1,21 +1,19 @@
-//! What both processes may be asked to run with: a real-time class, memory that stays in memory.
+//! Optional privileges of both processes: real-time priority, locked memory.
 //!
-//! Both change what is measured, so neither is taken silently, and a refusal is an error, not a run
-//! without them.
+//! Both change the measurement, so they are never implicit, and a refusal is an error.
 
 use crate::error::{BenchError, Result};
 use crate::sys::scheduler;
 use serde::{Deserialize, Serialize};
 
-/// What is asked for. Nothing by default.
+/// The requested privileges. None by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(
     clippy::exhaustive_structs,
     reason = "two switches, made where they are read"
 )]
 pub struct Privileges {
-    /// The measuring threads run under `SCHED_FIFO`, before all that is not real-time on their
-    /// CPUs.
+    /// The measuring threads run under `SCHED_FIFO`, before all other work on their CPUs.
     pub real_time: bool,
     /// No page of the two processes is written out or left to be filled when it is touched
     /// (`mlockall`).
@@ -23,7 +21,7 @@ pub struct Privileges {
 }
 
 impl Privileges {
-    /// Whether nothing is asked for.
+    /// Whether nothing is requested.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()

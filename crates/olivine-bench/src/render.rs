@@ -1,7 +1,7 @@
-//! Outputs of a view: Markdown, the page, the drawings. They lay out what the view has decided.
+//! Outputs of a view: Markdown, the page, the drawings. They only lay out the view.
 //!
-//! The page names nothing outside itself: no script, no font, no picture is fetched. It follows the
-//! reader's choice of light or dark, and prints.
+//! The page is self-contained: it fetches no script, font or picture. It follows the reader's light
+//! or dark theme, and prints.
 
 mod axis;
 mod html;
@@ -17,12 +17,12 @@ use crate::view::View;
 /// Largest page in bytes.
 pub const BYTES_MAX: usize = 2_000_000;
 
-/// The page would be larger than mail takes.
+/// The page would be too large for mail.
 #[derive(Debug, thiserror::Error)]
 #[error("the page would take {bytes} bytes, more than {BYTES_MAX}: report fewer files at once")]
 #[non_exhaustive]
 pub struct TooLarge {
-    /// What it would take.
+    /// Its size.
     pub bytes: usize,
 }
 

@@ -1,10 +1,9 @@
-//! What a measurement found: one type for all scenarios and methods, and the file it is kept in.
+//! Results of measurements: one type for all scenarios and methods, and their file.
 //!
-//! A [`ResultFile`] says on what machine, with which command and commit the figures came about, so
-//! that a figure never stands alone. Its rows are [`Row`]s: a scenario, a method, parameters, a
-//! placement, and what was measured there, or why there is no figure. A row that failed is a row:
-//! nothing is left out silently. Units are part of each name. `docs/bench-schema.json` describes
-//! the file to other programs.
+//! A [`ResultFile`] has the machine, command and commit of its figures. Its rows are [`Row`]s: a
+//! scenario, a method, parameters, a placement, and the figures, or why there are none. A failed
+//! measurement is a row: nothing is left out silently. Units are part of each name.
+//! `docs/bench-schema.json` describes the file for other programs.
 
 mod collect;
 pub mod compare;
@@ -32,34 +31,34 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Load {
-    /// The next message leaves when the answer to the last one is here: round trips.
+    /// The next message leaves after the reply to the last one: round trips.
     Closed,
-    /// Messages are due at fixed times whatever happens: one-way latencies from the intended time.
+    /// Messages are due at fixed times: one-way latencies from the planned time.
     Open,
     /// As many as possible: rates, no latencies.
     Saturated,
 }
 
-/// What varies between rows. `None` where a scenario or method has no such thing.
+/// Parameters that vary between rows. `None` if a scenario or method has no such parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameters {
     /// Payload of a message in bytes.
     pub size_bytes: u64,
     /// Messages made visible at once; 1 is one by one.
     pub batch_count: u64,
-    /// Messages a second that were asked for, where the load is open.
+    /// Requested messages per second, in an open loop.
     pub rate_per_s: Option<f64>,
     /// Bytes between both ends: a ring's capacity, a socket's or pipe's buffer.
     pub ring_bytes: Option<u64>,
-    /// How a side with nothing to do waits: `spin`, `yield`, `park`, `adaptive`, `block`.
+    /// How an idle side waits: `spin`, `yield`, `park`, `adaptive`, `block`.
     pub wait: Option<String>,
     /// Processes that publish.
     pub publishers_count: u32,
     /// Processes that subscribe; each gets every message.
     pub subscribers_count: u32,
-    /// More participants that want to run than CPUs: the scheduler is part of every figure.
+    /// More running participants than CPUs: the scheduler affects every figure.
     pub oversubscribed: bool,
-    /// Everything else that was set, as the method writes it: a URI's query, socket options.
+    /// All other settings, as the method writes them: a URI's query, socket options.
     pub settings: String,
 }
 
@@ -81,7 +80,7 @@ impl Parameters {
     }
 }
 
-/// One line of a result: what was measured, and what came of it.
+/// One line of a result: a situation and its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// Name of the scenario, as [`crate::scenario::LIST`] has it.
@@ -90,8 +89,8 @@ pub struct Row {
     pub load: Load,
     /// What carried the messages: `olivine-shm`, `pipe`, `unix-stream`.
     pub method: String,
-    /// What the method does without that a channel of this library has; empty if nothing that makes
-    /// it faster.
+    /// Features of this library's channels that the method lacks; empty if they do not explain its
+    /// speed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub lacks: String,
     /// What varies.
@@ -100,7 +99,7 @@ pub struct Row {
     /// Figures, or why there are none.
     #[serde(flatten)]
     pub outcome: Outcome,
-    /// What others published for the same situation, on their machines.
+    /// Figures that others published for the same situation, on their machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
@@ -137,15 +136,15 @@ impl Row {
         }
     }
 
-    /// Whether its runs took turns with those of another row.
+    /// Whether its runs were interleaved with those of another row.
     #[must_use]
     pub fn took_turns_with(&self, other: &Self) -> bool {
         let session = |row: &Self| row.measured().and_then(|measured| measured.session.clone());
         session(self).is_some() && session(self) == session(other)
     }
 
-    /// Whether another row measured the same thing in the same place, so that the two can be
-    /// compared.
+    /// Whether another row measured the same situation in the same placement, so that the two can
+    /// be compared.
     #[must_use]
     pub fn is_same_situation(&self, other: &Self) -> bool {
         let placement = |row: &Self| row.measured().map(|measured| measured.placement);
@@ -156,30 +155,29 @@ impl Row {
     }
 }
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
     /// There are figures, from checked messages only.
     Measured(Box<Measured>),
-    /// There are none.
+    /// There are no figures.
     Failed {
         /// Why, in one line.
         reason: String,
     },
 }
 
-/// Figures of one row. Which are there follows from the load: see [`Load`].
+/// Figures of one row. The load decides which ones exist: see [`Load`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Where the CPUs were.
     pub placement: Placement,
     /// Slices measured there.
     pub slices_count: u64,
-    /// Which session it was measured in, a word that no other session has: rows of one session took
-    /// turns, so that their runs of one number were neighbours in time. `None` in files from before
-    /// there were sessions.
+    /// The session of the measurement, a unique word: rows of one session were interleaved, so
+    /// their runs of one number were neighbours in time. `None` in files without sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// Closed load: from one send to the checked answer.
@@ -214,10 +212,10 @@ pub struct Measured {
     /// `one_way`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead: Option<ClockAhead>,
-    /// Open load: samples of `one_way` that were below 0 by the two clocks, and count as 0 there.
+    /// Open load: samples of `one_way` that were negative by the two clocks, and count as 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative_count: Option<u64>,
-    /// A mesh, pair by pair; empty where it was not measured so.
+    /// A mesh, pair by pair; empty for others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<Pair>,
 }
@@ -230,11 +228,11 @@ impl Measured {
         round_trip.or_else(|| self.one_way.as_ref().map(|found| ("one way", found)))
     }
 
-    /// p50 over the runs, each first reduced to the median of its slices; `None` where the
+    /// p50 over the runs, each first reduced to the median of its slices; `None` if the
     /// distribution has none.
     ///
-    /// This is the p50 that tables show. That of the distribution is of all samples, most of which
-    /// come from the fastest slices.
+    /// Tables show this p50. The p50 of the distribution is over all samples, most of which come
+    /// from the fastest slices.
     #[must_use]
     pub fn p50_ns(&self) -> Option<Spread> {
         let _enough = self.distribution()?.1.percentiles.p50_ns?;
@@ -265,7 +263,7 @@ pub struct Worst {
     pub at_s: f64,
     /// Number of its run.
     pub run: u32,
-    /// What most likely held it up.
+    /// The most likely cause.
     pub cause: Cause,
     /// What the kernel counted in its slice, both processes together.
     pub kernel: Counts,
@@ -285,12 +283,12 @@ pub struct Pair {
 /// A figure that others published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// Which figure, by the name it has here: `p50_ns`, `messages_per_s`, `deliveries_per_s`.
+    /// Its name here: `p50_ns`, `messages_per_s`, `deliveries_per_s`.
     pub figure: String,
     /// Its value, in the unit of that name.
     pub value: f64,
-    /// Who says so, where.
+    /// The source.
     pub source: String,
-    /// On what machine.
+    /// The machine.
     pub machine: String,
 }

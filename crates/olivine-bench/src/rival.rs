@@ -1,10 +1,9 @@
-//! Other people's libraries in the same harness: each is a separate program, so that this library
-//! never depends on one.
+//! Other libraries in the same harness: each is a separate program, so that this library never
+//! depends on one.
 //!
-//! A rival's program links the harness and its own methods. It lists them, measures them in turns
-//! with Olivine between the same two processes, and answers as the second one. [`main`] is its
-//! whole main function;
-//! [`Program`] is how the tool finds and runs it.
+//! A rival's program links the harness and its own methods. It lists them, measures them
+//! interleaved with Olivine between the same two processes, and also runs as the second process.
+//! [`main`] is its whole main function; [`Program`] is how the tool finds and runs it.
 
 use crate::error::{BenchError, Result, chain, io};
 use crate::method::Method;
@@ -21,21 +20,21 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How the names of rivals' programs start.
+/// Prefix of the names of rivals' programs.
 const PREFIX: &str = "rival-";
 /// Words that a rival's program understands.
 const LIST: &str = "list";
 const MEASURE: &str = "measure";
 const PEER: &str = "__peer";
-/// How long a rival's program may take to start and to say what it knows.
+/// How long a rival's program may take to start and list its methods.
 const START_MAX: Duration = Duration::from_secs(30);
 /// How long a method may take to fail, longer than the deadline of either end.
 const FAILING_MAX: Duration = Duration::from_secs(6);
 /// Letters of a wrong answer that are shown.
 const SHOWN_MAX: usize = 40;
-/// How long is waited for the last words of a program that has ended.
+/// How long to wait for the last output of an ended program.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
-/// Time between two looks at whether the person wants to stop.
+/// Time between two checks of a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A method that a rival's program knows.
@@ -60,7 +59,7 @@ pub struct Known {
     pub lacks: String,
 }
 
-/// What a rival's program is asked to measure.
+/// A job for a rival's program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// `pingpong` or `throughput`.
@@ -78,8 +77,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// How long its program may take: what was asked for twice over, with room in each run for a
-    /// method that fails by its own deadline.
+    /// Time limit of its program: twice the requested time, plus time in each run for a method that
+    /// fails by its deadline.
     fn limit(&self) -> Duration {
         let variants = u32::try_from(self.variants.len()).unwrap_or(u32::MAX);
         let runs = FAILING_MAX.saturating_mul(self.runs);
@@ -162,27 +161,27 @@ fn measure(methods: &'static [&'static dyn Method]) -> Result<Vec<Row>> {
     Ok(found?.concat())
 }
 
-/// Runs `make` with the calling thread free to run on any CPU it may use, and pins it again.
+/// Runs `make` with the calling thread free to use any allowed CPU, and pins it again.
 ///
-/// A library's own threads inherit where they may run from the thread that starts them: on the CPU
-/// of a measured thread they would be in its way.
+/// A library's threads inherit the CPU mask of the thread that starts them: on the CPU of a
+/// measured thread they would disturb it.
 pub fn unpinned<T>(make: impl FnOnce() -> T) -> T {
     restored(|| {
         let mut all = rustix::thread::CpuSet::new();
         (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
-        // The kernel leaves those that exist and are allowed; where it refuses, the library's
-        // threads share our CPU.
+        // The kernel ignores missing and forbidden CPUs; if it refuses, the library's threads share
+        // our CPU.
         let _ = rustix::thread::sched_setaffinity(None, &all);
         make()
     })
 }
 
-/// Runs `make`, after which the calling thread may run where it might before.
+/// Runs `make`, and then restores the CPU mask of the calling thread.
 pub(crate) fn restored<T>(make: impl FnOnce() -> T) -> T {
     let before = rustix::thread::sched_getaffinity(None);
     let made = make();
     if let Ok(before) = before {
-        // What the kernel gave it takes back, unless it took the CPUs away in between.
+        // The kernel accepts its own mask again, unless CPUs were removed in between.
         let _ = rustix::thread::sched_setaffinity(None, &before);
     }
     made
@@ -247,7 +246,7 @@ impl Program {
         self.ask(MEASURE, job, job.limit(), stopped)
     }
 
-    /// Has it do something else that it knows, by `word`, within `limit` or until it is `stopped`.
+    /// Runs another of its commands, `word`, within `limit` or until it is `stopped`.
     pub(crate) fn ask<T: for<'a> Deserialize<'a>>(
         &self,
         word: &str,
@@ -272,22 +271,22 @@ impl Program {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // Started from a pinned thread it would have that CPU only.
+        // A program started from a pinned thread could use only that CPU.
         let started = unpinned(|| child::start(&mut command, Signal::KILL));
         let mut child = started.map_err(io("start a rival's program"))?;
         let said = child.stderr.take().map(text_of);
         let told = child.stdout.take().map(text_of);
         if let Some(mut stdin) = child.stdin.take() {
             let input = input.as_bytes().to_vec();
-            // On a thread, because one that hangs reads nothing; one that died before it read all
-            // says why below.
+            // On a thread, because a hanging program reads nothing; a program that died before it
+            // read all reports that below.
             std::thread::spawn(move || stdin.write_all(&input));
         }
-        // Its output ends with it: its second process writes to a pipe of their own.
+        // Its output ends with it: its second process has a separate pipe.
         let told = told.map(|text| within(&text, limit, stopped));
         let is_late = matches!(told, Some(Err(RecvTimeoutError::Timeout)));
         if is_late {
-            // The second process ends when its orders do.
+            // The second process ends with its orders.
             let _ = child.kill();
         }
         let status = child.wait().map_err(io("wait for a rival's program"))?;
@@ -300,7 +299,7 @@ impl Program {
                 seconds: limit.as_secs(),
             });
         }
-        // What a library logs to standard output comes before the result.
+        // A library's log on standard output comes before the result.
         let told = told.and_then(std::result::Result::ok).unwrap_or_default();
         let last = told.lines().last().unwrap_or_default();
         let result = serde_json::from_str(last).ok();
@@ -320,8 +319,8 @@ impl Program {
     }
 }
 
-/// What `text` brings within `limit` and before it is `stopped`; [`RecvTimeoutError::Timeout`] for
-/// both.
+/// The result of `text` within `limit` and before it is `stopped`; [`RecvTimeoutError::Timeout`]
+/// otherwise.
 fn within(
     text: &Receiver<String>,
     limit: Duration,
@@ -337,7 +336,7 @@ fn within(
     }
 }
 
-/// As much of a line as fits another one.
+/// The start of a line, short enough for an error message.
 fn shortened(line: &str) -> String {
     let mut start: String = line.chars().take(SHOWN_MAX).collect();
     if start.len() < line.len() {
@@ -351,7 +350,7 @@ fn text_of(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (tell, text) = channel();
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is what there is.
+        // After a read error, the part read so far counts.
         let _ = pipe.read_to_end(&mut bytes);
         // The caller may have given up.
         let _ = tell.send(String::from_utf8_lossy(&bytes).into_owned());

@@ -1,9 +1,9 @@
-//! Measured situations, each in slices between slices of the floor.
+//! Measured situations, in slices between slices of the floor.
 //!
-//! A run opens fresh channels and warms them up; runs of all variants take turns, so that a
-//! disturbance hits all alike. Each slice is between two floor slices, which tell where the two
-//! CPUs are and what a bare cache line costs right then. Results are grouped by placement; a ratio
-//! compares neighbours in time only.
+//! A run opens fresh channels and warms them up; runs of all variants are interleaved, so that a
+//! disturbance affects all alike. Each slice is between two floor slices, which show the distance
+//! of the CPUs and the current cost of a cache line. Results are grouped by placement; a ratio only
+//! compares neighbours in time.
 
 pub mod bridge;
 pub mod floor;
@@ -27,11 +27,11 @@ use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-/// Round trips of the floor in a slice: about 1 ms, so that where others want the CPUs, most slices
-/// fit into one turn of the scheduler.
+/// Round trips of the floor in a slice: about 1 ms, so that on a busy machine most slices fit into
+/// one scheduler turn.
 const FLOOR_ROUNDS: u64 = 5_000;
 
-/// A scenario's name and what it measures, for the list of them.
+/// Name and description of each scenario, for `bench list`.
 pub const LIST: [(&str, &str); 9] = [
     (
         "floor",
@@ -71,17 +71,16 @@ pub const LIST: [(&str, &str); 9] = [
     ),
 ];
 
-/// What all scenarios need to know.
+/// Settings of all scenarios.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Program to run as the second process.
     pub program: PathBuf,
-    /// Words that make it call [`crate::peer::serve`]; path and CPU are appended.
+    /// Arguments that make it call [`crate::peer::serve`]; path and CPU are appended.
     pub arguments: Vec<String>,
     /// CPUs of the measuring and of the second process.
     pub cpus: (u32, u32),
-    /// CPUs that may be used at all, where this process was started: it is pinned itself once it
-    /// measures.
+    /// Allowed CPUs of this process at its start: it is pinned later.
     pub allowed: Vec<u32>,
     /// Runs of each variant; five or more for a figure to be quoted.
     pub runs: u32,
@@ -93,7 +92,7 @@ pub struct Setup {
     pub methods: &'static [&'static dyn Method],
 }
 
-/// What is measured in turn with others.
+/// One of the interleaved variants.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Variant {
     /// Name of the method that carries the messages.
@@ -102,7 +101,7 @@ pub struct Variant {
     pub parameters: Parameters,
 }
 
-/// The rows of each variant, in the order in which they were asked for.
+/// The rows of each variant, in the given order.
 pub type Found = Vec<Vec<Row>>;
 
 impl Variant {
@@ -123,8 +122,8 @@ impl Setup {
         Ok(peer)
     }
 
-    /// The CPUs that so many participants are pinned to, those of `cpus` first, then the others
-    /// that may be used. Fewer than participants where there are no more: they go round.
+    /// The CPUs for this many participants: those of `cpus` first, then the other allowed ones. If
+    /// there are fewer CPUs than participants, they are reused.
     #[must_use]
     pub fn cpus_of(&self, participants: u32) -> Vec<u32> {
         let (first, second) = self.cpus;
@@ -154,7 +153,7 @@ impl Setup {
     }
 }
 
-/// How far a scenario is.
+/// Progress of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Slices done.
@@ -168,7 +167,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// How far, with no figure to show yet.
+    /// Progress without a figure.
     #[must_use]
     pub fn of(done: u64, total: u64) -> Self {
         Self {
@@ -180,12 +179,12 @@ impl Progress {
     }
 }
 
-/// Called between slices, never within one; breaking ends the scenario with what there is so far.
+/// Called between slices, never within one; breaking ends the scenario with the results so far.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// The two processes of a scenario with the floor between them.
 struct Session<'a> {
-    /// A word that no other session has.
+    /// A unique word for this session.
     name: String,
     setup: &'a Setup,
     peer: Peer,
@@ -250,7 +249,7 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// Takes a fresh second process: after a failure the state of the old one is unknown.
+    /// Starts a fresh second process: after a failure the state of the old one is unknown.
     fn renew(&mut self) -> Result<()> {
         self.peer = self.setup.peer(self.setup.cpus.1)?;
         self.observed = self.setup.observe(&self.peer);
@@ -292,14 +291,14 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Notes a finished slice; breaks when the person wants to stop.
+    /// Counts a finished slice; breaks on a request to stop.
     fn step(&mut self) -> ControlFlow<()> {
         self.progress.done += 1;
         (self.watch)(self.progress)
     }
 }
 
-/// How many slices of `slice_ns` fit into a run of one variant.
+/// Number of slices of `slice_ns` in a run of one variant.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -310,10 +309,10 @@ fn slices_per_run(setup: &Setup, slice_ns: f64) -> u32 {
     (slices as u32).clamp(1, 10_000)
 }
 
-/// Fewest rounds of a slice: on a busy machine each of them may wait for others' turns on the CPUs.
+/// Fewest rounds of a slice: on a busy machine each may wait for a CPU.
 const ROUNDS_MIN: u64 = 20;
 
-/// How often something of `each_ns` fits into a slice.
+/// Number of repetitions of `each_ns` in a slice.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

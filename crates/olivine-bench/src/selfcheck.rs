@@ -1,10 +1,10 @@
-//! The suite measures itself: what it must notice is put in, and it must notice.
+//! The self-check: planted errors must be found.
 //!
-//! Four checks. A stall of known length in a paced run must show up in the percentiles as all the
-//! messages that it delayed, not as one (coordinated omission). A method that sends one wrong bit
-//! back must give a failure and no figure, and so must one that sends back a part of what it got,
-//! every byte of it right. And the same thing measured twice in turns tells how far apart two
-//! figures may lie without meaning anything.
+//! Four checks. A stall of known length in a paced run must appear in the percentiles as all the
+//! messages that it delayed, not as one (coordinated omission). A method that returns one wrong bit
+//! must give a failure and no figure. So must a method that returns only a part of each message,
+//! with every byte correct. And two interleaved measurements of the same method show by how much
+//! two figures may differ without meaning.
 
 use crate::error::Result;
 use crate::result::compare::RUNS_MIN;
@@ -16,26 +16,26 @@ use crate::twice;
 
 /// Messages a second of the stalled run: a tenth of a slice is delayed by the stall.
 const RATE_PER_S: f64 = 100_000.0;
-/// Share of the messages delayed by more than half of the stall that must be found so.
+/// Share of the messages delayed by more than half of the stall that must be found.
 const FOUND_SHARE: f64 = 0.8;
-/// What is measured: a method that also works where others want the CPUs.
+/// The measured method: it also works on a busy machine.
 const METHOD: &str = "olivine-adaptive";
 /// Bytes of a message.
 const SIZE_BYTES: u64 = 32;
 
-/// What one check found.
+/// Result of one check.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Finding {
-    /// Which check.
+    /// Name of the check.
     pub check: &'static str,
-    /// Whether the suite does what it must.
+    /// Whether it passed.
     pub ok: bool,
-    /// What was put in and what came out.
+    /// The planted error and the result.
     pub what: String,
 }
 
-/// Runs the checks. `setup.methods` must be [`crate::method::SELF_CHECK`], in the second process
-/// too.
+/// Runs the checks. `setup.methods` must be [`crate::method::SELF_CHECK`], also in the second
+/// process.
 ///
 /// # Errors
 ///
@@ -91,8 +91,8 @@ fn stall(rows: &[Row]) -> Finding {
 fn judge(found: &Distribution, slices: u64) -> (bool, String) {
     let stall_ns = nanos(STALL_NS);
     let half_ns = stall_ns / 2.0;
-    // Messages become due all through the stall, so those of its first half wait for half of it or
-    // more.
+    // Messages become due throughout the stall, so those of its first half wait for at least half
+    // of it.
     let expected = (half_ns / 1e9 * RATE_PER_S * slices as f64).floor();
     let late = found.buckets_ns.iter().filter(|(ns, _)| *ns >= half_ns);
     let late: u64 = late.map(|(_, count)| count).sum();
@@ -110,7 +110,7 @@ fn judge(found: &Distribution, slices: u64) -> (bool, String) {
     (ok, what)
 }
 
-/// A wrong answer gives a failure.
+/// A wrong reply gives a failure.
 fn lie(check: &'static str, what: &str, rows: &[Row]) -> Finding {
     let wrong = |row: &Row| matches!(&row.outcome, Outcome::Failed { reason } if reason.contains("did not arrive as it was sent"));
     let ok = !rows.is_empty() && rows.iter().all(wrong);
@@ -126,7 +126,7 @@ fn lie(check: &'static str, what: &str, rows: &[Row]) -> Finding {
     }
 }
 
-/// The same method twice, its runs in turns: the difference is what measuring adds.
+/// The same method twice, interleaved: the difference is the measuring error.
 fn same(error: Option<&MeasuringError>, rows: &[Row]) -> Finding {
     let what = match error {
         Some(error) => error.sentence(),
@@ -165,8 +165,8 @@ mod tests {
     use crate::result::Load;
     use olivine::clock::TickClock;
 
-    /// A slice of 20,000 messages with a stall in it, as an honest clock sees it and as a clock
-    /// that stops with the stall does.
+    /// A slice of 20,000 messages with a stall, seen by a correct clock and by a clock that stops
+    /// during the stall.
     fn slice(honest: bool) -> Distribution {
         let clock = TickClock::calibrate();
         let mut latency = Latency::new();

@@ -1,4 +1,4 @@
-//! The middle and the edges of repeated runs. No mean anywhere.
+//! Median and range of repeated runs. No mean anywhere.
 
 use std::collections::BTreeMap;
 

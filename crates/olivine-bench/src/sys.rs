@@ -1,5 +1,4 @@
-//! The door to the kernel's ways of passing messages, and the only place of this crate with foreign
-//! functions.
+//! The kernel's ways of passing messages; the only place of this crate with foreign functions.
 //!
 //! | file        | what                                                                        |
 //! |-------------|-----------------------------------------------------------------------------|
@@ -25,7 +24,7 @@ pub(crate) mod vm;
 
 use std::io;
 
-/// What a C call that returns -1 on failure says.
+/// The result of a C call that returns -1 on failure.
 fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     if result == -1 {
         Err(io::Error::last_os_error())
@@ -34,7 +33,7 @@ fn checked(result: libc::c_int) -> io::Result<libc::c_int> {
     }
 }
 
-/// What a call that returns a length or -1 says.
+/// The result of a call that returns a length or -1.
 fn length(result: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }

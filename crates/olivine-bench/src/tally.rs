@@ -1,9 +1,9 @@
-//! Counts what a stream of numbered messages went through: lost, repeated, reordered, corrupt.
+//! Counts errors in a stream of numbered messages: lost, repeated, reordered, corrupt.
 //!
-//! A publisher numbers its messages from 0 and states its identity in the top bits of each number.
-//! Each publisher is counted on its own, because a lane may carry several: a journal keeps the
-//! order of the recording in one lane. A subscriber may join late, so the first number seen of a
-//! lane is where counting starts. A gap counts as lost until one of its numbers arrives, which then
+//! A publisher numbers its messages from 0 and has its identity in the top bits of each number.
+//! Each publisher is counted separately, because a lane may carry several: a journal keeps the
+//! order of the recording in one lane. A subscriber may join late, so counting starts with the
+//! first number seen in a lane. A gap counts as lost until one of its numbers arrives, which then
 //! counts as reordered. A number seen before counts as repeated. Number 0 with a later time stamp
 //! is a new publisher.
 //!
@@ -60,7 +60,7 @@ struct Lane {
     stream: Stream,
     /// Of the others, by identity.
     others: BTreeMap<u64, Stream>,
-    /// Publishers take turns in this lane.
+    /// Publishers alternate in this lane.
     is_shared: bool,
 }
 
@@ -109,7 +109,7 @@ struct Stream {
     publisher: u64,
     /// Messages before the first seen, where a publisher was seen in the lane before.
     unseen: u64,
-    /// The number that comes next if nothing goes wrong; `None` before the first message.
+    /// The next expected number; `None` before the first message.
     next: Option<u64>,
     first: u64,
     newest_ticks: u64,
@@ -162,7 +162,7 @@ impl Stream {
         self.newest_ticks = stamp.ticks;
     }
 
-    /// Takes `sequence` out of the gap it lies in; false if it lies in none.
+    /// Removes `sequence` from its gap; false if it is in none.
     fn fill_gap(&mut self, sequence: u64) -> bool {
         let Some((&start, &end)) = self.gaps.range(..=sequence).next_back() else {
             return false;

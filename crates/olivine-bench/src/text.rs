@@ -1,4 +1,4 @@
-//! Numbers as people read them: three figures and a unit.
+//! Readable numbers: three figures and a unit.
 
 /// A duration of `ns` nanoseconds: `87.3 ns`, `1.25 us`, `3.10 ms`, `2.00 s`.
 #[must_use]

@@ -1,23 +1,21 @@
-//! The measuring error of the suite: one variant of a scenario is measured twice, its runs in turns
-//! with all others.
+//! The measuring error: one variant of a scenario is measured twice, interleaved with all others.
 //!
-//! Nothing differs between the two but the time, the memory they happened to get, and chance. How
-//! far they lie apart is how far any two figures of that measurement may lie apart without meaning
-//! anything.
+//! The two differ only in time, in their memory, and by chance. Their difference is the difference
+//! that any two figures of that measurement may have without meaning.
 
 use crate::error::Result;
 use crate::result::{MeasuringError, Row};
 use crate::scenario::{Found, Setup, Variant, Watch};
 
-/// A scenario that takes its variants in turns.
+/// A scenario with interleaved variants.
 pub type Scenario = fn(&Setup, &[Variant], Watch<'_>) -> Result<Found>;
 
-/// How the names of this library's methods start.
+/// Prefix of the names of this library's methods.
 const OURS: &str = "olivine";
 
 /// Runs `scenario` with one of its variants in it twice: the first of this library, else the first.
 ///
-/// The rows are those of `variants`; of the second time, only what failed.
+/// Returns the rows of `variants`; of the second measurement, only failures.
 ///
 /// # Errors
 ///

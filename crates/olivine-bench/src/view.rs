@@ -1,8 +1,7 @@
-//! What is shown of result files: rows, their order, names, units and figures, decided once.
+//! The presentation of result files: rows, order, names, units and figures, decided once.
 //!
-//! Every output is made of a [`View`]: the tables that the tool prints, Markdown, the page, the
-//! drawings. An output leaves out details where it has no room; it selects, ranks and names
-//! nothing.
+//! Every output is made from a [`View`]: the tables of the tool, Markdown, the page, the drawings.
+//! An output may leave out details; it never selects, ranks or names.
 
 mod conditions;
 mod figures;
@@ -24,11 +23,11 @@ use crate::text;
 use rank::Group;
 use select::{Part, parts};
 
-/// What holds for all figures of channels.
+/// Text about all figures of channels.
 const OF_CHANNELS: &str = "\
 Two processes, each pinned to a CPU, every byte checked. The floor is a bare cache line to and fro
 between the same two processes in the same run. `*`: more processes than CPUs.";
-/// What holds for all figures of servers.
+/// Text about all figures of servers.
 const OF_SERVERS: &str = "\
 Server and generator are each pinned to a CPU. The runs of all servers take turns. Every answer is
 checked.";
@@ -136,7 +135,7 @@ fn heading(scenario: &str, load: Load) -> String {
     known.to_owned()
 }
 
-/// Numbers headings and names of figures that occur again.
+/// Numbers repeated headings and names of figures.
 fn tell_apart(sections: &mut [Section]) {
     let mut taken: Vec<String> = Vec::new();
     let mut unused = |name: &str, mark: &str| {

@@ -42,7 +42,7 @@ fn the_csv_has_a_line_a_row_and_a_cell_a_column() {
     }
 }
 
-/// Decodes a histogram log by its specification, with nothing of ours: prints tag and number of
+/// Decodes a histogram log by its specification, without our code: prints tag and number of
 /// samples.
 const DECODER: &str = r##"
 import base64, struct, sys, zlib

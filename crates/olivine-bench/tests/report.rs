@@ -1,4 +1,4 @@
-//! Reports: whole, self-contained, small, and true to the rows they are made of.
+//! Reports: complete, self-contained, small, and consistent with their rows.
 
 mod common;
 
@@ -166,7 +166,7 @@ fn every_row_is_in_a_table_and_failures_say_why() {
     assert!(html.contains("far apart") && html.contains("shared L3"));
 }
 
-/// Sizes were mixed in one ranking, and the first figure was that of another library.
+/// A regression: sizes were mixed in one ranking, and the first figure was that of another library.
 #[test]
 fn each_size_has_a_ranking_and_the_first_sentence_is_about_olivine() {
     let view = view(&[source("rates", common::rates())]);

@@ -1,4 +1,4 @@
-//! Several servers under several loads, taking turns, so that a disturbance hits all alike.
+//! Several servers under several loads, interleaved, so that a disturbance affects all alike.
 
 use super::{LoadError, Outcome, Plan};
 use crate::error::chain;
@@ -8,13 +8,13 @@ use crate::spread::Spread;
 use olivine::clock::TickClock;
 use std::ops::ControlFlow;
 
-/// What one server did under one load, over all runs.
+/// Results of one server under one load, over all runs.
 #[derive(Clone, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Row {
     /// The server.
     pub server: String,
-    /// What was done to it.
+    /// Its load.
     pub plan: Plan,
     /// Answers a second.
     pub per_s: Option<Spread>,
@@ -26,34 +26,34 @@ pub struct Row {
     pub server_busy: Option<Spread>,
     /// Share of one CPU that the generator used; near 1 the generator is the limit.
     pub client_busy: Option<Spread>,
-    /// Its answers a second to the first server's, run by run.
+    /// Its replies per second relative to the first server's, run by run.
     pub per_s_ratio: Option<Spread>,
-    /// Its CPU time for each answer to the first server's, run by run.
+    /// Its CPU time per reply relative to the first server's, run by run.
     pub server_ns_ratio: Option<Spread>,
-    /// Its median latency to the last server's, run by run.
+    /// Its median latency relative to the last server's, run by run.
     pub p50_ratio: Option<Spread>,
     /// Latency of all runs together.
     pub latency: Option<Percentiles>,
-    /// From when a request was due to when it left; in open loops only.
+    /// Delay of the send after the due time; in open loops only.
     pub send_delay: Option<Percentiles>,
-    /// Requests of the open loop without an answer.
+    /// Requests of the open loop without a reply.
     pub unanswered_count: u64,
     /// Connections closed between two answers.
     pub closed_count: u64,
-    /// Connections that ended inside an answer.
+    /// Connections that ended inside a reply.
     pub cut_count: u64,
-    /// Why there is no figure: one run that failed leaves none, only what was counted.
+    /// Why there is no figure: one failed run leaves only counts.
     pub failure: Option<String>,
 }
 
-/// What one server did under one load, run by run; `None` where it failed.
+/// Results of one server under one load, run by run; `None` for a failed run.
 struct Cell {
     runs: Vec<Option<Outcome>>,
     failure: Option<String>,
 }
 
 impl Cell {
-    /// The runs that figures are made of: none if one failed.
+    /// The runs for figures: none if one failed.
     fn counting(&self) -> &[Option<Outcome>] {
         if self.failure.is_some() {
             &[]
@@ -65,13 +65,13 @@ impl Cell {
 
 /// Runs `load` with each server and plan in turn, `runs` times.
 ///
-/// Rows come plan by plan, servers in the order given. A server that fails, or is gone before the
-/// time is over, is not asked again for that plan, and its row says why instead of giving figures.
-/// Breaking off in `watch` ends with what there is so far.
+/// Rows come plan by plan, servers in the given order. A server that fails, or ends early, is not
+/// measured again for that plan, and its row has the reason instead of figures. If `watch` breaks,
+/// the results so far are returned.
 ///
 /// # Errors
 ///
-/// [`LoadError::Stopped`] if `watch` broke off before every server had one run of some plan.
+/// [`LoadError::Stopped`] if `watch` broke before every server had one run of some plan.
 pub fn run(
     servers: &[String],
     plans: &[Plan],

@@ -1,8 +1,8 @@
 //! The generator on the engine's io_uring back end, for closed loops.
 //!
-//! What all connections have to send after a round goes to the kernel in one call, and what has
-//! come for them is taken with it: at a low depth, where the loop over epoll pays a receive and a
-//! send for every few requests, this saves most of its calls.
+//! After each round one call sends the data of all connections to the kernel and collects what has
+//! arrived. At a low depth the epoll loop needs a receive and a send for every few requests; this
+//! saves most of these calls.
 
 use super::client::{Protocol, SILENCE_NS, Tally, Times, silent};
 use super::error::LoadError;
@@ -17,12 +17,12 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Time between two looks at whether to end.
+/// Time between two checks of the end.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Asked once, when all connections are there.
 type Begin = Box<dyn FnOnce() -> Times + Send>;
-/// What the loop came to.
+/// Result of the loop.
 type Ending = Result<Tally, LoadError>;
 
 struct Link {
@@ -30,7 +30,7 @@ struct Link {
     outstanding: usize,
     /// When the batch under way was sent, in ticks.
     asked_at: u64,
-    /// Whether part of an answer has come.
+    /// Whether a part of a reply has arrived.
     partial: bool,
 }
 
@@ -39,7 +39,7 @@ struct Loader<P> {
     connections: usize,
     depth: usize,
     protocol: P,
-    /// Says when what counts; `None` once it was asked, or needs no more asking.
+    /// Returns the measured time; `None` once it was called, or is no longer needed.
     begin: Option<Begin>,
     /// `None` while the first connections are being made.
     times: Option<Times>,
@@ -54,12 +54,12 @@ struct Loader<P> {
     out: Vec<u8>,
     last_answer: u64,
     tally: Tally,
-    /// `None` once the end was told.
+    /// `None` once the end was reported.
     ending: Option<mpsc::Sender<Ending>>,
 }
 
-/// Runs to the end of the measured time, or until the server is gone, on the plan's CPU. `begin`
-/// says when what counts, once all connections are there.
+/// Runs to the end of the measured time, or until the server has ended, on the plan's CPU. `begin`
+/// returns the measured time once all connections are open.
 pub(super) fn run(
     address: SocketAddr,
     plan: &Plan,
@@ -107,7 +107,7 @@ pub(super) fn run(
     ending
 }
 
-/// The loader; `None` would be a second shard's, of which there is none.
+/// The loader; there is only one shard.
 struct Maybe<P>(Option<Loader<P>>);
 
 impl<P: Protocol> Loader<P> {
@@ -132,7 +132,7 @@ impl<P: Protocol> Loader<P> {
         self.look_for_life();
     }
 
-    /// One of the first connections is there; with the last of them the measurement begins.
+    /// One of the first connections is open; with the last of them the measurement begins.
     fn connected(&mut self, shard: &mut Shard<()>) {
         self.pending = self.pending.saturating_sub(1);
         if self.pending > 0 {
@@ -153,7 +153,7 @@ impl<P: Protocol> Loader<P> {
         }
     }
 
-    /// Ends when the last connection is gone and could not be made again.
+    /// Ends when the last connection is gone and could not be reopened.
     fn look_for_life(&mut self) {
         if self.live == 0 {
             self.tally.gone = true;
@@ -162,12 +162,12 @@ impl<P: Protocol> Loader<P> {
     }
 
     fn end(&mut self, error: Option<LoadError>) {
-        // The waiting side stops waiting.
+        // Wakes the waiting side.
         self.begin = None;
         if let Some(ending) = self.ending.take() {
             let mut tally = std::mem::take(&mut self.tally);
             tally.ended = TickClock::ticks();
-            // A receiver that is gone has given up.
+            // If the receiver is gone, it has given up.
             let _ = ending.send(error.map_or(Ok(tally), Err));
         }
     }
@@ -179,7 +179,7 @@ impl<P: Protocol> Loader<P> {
         self.out.clear();
         self.protocol.ask(link.index, self.depth, &mut self.out);
         (link.outstanding, link.asked_at) = (self.depth, now);
-        // Nothing is queued before it, so that it is taken; a connection that is gone is told of.
+        // The queue is empty, so the bytes are accepted; a lost connection is reported later.
         let _ = shard.offer(id, &self.out);
     }
 
@@ -274,7 +274,7 @@ impl<P: Protocol + 'static> Handler for Maybe<P> {
         if loader.times.is_some() {
             loader.connect(shard, link.index);
         } else {
-            // Made again at once, a server that takes no more would be asked for ever.
+            // An immediate retry would loop forever against a server that refuses.
             loader.closed_early.push(link.index);
         }
     }

@@ -1,11 +1,9 @@
-//! Messages that must come back as they were sent: a number of their own, then bytes that differ
-//! from message to message.
+//! Messages that must come back unchanged: a number, then bytes that differ between messages.
 
 use super::client::Protocol;
 use super::error::{LoadError, shown};
 
-/// Bytes from which fillings are cut; any two neighbouring messages begin at different places in
-/// it.
+/// Source of the patterns; neighbouring messages start at different offsets.
 const FILLING: usize = 251;
 
 /// Both ends of every connection's numbering.

@@ -1,4 +1,4 @@
-//! Why loading a server gave no figure.
+//! Reasons why a load has no figure.
 
 use std::io;
 use std::net::SocketAddr;
@@ -7,28 +7,28 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// The operating system refused something that measuring needs.
+    /// The operating system refused something necessary.
     #[error("cannot {action}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
-        /// Its answer.
+        /// The system error.
         source: io::Error,
     },
     /// Not an address of a page.
     #[error("{url:?} cannot be loaded: {rule}")]
     Url {
-        /// What was given.
+        /// The given text.
         url: String,
-        /// What is wanted.
+        /// The expected form.
         rule: &'static str,
     },
-    /// No server answers there.
+    /// No server listens there.
     #[error("cannot connect to {address}; is the server running?")]
     Connect {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
     /// The generator's CPU cannot be used.
@@ -36,7 +36,7 @@ pub enum LoadError {
     Pin {
         /// The CPU.
         cpu: u32,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
     /// The server does not serve the page.
@@ -45,7 +45,7 @@ pub enum LoadError {
         /// Its status code.
         status: u16,
     },
-    /// An answer that cannot be read.
+    /// An unreadable reply.
     #[error("the answer cannot be read as HTTP/1.1: {why}; it begins {start:?}")]
     Unreadable {
         /// What is wrong with it.
@@ -53,10 +53,10 @@ pub enum LoadError {
         /// Its first bytes.
         start: String,
     },
-    /// An answer other than the first one.
+    /// A reply that differs from the first one.
     #[error("answer {number} differs from the first one: {found}; a wrong answer has no speed")]
     Wrong {
-        /// How many answers of that connection or thread came before, plus one.
+        /// Number of the reply on its connection or thread, from 1.
         number: u64,
         /// How it differs.
         found: String,
@@ -74,22 +74,22 @@ pub enum LoadError {
         made: usize,
         /// Connections that are to be kept.
         wanted: usize,
-        /// What the engine said.
+        /// The engine's error.
         source: olivine_net::ConnectError,
     },
     /// The server has stopped answering.
     #[error("the server has answered nothing for {seconds} s")]
     Silent {
-        /// How long was waited.
+        /// The waiting time.
         seconds: u64,
     },
-    /// The receiver of a stream stands still.
+    /// The receiver of a stream is stalled.
     #[error("the server has taken or confirmed no frame for {seconds} s")]
     Stuck {
-        /// How long was waited.
+        /// The waiting time.
         seconds: u64,
     },
-    /// No answer came within the measured time, or to no request that was due in it.
+    /// No reply came within the measured time, or to a request that was due in it.
     #[error(
         "the server has answered nothing in the {seconds} s that were measured: measure for longer"
     )]
@@ -102,23 +102,23 @@ pub enum LoadError {
     Start {
         /// Its name.
         server: String,
-        /// What was seen.
+        /// What was observed.
         why: String,
     },
-    /// The generator's thread is gone; what it said stands above.
+    /// The generator's thread ended; its message is above.
     #[error("the generator broke down; this is a defect of the tool")]
     Panicked,
-    /// The person asked to stop.
+    /// A signal asked to stop.
     #[error("stopped before there was a result")]
     Stopped,
 }
 
-/// Names the action that an operating-system error belongs to.
+/// Adds the action to an operating-system error.
 pub(super) fn io(action: &'static str) -> impl FnOnce(io::Error) -> LoadError {
     move |source| LoadError::Io { action, source }
 }
 
-/// The start of what a server sent, fit to be shown.
+/// The start of a server's bytes, printable.
 pub(super) fn shown(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(60)];
     start.escape_ascii().to_string()

@@ -1,5 +1,4 @@
-//! A stream of small frames in large sends: what a transport of messages does on its way to another
-//! machine.
+//! A stream of small frames in large sends, as a messaging transport sends them to another machine.
 //!
 //! A frame is its payload's length (u32, little endian), four bytes of zero, its number (u64) and
 //! 16 bytes made from the number: 32 bytes in all. The other side reads every frame, checks all of
@@ -22,10 +21,10 @@ const PAYLOAD: u64 = 24;
 /// the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Batches between two looks at the clock.
+/// Batches between two clock readings.
 const BATCHES: u32 = 16;
 
-/// What streaming came to.
+/// Result of streaming.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 #[non_exhaustive]
 pub struct Streamed {
@@ -117,7 +116,7 @@ pub fn stream(
     stream_with(address, batch, seconds, cpu, ANSWER_MAX)
 }
 
-/// The same, with a server that takes and answers nothing for longer than `deadline` given up.
+/// The same with a time limit for a server that accepts and replies nothing.
 #[allow(clippy::cast_precision_loss, reason = "times stay far below 2^52 ns")]
 fn stream_with(
     address: SocketAddr,
@@ -174,10 +173,10 @@ fn stream_with(
     })
 }
 
-/// An error of a stream: its time is over, or else what the system says to `action`.
+/// An error of a stream: the deadline, or a system error of `action`.
 fn stuck_or(action: &'static str, deadline: Duration) -> impl FnOnce(std::io::Error) -> LoadError {
     move |error| match error.kind() {
-        // A time-out of a socket is told so.
+        // Sockets report a time-out with this code.
         ErrorKind::WouldBlock | ErrorKind::TimedOut => LoadError::Stuck {
             seconds: deadline.as_secs(),
         },
@@ -185,7 +184,7 @@ fn stuck_or(action: &'static str, deadline: Duration) -> impl FnOnce(std::io::Er
     }
 }
 
-/// What the receiving side says at the end.
+/// The report of the receiving side.
 pub(super) fn report(arrived: u64, right: u64) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&arrived.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Servers as processes of their own, pinned to a CPU and ended with their handle.
+//! Servers in separate processes, pinned to a CPU and ended with their handle.
 
 use super::error::{LoadError, io};
 use crate::rival::restored;
@@ -50,7 +50,7 @@ impl Server {
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
                 let mut text = String::new();
-                // At its end the line is empty, which is no address.
+                // At the end of the output the line is empty, which is not an address.
                 let _ = BufReader::new(stdout).read_line(&mut text);
                 let _ = told.send(text);
             });
@@ -69,8 +69,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a server of another project, which must listen on `address` within 5 s. What it says
-    /// goes nowhere.
+    /// Starts a server of another project, which must listen on `address` within 5 s. Its output is
+    /// discarded.
     pub(super) fn foreign(
         name: &str,
         mut command: Command,
@@ -120,12 +120,12 @@ impl Server {
     }
 }
 
-/// Starts a process whose threads may all run on `cpu` only.
+/// Starts a process whose threads may run only on `cpu`.
 fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError> {
-    // A child may run where the thread that makes it may.
+    // A child inherits the CPU mask of its parent thread.
     restored(|| {
         probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
-        // A master that gets this also ends its workers; killed, it would leave them.
+        // On this signal a master also ends its workers; a killed one would leave them.
         child::start(&mut command, Signal::TERM).map_err(|source| LoadError::Start {
             server: name.to_owned(),
             why: source.to_string(),
@@ -133,7 +133,7 @@ fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError>
     })
 }
 
-/// A port of the loopback interface that is unused at the moment.
+/// A currently unused port of the loopback interface.
 pub(super) fn free_port() -> Result<u16, LoadError> {
     let probe = TcpListener::bind("127.0.0.1:0").map_err(io("find a free port"))?;
     Ok(probe.local_addr().map_err(io("find a free port"))?.port())
@@ -144,15 +144,15 @@ impl Drop for Server {
         drop(self.child.stdin.take());
         let mut asked = false;
         let give_up = Instant::now() + END_MAX;
-        // The number of a child that was waited for may belong to another process.
+        // The pid of a reaped child may belong to another process.
         while matches!(self.child.try_wait(), Ok(None)) {
             if !asked {
                 asked = true;
-                // A master that gets the signal also ends its workers; killed, it would leave them.
+                // On this signal a master also ends its workers; a killed one would leave them.
                 let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             }
             if Instant::now() >= give_up {
-                // Gone already or unkillable; either way nothing more can be done here.
+                // It has ended already, or cannot be killed; nothing more can be done here.
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;

@@ -1,4 +1,4 @@
-//! Other people's HTTP servers: found on this machine, given a configuration of their own, started.
+//! Other HTTP servers: found on this machine, configured and started.
 //!
 //! Each gets one thread on the server CPU, logging off, and no limit on requests per connection:
 //! its best settings for this load. nginx, h2o and haproxy come from the distribution's packages;
@@ -36,7 +36,7 @@ pub struct Rival {
     program: PathBuf,
 }
 
-/// Names of all servers that can be compared with.
+/// Names of all known servers.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
     CONFIGURED.into_iter().chain(PROGRAMS).collect()
@@ -46,8 +46,7 @@ pub fn names() -> Vec<&'static str> {
 ///
 /// # Errors
 ///
-/// Why it is not there: what `rivals/http/build` wrote down when it could not be built, or what to
-/// do.
+/// Why it is missing: the note of `rivals/http/build` about a failed build, or the remedy.
 pub fn find(name: &str, folder: &Path) -> Result<Rival, String> {
     let Some(name) = names().into_iter().find(|known| *known == name) else {
         return Err(format!("it is none of {}", names().join(", ")));
@@ -73,7 +72,7 @@ pub fn find(name: &str, folder: &Path) -> Result<Rival, String> {
 }
 
 impl Rival {
-    /// Starts it on a free port of the loopback interface, on `cpu`; what it needs is written to
+    /// Starts it on a free port of the loopback interface, on `cpu`; its files are written to
     /// `folder`.
     ///
     /// # Errors
@@ -108,7 +107,7 @@ impl Rival {
             _ => drop(command.arg(address.to_string())),
         }
         let label = match self.name {
-            // It is a network library: its server counts requests by the empty line that ends them.
+            // A network library: its server counts requests by the empty line at their end.
             "gnet" => "gnet, unparsed",
             name => name,
         };

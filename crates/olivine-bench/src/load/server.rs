@@ -1,5 +1,4 @@
-//! The servers that are measured, on `olivine-net`, and the bare loop that one of them is compared
-//! with.
+//! The measured servers on `olivine-net`, and the plain loop for comparison.
 
 use super::error::{LoadError, io};
 use super::frames;
@@ -21,13 +20,13 @@ pub const BODY: &str = "Hello, World!";
 
 /// Receive buffer where streams of frames arrive: fewer and larger receives.
 const FRAMES_RECEIVE_BYTES: usize = 256 * 1024;
-/// Bytes the bare loop receives at once.
+/// Bytes per receive of the plain loop.
 const BARE_BYTES: usize = 64 * 1024;
-/// Time between two looks at whether to end.
+/// Time between two checks of the end.
 const LOOK: Duration = Duration::from_millis(20);
-/// Open connections get this long at the end.
+/// Time for open connections at the end.
 const GRACE: Duration = Duration::from_secs(2);
-/// Failing receives of the bare loop between two looks.
+/// Failed receives of the plain loop between two checks.
 const TRIES: u32 = 1 << 20;
 
 /// A server to be measured.
@@ -36,19 +35,19 @@ const TRIES: u32 = 1 << 20;
 pub enum Kind {
     /// HTTP/1.1, every request parsed and checked.
     Hello,
-    /// Requests counted by the empty line that ends them, as servers do that claim the highest
+    /// Requests counted by the empty line at their end, like servers that claim the highest
     /// figures.
     Unparsed,
-    /// Sends back what it gets.
+    /// Echoes all input.
     Echo,
-    /// Reads frames and says at the end how many were right.
+    /// Decodes frames and reports at the end how many were correct.
     Frames,
-    /// Sends back what it gets: a bare loop of receive and send on one connection, always spinning.
-    /// Uses no engine: it is the floor.
+    /// Echoes all input: a plain loop of receive and send on one connection, always spinning. It
+    /// uses no engine: it is the floor.
     Bare,
 }
 
-/// How a server runs.
+/// Options of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Its CPU.
@@ -59,8 +58,8 @@ pub struct Settings {
     pub wait: WaitStrategy,
 }
 
-/// Serves on a free port of the loopback interface, which `announce` is told, until `until` says
-/// so.
+/// Serves on a free port of the loopback interface, passed to `announce`, until `until` returns
+/// true.
 ///
 /// # Errors
 ///
@@ -140,7 +139,7 @@ impl Service for Hello {
     fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
         match (request.method(), request.path()) {
             ("GET" | "HEAD", PATH) => responder.send_static(&mut self.0),
-            // Without headers there is nothing that could be refused.
+            // Without headers the reply cannot be refused.
             _ => drop(responder.send(404, &[], b"")),
         }
     }
@@ -173,7 +172,7 @@ impl Handler for Echo {
     }
 }
 
-/// Frames arrived and frames right, by connection.
+/// Frames received and frames correct, by connection.
 #[derive(Default)]
 struct Frames {
     counts: Slots<(u64, u64)>,
@@ -198,7 +197,7 @@ impl Handler for Frames {
 
     fn on_end(&mut self, shard: &mut Shard<()>, id: ConnectionId) {
         if let Some(&(arrived, right)) = self.counts.get(id) {
-            // A fresh queue takes 16 bytes; if the peer is gone, they are of no use.
+            // A fresh queue accepts 16 bytes; if the peer is gone, they are useless.
             let _ = shard.offer(id, &frames::report(arrived, right));
         }
         shard.close(id);
@@ -236,7 +235,7 @@ fn bare(
             match socket.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(length) => {
-                    // Messages of a ping-pong are smaller than any socket's buffer.
+                    // Ping-pong messages are smaller than any socket buffer.
                     if socket.write_all(&buffer[..length]).is_err() {
                         break;
                     }

@@ -1,4 +1,4 @@
-//! What to ask and where.
+//! Page addresses.
 
 use super::error::LoadError;
 use std::net::{SocketAddr, ToSocketAddrs};

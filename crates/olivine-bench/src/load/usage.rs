@@ -4,8 +4,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 
-/// Processes of this machine that listen on `address`; empty if it is another machine's, or if we
-/// may not look. A master and its workers all hold the listener, so all are found.
+/// Processes of this machine that listen on `address`; empty for another machine, or without
+/// permission. A master and its workers all hold the listener, so all are found.
 pub(super) fn servers(address: SocketAddr) -> Vec<u32> {
     // Only addresses of this machine can be bound.
     if TcpListener::bind((address.ip(), 0)).is_err() {
@@ -48,7 +48,7 @@ fn listeners(table: &str, port: u16) -> Vec<String> {
     table.lines().skip(1).filter_map(listening).collect()
 }
 
-/// CPU time of all threads of these processes, in nanoseconds; `None` if there is none to look at.
+/// CPU time of all threads of these processes, in nanoseconds; `None` if none can be read.
 ///
 /// Threads that have ended are not counted.
 pub(super) fn cpu_ns(processes: &[u32]) -> Option<u64> {
@@ -64,8 +64,8 @@ pub(super) fn cpu_ns(processes: &[u32]) -> Option<u64> {
     (!times.is_empty()).then(|| times.iter().sum())
 }
 
-/// CPU time of this process in nanoseconds, with that of its threads that have ended: a generator
-/// that is done is gone from the table of threads before anybody looks.
+/// CPU time of this process in nanoseconds, including ended threads: the generator's thread ends
+/// before its time is read.
 pub(super) fn own_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let part = |value: i64| u64::try_from(value).unwrap_or(0);

@@ -1,8 +1,8 @@
-//! Byte streams of the kernel: pipes, FIFOs, stream sockets. Messages have one size, so none needs
-//! a header.
+//! Byte streams of the kernel: pipes, FIFOs, stream sockets. Messages have one size, so they need
+//! no header.
 //!
-//! Both sides sleep in `read`. One `write` and one `read` a message where the kernel takes it
-//! whole; where messages stream, one `write` a batch, and one `read` of what is there.
+//! Both sides sleep in `read`. One `write` and one `read` per message if the kernel accepts it
+//! whole; in streams, one `write` per batch, and one `read` of the available bytes.
 
 use super::harness::{Driver, End, drive};
 use super::rendezvous::await_readable;
@@ -45,7 +45,7 @@ pub(super) const VMSPLICE: Described = Described {
     name: "vmsplice",
     about: "two pipes with vmsplice: pages are passed, not copied; blocking",
     wait: "block",
-    // A page given to a pipe must be left alone until it is read, which only an answer tells.
+    // A page passed to a pipe must stay unchanged until it is read; only a reply shows that.
     streams: false,
     batches: false,
     threads: false,
@@ -141,7 +141,7 @@ fn open_splice(
     Ok(drive(splice, size))
 }
 
-/// Names the action that an error number belongs to.
+/// Adds the action to an error number.
 pub(super) fn refused(action: &'static str) -> impl Fn(rustix::io::Errno) -> BenchError {
     move |error| io(action)(error.into())
 }
@@ -183,7 +183,7 @@ fn fifos(side: Side, rendezvous: &mut Rendezvous) -> Result<(OwnedFd, OwnedFd)> 
         Side::Client => rendezvous.tell("made")?,
         Side::Server => drop(rendezvous.hear()?),
     }
-    // Held open for both until both sides have theirs, so that no open waits and none sees an end.
+    // Held open for both until both sides have theirs, so that no open blocks and none sees an end.
     let _held = [open(there, OFlags::RDWR)?, open(back, OFlags::RDWR)?];
     let (from, to) = side.from_to(there, back);
     let opened = (open(from, OFlags::RDONLY)?, open(to, OFlags::WRONLY)?);
@@ -243,7 +243,7 @@ struct Streams {
     from: OwnedFd,
     to: OwnedFd,
     message: Vec<u8>,
-    /// A batch that is sent.
+    /// A batch to send.
     outgoing: Vec<u8>,
     /// What was read of a stream, and how many bytes of it: less than a message between two calls.
     incoming: Vec<u8>,
@@ -315,7 +315,7 @@ impl End for Streams {
         self.incoming[..whole]
             .chunks_exact(size)
             .for_each(&mut handle);
-        // The start of the next one, as a rule nothing.
+        // The start of the next message, usually empty.
         self.incoming.copy_within(whole..self.filled, 0);
         self.filled -= whole;
         Ok(whole / size)
@@ -359,7 +359,7 @@ fn read_some(from: &impl AsFd, place: &mut [u8], deadline: &mut Deadline<'_>) ->
     }
 }
 
-/// Pipes to which pages are given. A message is in the pages until it is answered.
+/// Pipes that get pages. A message stays in the pages until its reply.
 struct Splice {
     from: OwnedFd,
     to: OwnedFd,
@@ -370,8 +370,8 @@ struct Splice {
 impl End for Splice {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let size = self.message.len();
-        // SAFETY: private memory, borrowed mutably through `self`; what the pipe still holds of it
-        // has been read, because messages are answered one by one.
+        // SAFETY: private memory, borrowed mutably through `self`; the pipe's part of it has been
+        // read, because each message has a reply.
         fill(unsafe { self.pages.bytes_mut(0, size) });
         let mut given = 0;
         while given < size {

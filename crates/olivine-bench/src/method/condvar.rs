@@ -1,5 +1,5 @@
-//! A ring of slots under a mutex, with condition variables: the textbook's bounded buffer. Both
-//! sides sleep.
+//! A ring of slots with a mutex and condition variables: the textbook bounded buffer. Both sides
+//! sleep.
 
 use super::exchange::{Memory, share};
 use super::harness::{Driver, End, drive};
@@ -51,7 +51,7 @@ fn open(
         Side::Server => {
             rendezvous.hear()?;
             rendezvous.tell(std::process::id())?;
-            // The measuring process is not ours to end; it ends this one.
+            // The measuring process must not be killed here; it kills this one.
             0
         }
     };
@@ -73,13 +73,12 @@ struct Rings {
     to: usize,
     stride: usize,
     size: usize,
-    /// The process that may be ended if it never lets go of a mutex; 0 for none.
+    /// The process to kill if it never releases the mutex; 0 for none.
     other: i32,
 }
 
 impl Rings {
-    /// Runs `act` on the slot that is due once `is_ready` says so of (written, read), and counts
-    /// it.
+    /// Runs `act` on the next slot once `is_ready` accepts (written, read), and counts it.
     fn turn<T>(
         &self,
         ring: usize,

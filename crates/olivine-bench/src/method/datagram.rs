@@ -1,4 +1,4 @@
-//! Sockets that keep messages apart: UNIX datagram and seqpacket, UDP. Both sides sleep in `recv`.
+//! Sockets with message boundaries: UNIX datagram and seqpacket, UDP. Both sides sleep in `recv`.
 
 use super::bytes::{pair_of, refused};
 use super::harness::{Driver, End, drive};
@@ -43,7 +43,7 @@ pub(super) const UDP: Described = Described {
     name: "udp",
     about: "UDP over loopback, connected sockets, blocking",
     wait: "block",
-    // It throws away what the receiver's buffer cannot hold.
+    // UDP drops what the receiver's buffer cannot hold.
     streams: false,
     batches: false,
     threads: false,

@@ -1,8 +1,8 @@
-//! Naive shared memory: one slot for each direction, its number in the same cache line, both sides
+//! Plain shared memory: one slot for each direction, its number in the same cache line, both sides
 //! spin.
 //!
-//! No queue, no history, one message at a time: what many programs start with, and the least that
-//! shared memory can do. The three variants differ in where the memory comes from.
+//! No queue, no history, one message at a time: the usual first attempt, and the minimum of shared
+//! memory. The three variants differ in the source of the memory.
 
 use super::harness::{Driver, End, drive};
 use super::rendezvous::Object;
@@ -44,7 +44,7 @@ pub(super) const FILE: Described = Described {
     open: |side, rendezvous, size, _settings| open(Memory::File, side, rendezvous, size),
 };
 
-/// Where shared memory comes from.
+/// Source of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     Posix,
@@ -52,7 +52,7 @@ pub(super) enum Memory {
     File,
 }
 
-/// Memory of `length` bytes that both sides have, zero at first. Nothing of it outlives its users.
+/// Memory of `length` zero bytes shared by both sides. It ends with its users.
 pub(super) fn share(
     memory: Memory,
     side: Side,
@@ -77,7 +77,7 @@ pub(super) fn share(
 }
 
 impl Rendezvous {
-    /// A file of `length` zero bytes that both sides have open. Its name is gone again already.
+    /// A file of `length` zero bytes, open on both sides. Its name is removed already.
     pub(super) fn share_file(&mut self, side: Side, memory: Memory, length: usize) -> Result<File> {
         let descriptor = self.share(side, || {
             let folder = match memory {
@@ -93,7 +93,7 @@ impl Rendezvous {
     }
 }
 
-/// Where POSIX shared memory lives.
+/// Folder of POSIX shared memory.
 fn memory_folder() -> std::path::PathBuf {
     "/dev/shm".into()
 }
@@ -149,7 +149,7 @@ impl Slots {
         })
     }
 
-    /// The number that the other side counts up: changes when there is a message.
+    /// The number that the other side increments: it changes with each message.
     pub(super) fn their_number(&self) -> &std::sync::atomic::AtomicU64 {
         self.mapping.word(self.theirs)
     }
@@ -174,7 +174,7 @@ impl Slots {
         self.received
     }
 
-    /// Writes a message into our slot and shows it.
+    /// Writes a message into our slot and publishes it.
     #[inline(always)]
     pub(super) fn put(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         if self.sent + 1 != self.received + self.lead {
@@ -198,19 +198,21 @@ impl Slots {
         self.their_number().load(Ordering::Acquire) == self.received + 1
     }
 
-    /// Harness over the message that [`Slots::is_filled`] saw.
+    /// Handles the message that [`Slots::is_filled`] saw.
     #[inline(always)]
     pub(super) fn take<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> T {
-        // SAFETY: the other side shows a message, and writes the slot again only after our answer.
+        // SAFETY: the other side has published a message, and writes the slot again only after our
+        // reply.
         let result = handle(unsafe { self.mapping.bytes(self.theirs + NUMBER, self.size) });
         self.received += 1;
         result
     }
 
-    /// Takes the message that is there, and puts the same bytes into our slot if `check` approves.
+    /// Takes the message, and copies it into our slot if `check` accepts it.
     #[inline(always)]
     pub(super) fn put_back(&mut self, check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
-        // SAFETY: the other side shows a message, and writes the slot again only after our answer.
+        // SAFETY: the other side has published a message, and writes the slot again only after our
+        // reply.
         let message = unsafe { self.mapping.bytes(self.theirs + NUMBER, self.size) };
         self.received += 1;
         if !check(message) {

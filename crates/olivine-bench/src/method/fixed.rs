@@ -1,8 +1,8 @@
-//! Queues of values of one type, which most in-memory queues are: messages are arrays of bytes.
+//! Queues of values of one type, like most in-memory queues: messages are arrays of bytes.
 //!
-//! Messages are filled and checked in the queue's own memory where the queue lends it, as they are
-//! in a channel of this library; [`Copies`] is for queues that take and return values, with one
-//! copy in and one out.
+//! Messages are filled and checked in the queue's memory if the queue allows it, as in a channel of
+//! this library. [`Copies`] is for queues that take and return values, with one copy in and one
+//! out.
 
 use super::harness::End;
 use crate::deadline::Deadline;
@@ -10,30 +10,30 @@ use crate::error::{BenchError, Result};
 
 /// The sending end of a queue of `N`-byte messages.
 pub trait Push<const N: usize> {
-    /// Appends a message that `fill` writes over the whole of its place, unless the queue is full;
-    /// tells whether it did. If it did not, the next call is for the same message.
+    /// Appends a message, completely written by `fill`, unless the queue is full; returns whether
+    /// it did. If not, the next call is for the same message.
     ///
     /// # Errors
     ///
-    /// What the queue says.
+    /// Errors of the queue.
     fn push(&mut self, fill: impl FnOnce(&mut [u8; N])) -> Result<bool>;
 
-    /// Appends a message from other memory unless the queue is full; tells whether it did.
+    /// Appends a message from other memory unless the queue is full; returns whether it did.
     ///
     /// # Errors
     ///
-    /// What the queue says.
+    /// Errors of the queue.
     #[inline(always)]
     fn push_copy(&mut self, message: &[u8; N]) -> Result<bool> {
         self.push(|place| *place = *message)
     }
 
-    /// Appends up to `count` messages, as many as there is room for; `fill` gets each one's number.
-    /// Returns how many. One unless there is better. Messages that had no room may be filled again.
+    /// Appends up to `count` messages, as many as fit; `fill` gets each number. Returns how many.
+    /// The default appends one. Messages that did not fit may be filled again.
     ///
     /// # Errors
     ///
-    /// What the queue says.
+    /// Errors of the queue.
     #[inline(always)]
     fn push_some(
         &mut self,
@@ -48,19 +48,18 @@ pub trait Push<const N: usize> {
 
 /// The receiving end of a queue of `N`-byte messages.
 pub trait Pop<const N: usize> {
-    /// Hands over the oldest message, if there is one, in place if the queue lends it.
+    /// Passes the oldest message, if there is one; in place if the queue allows it.
     ///
     /// # Errors
     ///
-    /// What the queue says.
+    /// Errors of the queue.
     fn pop<T>(&mut self, handle: impl FnOnce(&[u8; N]) -> T) -> Result<Option<T>>;
 
-    /// Harness over up to `limit` messages that are there; returns how many. One unless there is
-    /// better.
+    /// Handles up to `limit` available messages; returns how many. The default handles one.
     ///
     /// # Errors
     ///
-    /// What the queue says.
+    /// Errors of the queue.
     #[inline(always)]
     fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
         let _ = limit;
@@ -69,20 +68,20 @@ pub trait Pop<const N: usize> {
     }
 }
 
-/// A queue that copies messages in from elsewhere, because it takes them by value.
+/// A queue that copies messages in, because it takes them by value.
 pub trait Append<const N: usize> {
-    /// Appends a message unless the queue is full; tells whether it did.
+    /// Appends a message unless the queue is full; returns whether it did.
     ///
     /// # Errors
     ///
-    /// What the queue says.
+    /// Errors of the queue.
     fn append(&mut self, message: &[u8; N]) -> Result<bool>;
 
-    /// Appends as many messages as there is room for; returns how many. One unless there is better.
+    /// Appends as many messages as fit; returns how many. The default appends one.
     ///
     /// # Errors
     ///
-    /// What the queue says.
+    /// Errors of the queue.
     #[inline(always)]
     fn append_some(&mut self, messages: &[[u8; N]]) -> Result<usize> {
         let Some(first) = messages.first() else {
@@ -92,7 +91,7 @@ pub trait Append<const N: usize> {
     }
 }
 
-/// The sending end of a queue that takes messages by value: they are made here.
+/// The sending end of a queue that takes messages by value: they are built here.
 #[derive(Debug)]
 pub struct Copies<Q, const N: usize> {
     queue: Q,
@@ -259,10 +258,10 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
     }
 }
 
-/// The sizes for which queues of arrays are built, in bytes.
+/// The sizes with a queue of arrays, in bytes.
 pub const FIXED_SIZES: [usize; 9] = [16, 32, 64, 100, 128, 256, 1024, 4096, 8192];
 
-/// Refuses a size for which no queue of arrays is built.
+/// Refuses a size without a queue of arrays.
 #[must_use]
 pub fn no_such_size(bytes: usize) -> BenchError {
     let known = FIXED_SIZES.map(|size| size.to_string()).join(", ");

@@ -1,4 +1,4 @@
-//! The harness: what every method does in a slice, in both processes.
+//! The harness: the work of every method in a slice, in both processes.
 
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
@@ -7,44 +7,43 @@ use crate::sys::alarm::Alarm;
 use olivine::clock::TickClock;
 use std::time::Duration;
 
-/// How long an end waits for a message before the method has failed.
+/// How long an end waits for a message before the method fails.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// One end of a connection: sends and receives messages of one size.
 ///
-/// Sizes are fixed when the end is opened. Waiting is bounded by a [`Deadline`].
+/// The size is fixed when the end is opened. A [`Deadline`] limits each wait.
 pub trait End {
-    /// Told before messages are streamed, and again before each further stream: for libraries that
-    /// have one setting for latency and another for throughput. Does nothing unless there is such a
-    /// setting.
+    /// Called before messages are streamed, and again before each further stream: for libraries
+    /// with separate settings for latency and throughput. The default does nothing.
     ///
     /// # Errors
     ///
-    /// What the library says.
+    /// Errors of the library.
     fn prepare_to_stream(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Sends the message that `fill` writes over the whole of what it is given. Waits for room.
+    /// Sends the message that `fill` writes completely. Waits for room.
     ///
     /// # Errors
     ///
-    /// What the system says, or that the deadline has passed.
+    /// System errors, or the deadline.
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()>;
 
-    /// Waits for a message and hands it to `handle`.
+    /// Waits for a message and passes it to `handle`.
     ///
     /// # Errors
     ///
-    /// What the system says, or that the deadline has passed.
+    /// System errors, or the deadline.
     fn receive<T>(
         &mut self,
         handle: impl FnOnce(&[u8]) -> T,
         deadline: &mut Deadline<'_>,
     ) -> Result<T>;
 
-    /// Waits for a message, and sends the same bytes back if `check` approves; tells whether it
-    /// did.
+    /// Waits for a message, and sends the same bytes back if `check` accepts them; returns whether
+    /// it did.
     ///
     /// `stage` has room for a message.
     ///
@@ -73,8 +72,8 @@ pub trait End {
         Ok(fits)
     }
 
-    /// Sends `count` messages; `fill` gets each one's number within the batch. One by one unless
-    /// there is better.
+    /// Sends `count` messages; `fill` gets each number within the batch. The default sends one by
+    /// one.
     ///
     /// # Errors
     ///
@@ -91,8 +90,8 @@ pub trait End {
         Ok(())
     }
 
-    /// Waits for messages and hands over up to `limit` of them; returns how many. One unless there
-    /// is better.
+    /// Waits for messages and handles up to `limit` of them; returns how many. The default handles
+    /// one.
     ///
     /// # Errors
     ///
@@ -120,14 +119,14 @@ pub struct Batches {
     pub batch: usize,
 }
 
-/// An end in the hands of the harness.
+/// An end with the harness.
 pub trait Driver {
-    /// Asks: `rounds` messages from number `first` on, each sent when the answer to the last one is
-    /// checked. Each round trip in ticks is added to `samples`.
+    /// Client: `rounds` messages from number `first` on, each sent after the reply to the last one
+    /// is checked. Each round trip in ticks is added to `samples`.
     ///
     /// # Errors
     ///
-    /// [`BenchError::Wrong`] for an answer that is not what was sent; what the end says.
+    /// [`BenchError::Wrong`] for a reply that differs from the message; errors of the end.
     fn ask(
         &mut self,
         first: u64,
@@ -136,26 +135,25 @@ pub trait Driver {
         samples: &mut Vec<u64>,
     ) -> Result<()>;
 
-    /// Answers: checks `rounds` messages from number `first` on and sends each one back.
+    /// Server: checks `rounds` messages from number `first` on and sends each one back.
     ///
     /// # Errors
     ///
-    /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
+    /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
     fn answer(&mut self, first: u64, rounds: u64, deadline: &mut Deadline<'_>) -> Result<()>;
 
-    /// Gets ready for [`Driver::stream`] with the same batches; called before the clock is read for
-    /// it.
+    /// Prepares [`Driver::stream`] with the same batches; called before its time starts.
     ///
     /// # Errors
     ///
-    /// What the end says.
+    /// Errors of the end.
     fn prepare(&mut self, batches: Batches) -> Result<()>;
 
-    /// Streams messages without waiting for answers.
+    /// Streams messages without replies.
     ///
     /// # Errors
     ///
-    /// What the end says.
+    /// Errors of the end.
     fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()>;
 
     /// Checks `count` streamed messages from number `first` on; returns the ticks after the last
@@ -163,7 +161,7 @@ pub trait Driver {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Wrong`] for a message that is not what is due; what the end says.
+    /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
     fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<u64>;
 }
 
@@ -172,7 +170,7 @@ struct Harness<E> {
     stage: Vec<u8>,
 }
 
-/// Puts an end for messages of `size` bytes into the hands of the harness.
+/// Connects an end for messages of `size` bytes to the harness.
 pub fn drive<E: End + 'static>(end: E, size: usize) -> Box<dyn Driver> {
     let stage = vec![0; size];
     Box::new(Harness { end, stage })

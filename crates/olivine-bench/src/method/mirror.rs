@@ -1,7 +1,7 @@
-//! A byte ring that is mapped twice in a row, so that no message is ever cut; both sides spin.
+//! A byte ring that is mapped twice in a row, so that no message is split; both sides spin.
 //!
-//! Counters of both sides lie on cache lines of their own; the writer waits for room, so nothing is
-//! lost. What many shared-memory rings look like; messages carry their length.
+//! The counters of both sides are on separate cache lines. The writer waits for room, so nothing is
+//! lost. Many shared-memory rings look like this; messages carry their length.
 
 use super::exchange::Memory;
 use super::harness::{Driver, End, drive};
@@ -11,11 +11,11 @@ use crate::error::{BenchError, Result, io};
 use crate::sys::mapping::{Mapping, page};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of a ring, where one message fits.
+/// Bytes of a ring, if one message fits.
 const RING: usize = 1 << 20;
 /// Bytes of the length before each message.
 const LENGTH: usize = 8;
-/// Where the counters lie: two cache lines apart.
+/// Offsets of the counters: two cache lines apart.
 const WRITTEN: usize = 0;
 const READ: usize = 128;
 
@@ -66,10 +66,10 @@ fn open(
 struct Rings {
     from: Mapping,
     to: Mapping,
-    /// Bytes that we have written and read.
+    /// Bytes that we wrote and read.
     written: u64,
     read: u64,
-    /// Bytes that the other side has read, when last looked at.
+    /// Bytes that the other side had read at the last check.
     their_read: u64,
     frame: usize,
     size: usize,
@@ -91,16 +91,15 @@ impl End for Rings {
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
         let frame = self.frame as u64;
         while self.written + frame - self.their_read > RING as u64 {
-            // Acquire: what was read is ours again; pairs with the store in `receive`.
+            // Acquire: the read bytes are ours again; pairs with the store in `receive`.
             self.their_read = self.counters().0.load(Ordering::Acquire);
             deadline.spend()?;
         }
         let at = place(self.written);
         // Relaxed: published by the store of the counter.
         self.to.word(at).store(self.size as u64, Ordering::Relaxed);
-        // SAFETY: the other side has read what lay here, and sees it again only after the store
-        // below. The second mapping of these bytes is not used meanwhile: only we write to this
-        // ring.
+        // SAFETY: the other side has read these bytes, and sees them again only after the store
+        // below. Their second mapping is not used in the meantime: only we write to this ring.
         fill(unsafe { self.to.bytes_mut(at + LENGTH, self.size) });
         self.written += frame;
         // Release: the message is complete; pairs with the load in `receive`.
@@ -126,7 +125,7 @@ impl End for Rings {
                 found: format!("a message of {length} bytes"),
             });
         }
-        // SAFETY: written before the counter was, and not written again before our count is stored
+        // SAFETY: written before the counter, and not written again before our count is stored
         // below.
         let result = handle(unsafe { self.from.bytes(at + LENGTH, self.size) });
         self.read += self.frame as u64;

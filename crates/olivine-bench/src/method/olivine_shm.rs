@@ -28,7 +28,7 @@ pub(super) const ADAPTIVE: Olivine = Olivine {
     wait: "adaptive",
 };
 
-/// Most messages that one poll hands over.
+/// Most messages per poll.
 const POLL_LIMIT: usize = 1 << 16;
 
 /// Two channels of this library.
@@ -85,7 +85,7 @@ impl Olivine {
     ) -> Result<Channels> {
         let uri = |name: &str| -> Result<Config> {
             let more = if settings.is_empty() { "" } else { "&" };
-            // Where the rendezvous is: gone with it, and away from channels in use.
+            // In the folder of the rendezvous: removed with it, and separate from channels in use.
             let text = format!(
                 "shm://{name}?wait={}&dir={}{more}{settings}",
                 self.wait,
@@ -171,7 +171,7 @@ impl End for Channels {
     ) -> Result<bool> {
         let publisher = &mut self.publisher;
         let mut check = Some(check);
-        // Sent back from the ring, as a program would.
+        // Sent back from the ring, as a program would do.
         receive(
             &mut self.subscriber,
             || deadline.look(),

@@ -1,8 +1,8 @@
 //! Olivine over `tcp://` on loopback: on each side a publisher that listens, and a subscriber of
 //! the other one.
 //!
-//! Both sides are pinned, and each has a thread for either connection on its CPU. A spinning end
-//! would keep the CPU from the thread that it waits for. So this method sleeps.
+//! Both sides are pinned, and each has one thread per connection on its CPU. A spinning end would
+//! block the thread that it waits for, so this method sleeps.
 
 use super::harness::{Driver, drive};
 use super::olivine_shm::Channels;

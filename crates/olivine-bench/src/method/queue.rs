@@ -126,7 +126,7 @@ fn open_posix(
     };
     let (there, back) = (open("there")?, open("back")?);
     let (from, to) = side.from_to(there, back);
-    // Both have them open, so their names are needed no more; the queues end with their users.
+    // Both have opened them, so the names are no longer needed; the queues end with their users.
     rendezvous.exchange("open")?;
     let message = vec![0; size];
     Ok(drive(PosixEnd { from, to, message }, size))
@@ -173,7 +173,7 @@ pub(super) fn until<T>(
     }
 }
 
-/// Refuses a message that is shorter than those that are sent.
+/// Refuses a message that is too short.
 pub(super) fn whole(length: usize, size: usize) -> Result<()> {
     if length == size {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The methods there are, and how they are found by name.
+//! The list of methods, and the search by name.
 
 use super::{
     Method, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp, queue, seqlock,
@@ -6,13 +6,13 @@ use super::{
 };
 use crate::error::{BenchError, Result};
 
-/// This library with both sides spinning: what others are compared with.
+/// This library with both sides spinning: the reference of comparisons.
 pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
 
 /// Two sides that sleep and wake each other: part of the floor.
 pub(crate) const FUTEX: &dyn Method = &wakeup::FUTEX;
 
-/// The methods that need nothing but the kernel and this library.
+/// Methods that need only the kernel and this library.
 pub const BUILT_IN: &[&dyn Method] = &[
     &olivine_shm::SPIN,
     &olivine_shm::ADAPTIVE,
@@ -45,7 +45,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::POSIX,
 ];
 
-/// What the self-check measures: a method that works and two that lie.
+/// Methods of the self-check: one that works and two that send wrong replies.
 pub const SELF_CHECK: &[&dyn Method] = &[
     &olivine_shm::ADAPTIVE,
     &wrong_echo::WRONG_ECHO,
@@ -56,7 +56,7 @@ pub const SELF_CHECK: &[&dyn Method] = &[
 ///
 /// # Errors
 ///
-/// [`BenchError::NoMethod`] naming what there is.
+/// [`BenchError::NoMethod`] with the known names.
 pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn Method> {
     let found = methods.iter().find(|method| method.name() == name);
     found.copied().ok_or_else(|| BenchError::NoMethod {

@@ -1,10 +1,10 @@
-//! Where the two ends of a method meet, and the list of what has to be taken away again.
+//! The meeting point of the two ends of a method, and the list of objects to remove.
 //!
-//! A [`MeetingFolder`] is a folder with a socket, the *rendezvous*, through which the two processes
-//! exchange lines and descriptors while they open their ends. Kernel objects that do not end with
-//! their users are noted in the folder's list as soon as they exist. The side that is left removes
-//! them: the measuring process when it is done; the second one if the first is killed; the next
-//! measurement if both are.
+//! A [`MeetingFolder`] has a socket, the *rendezvous*, through which the two processes exchange
+//! lines and descriptors while they open their ends. Kernel objects that outlive their users are
+//! added to the folder's list when they are created. The surviving side removes them: the measuring
+//! process at its end; the second process if the first is killed; the next measurement if both are
+//! killed.
 
 mod objects;
 
@@ -28,7 +28,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How names of folders of ours start.
+/// Prefix of the names of our folders.
 const PREFIX: &str = "olivine-bench-";
 /// Access to a folder: this user's only.
 const ONLY_OURS: u32 = 0o700;
@@ -39,18 +39,18 @@ const LINE_MAX: usize = 4096;
 
 const SOCKET: &str = "socket";
 
-/// A folder that the next one who makes one takes away if this process is killed. Dropping it takes
-/// everything away.
+/// A folder that the next measurement removes if this process is killed. Dropping it removes
+/// everything.
 #[derive(Debug)]
 pub(crate) struct Held {
     path: PathBuf,
-    /// Held as long as this process lives: a folder whose lock is free is left over.
+    /// Locked as long as this process lives: a folder with a free lock is a leftover.
     _lock: File,
 }
 
 impl Held {
-    /// Makes a folder in `base`, after taking away what killed processes left there with names of
-    /// this `prefix`.
+    /// Creates a folder in `base`, after removing leftovers of killed processes with names of this
+    /// `prefix`.
     pub(crate) fn make(base: &Path, prefix: &str) -> Result<Self> {
         objects::sweep(base, prefix);
         loop {
@@ -63,7 +63,7 @@ impl Held {
             let lock = File::create(path.join(objects::LOCK)).map_err(io("make a lock file"))?;
             flock(&lock, FlockOperation::LockExclusive)
                 .map_err(|error| io("lock a file")(error.into()))?;
-            // A sweep in between may have taken it for left over.
+            // A concurrent sweep may have taken it for a leftover.
             if path.join(objects::LOCK).exists() {
                 objects::begin(&path)?;
                 return Ok(Self { path, _lock: lock });
@@ -82,15 +82,15 @@ impl Drop for Held {
     }
 }
 
-/// The folder of one connection, held by the measuring process. Dropping it takes everything away.
+/// The folder of one connection, held by the measuring process. Dropping it removes everything.
 #[derive(Debug)]
 pub(crate) struct MeetingFolder {
     folder: Held,
     listener: UnixListener,
 }
 
-/// Where folders are made: the folder of channels if one is set, else memory, where there is such a
-/// file system.
+/// Base of the folders: the folder of channels if one is set, else shared memory, if there is such
+/// a file system.
 fn base() -> PathBuf {
     let set = std::env::var_os("OLIVINE_DIR").map(PathBuf::from);
     let memory = Some(PathBuf::from("/dev/shm"));
@@ -102,7 +102,7 @@ fn base() -> PathBuf {
 }
 
 impl MeetingFolder {
-    /// Makes a folder with a rendezvous, after taking away what killed measurements left.
+    /// Creates a folder with a rendezvous, after removing leftovers of killed measurements.
     pub(crate) fn make() -> Result<Self> {
         let folder = Held::make(&base(), PREFIX)?;
         let path = folder.path().join(SOCKET);
@@ -140,7 +140,7 @@ pub(crate) fn await_readable(what: &impl AsFd) -> Result<()> {
         return match poll(&mut entries, Some(&limit)) {
             Ok(1..) => Ok(()),
             Ok(0) => Err(silent()),
-            // A request to stop is looked at between two slices.
+            // The request to stop is checked between two waits.
             Err(Errno::INTR) => continue,
             Err(error) => Err(io("wait for the other end")(error.into())),
         };
@@ -153,7 +153,7 @@ fn silent() -> BenchError {
     }
 }
 
-/// An error of a rendezvous: its other side is gone, or else what the system says to `action`.
+/// An error of a rendezvous: its other side is gone, or a system error of `action`.
 fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> BenchError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     move |error| match error.kind() {
@@ -170,7 +170,7 @@ pub struct Rendezvous {
 }
 
 impl Rendezvous {
-    /// The second process's way in.
+    /// The connection of the second process.
     pub(crate) fn enter(folder: &Path) -> Result<Self> {
         let stream =
             UnixStream::connect(folder.join(SOCKET)).map_err(io("enter by the rendezvous"))?;
@@ -187,11 +187,11 @@ impl Rendezvous {
         })
     }
 
-    /// The same connection once more, to be kept while the method is measured.
+    /// A copy of the connection, kept during the measurement.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// System errors.
     pub fn again(&self) -> Result<Self> {
         let stream = self
             .stream
@@ -206,12 +206,12 @@ impl Rendezvous {
         &self.folder
     }
 
-    /// Notes a kernel object that does not end with its users. Called before the other side learns
-    /// of it.
+    /// Adds a kernel object that outlives its users to the list. Called before the other side knows
+    /// it.
     ///
     /// # Errors
     ///
-    /// What the system says; the object is removed then.
+    /// System errors; the object is then removed.
     pub(crate) fn note(&self, object: &Object) -> Result<()> {
         objects::note(&self.folder, object)
     }
@@ -220,7 +220,7 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// [`BenchError::EndClosed`] if the other side gave up; what the system says.
+    /// [`BenchError::EndClosed`] if the other side gave up; system errors.
     pub fn tell(&mut self, text: impl std::fmt::Display) -> Result<()> {
         let line = format!("{text}\n");
         self.stream
@@ -236,7 +236,7 @@ impl Rendezvous {
     pub fn hear(&mut self) -> Result<String> {
         let mut line = Vec::new();
         let mut byte = [0];
-        // Byte by byte: what follows the line may be a descriptor, which no buffer can hold.
+        // Byte by byte: after the line may come a descriptor, which a buffer cannot hold.
         while line.len() < LINE_MAX {
             match self.stream.read(&mut byte) {
                 Ok(0) => return Err(BenchError::EndClosed),
@@ -256,13 +256,13 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] if it is no such number.
+    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] for another line.
     pub fn hear_number<N: std::str::FromStr>(&mut self) -> Result<N> {
         let found = self.hear()?;
         found.parse().map_err(|_| BenchError::Protocol { found })
     }
 
-    /// Tells the other side a line and hears one from it.
+    /// Sends a line to the other side and reads one from it.
     ///
     /// # Errors
     ///
@@ -272,11 +272,11 @@ impl Rendezvous {
         self.hear()
     }
 
-    /// Gives the other side a descriptor.
+    /// Passes a descriptor to the other side.
     ///
     /// # Errors
     ///
-    /// [`BenchError::EndClosed`] if the other side gave up; what the system says.
+    /// [`BenchError::EndClosed`] if the other side gave up; system errors.
     pub fn give(&mut self, descriptor: impl AsFd) -> Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -288,11 +288,11 @@ impl Rendezvous {
         Ok(())
     }
 
-    /// Takes a descriptor that the other side gives.
+    /// Receives a descriptor from the other side.
     ///
     /// # Errors
     ///
-    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] if something else came.
+    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] for anything else.
     pub fn take(&mut self) -> Result<OwnedFd> {
         await_readable(&self.stream)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -318,7 +318,7 @@ impl Rendezvous {
         })
     }
 
-    /// A descriptor that both sides have: the asking side makes it, the other one takes it.
+    /// A descriptor that both sides get: the client creates it, the server receives it.
     pub(crate) fn share<T: AsFd + From<OwnedFd>>(
         &mut self,
         side: Side,
@@ -360,7 +360,7 @@ mod tests {
     fn rendezvous_without_its_other_side_reports_it() {
         let rendezvous = || {
             let (stream, other) = UnixStream::pair().unwrap();
-            // What was not read makes the end a reset.
+            // Unread data turns the end into a reset.
             (&stream).write_all(b"unread").unwrap();
             drop(other);
             Rendezvous {

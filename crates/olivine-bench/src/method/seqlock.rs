@@ -73,7 +73,7 @@ impl End for Rings {
         // Odd: being written. Message n has version 2n + 2.
         // Relaxed: the fence below keeps it before the words.
         version.store(2 * self.sent + 1, Ordering::Relaxed);
-        // A reader of one of the words below sees the odd version too; pairs with the fence in
+        // A reader of one of the words below also sees the odd version; pairs with the fence in
         // `receive`.
         fence(Ordering::Release);
         for (index, piece) in self.message.chunks(WORD).enumerate() {
@@ -115,7 +115,7 @@ impl End for Rings {
                 let word = place.load(Ordering::Relaxed).to_ne_bytes();
                 piece.copy_from_slice(&word[..piece.len()]);
             }
-            // A writer that came in between is seen by the version; pairs with the fence in `send`.
+            // The version shows a writer in between; pairs with the fence in `send`.
             fence(Ordering::Acquire);
             // Relaxed: the fence orders it.
             if version.load(Ordering::Relaxed) == wanted {

@@ -1,4 +1,4 @@
-//! Signals: plain ones as a wakeup, real-time ones that carry the message, eight bytes each.
+//! Signals: plain ones as wake-ups, real-time ones that carry the message, eight bytes each.
 //!
 //! They go to one thread, which keeps them blocked and sleeps in `sigtimedwait`: no handler, no
 //! race at the start.
@@ -58,7 +58,7 @@ fn open_queued(
     Ok(drive(Words { line, message }, size))
 }
 
-/// Learns where to send the signal, which is blocked here before the other side learns the same.
+/// Learns the target of the signal. The signal is blocked here before the other side learns ours.
 fn meet(blocked: std::io::Result<Signal>, rendezvous: &mut Rendezvous) -> Result<Line> {
     let signal = blocked.map_err(io("block a signal"))?;
     let own = Thread::own();
@@ -105,7 +105,7 @@ impl End for Words {
             let mut word = [0; WORD];
             word[..piece.len()].copy_from_slice(piece);
             let word = u64::from_ne_bytes(word);
-            // The kernel holds a limited number; the other side fetches them meanwhile.
+            // The kernel queues a limited number; the other side fetches them in the meantime.
             while let Err(error) = self.line.signal.queue(self.line.other, word) {
                 if error.kind() != ErrorKind::WouldBlock {
                     return Err(io("queue a signal")(error));

@@ -1,9 +1,9 @@
-//! Methods that work only between threads: the answering end runs in a thread of the measuring
+//! Methods that work only between threads: the server end runs in a thread of the measuring
 //! process.
 //!
-//! That thread is pinned to the second process's CPU, whose own thread sleeps meanwhile. Everything
-//! else is as for other methods: the same payload, the same checks. What such a method saves is the
-//! other process, so its rows say `threads` in their settings.
+//! That thread is pinned to the second process's CPU, whose own thread sleeps in the meantime.
+//! Everything else is as for other methods: the same payload, the same checks. Such a method saves
+//! the other process, so its rows have the setting `threads`.
 
 use super::harness::{Batches, Driver, End, drive};
 use super::{Rendezvous, Side};
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// What the thread is asked to do.
+/// Job of the thread.
 enum Job {
     Answer { first: u64, rounds: u64 },
     Take { first: u64, count: u64 },
 }
 
-/// Plays an end of a method that works between threads. `make` gives both ends, the asking one
-/// first; it is called on the asking side only.
+/// Drives an end of a method between threads. `make` returns both ends, the client first; it is
+/// called only on the client side.
 ///
 /// # Errors
 ///
@@ -79,7 +79,7 @@ fn serve<B: End + 'static>(
     let mut driver = drive(end, size);
     let mut failed = pinned.err();
     while let Ok(job) = todo.recv() {
-        // Release: nothing before it matters to the other side but that this thread is awake.
+        // Release: only shows that this thread is awake.
         ready.store(true, Ordering::Release);
         let mut deadline = Deadline::of(super::WAIT_MAX);
         let result = match (failed.take(), job) {
@@ -95,7 +95,7 @@ fn serve<B: End + 'static>(
     }
 }
 
-/// The asking end, with the thread that answers.
+/// The client end, with the server thread.
 struct Threads {
     driver: Box<dyn Driver>,
     jobs: Option<Sender<Job>>,
@@ -107,8 +107,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// Gives the thread a job and waits until it is awake: what waking it takes is no part of any
-    /// figure.
+    /// Gives the thread a job and waits until it is awake: waking it is not part of any figure.
     fn begin(&self, job: Job) -> Result<()> {
         self.ready.store(false, Ordering::Relaxed);
         let sent = self
@@ -126,7 +125,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Waits for the thread and tells the second process how it went.
+    /// Waits for the thread and reports the result to the second process.
     fn end(&mut self, ours: Result<()>) -> Result<()> {
         let theirs = self.results.recv_timeout(super::WAIT_MAX + super::WAIT_MAX);
         match theirs {
@@ -147,7 +146,7 @@ impl Drop for Threads {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // It ends with its deadline at the latest; a panic in it was already reported there.
+            // It ends with its deadline at the latest; a panic in it was already printed.
             let _ = thread.join();
         }
     }

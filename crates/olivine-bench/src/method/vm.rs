@@ -1,5 +1,5 @@
-//! `process_vm_writev`: the sender has the kernel copy the message into the receiver's memory,
-//! which spins on it.
+//! `process_vm_writev`: the kernel copies the message into the receiver's memory, where the
+//! receiver spins.
 
 use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
@@ -37,8 +37,7 @@ fn open(
     let line = rendezvous.exchange(format!("{own} {}", inbox.address()))?;
     let (process, address) = parse(&line).ok_or(BenchError::Protocol { found: line })?;
     if let Some(process) = Pid::from_raw(process) {
-        // Needed where only parents may reach into a process; unknown to kernels that have no such
-        // rule.
+        // Needed if only parents may access a process; unknown to kernels without this rule.
         let _ = set_ptracer(PTracer::ProcessID(process));
     }
     // No side writes before both have allowed it.
@@ -91,7 +90,7 @@ impl End for Boxes {
             deadline.spend()?;
         }
         self.received += 1;
-        // SAFETY: the other side writes here again only after it has our answer.
+        // SAFETY: the other side writes here again only after our reply.
         Ok(handle(unsafe { self.inbox.bytes(NUMBER, self.size) }))
     }
 }

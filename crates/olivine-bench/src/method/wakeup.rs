@@ -1,7 +1,7 @@
-//! Ways to wake the other side, which carry no payload: futex, eventfd, plain signal.
+//! Ways to wake the other side without payload: futex, eventfd, plain signal.
 //!
-//! The message is in naive shared memory (see `exchange`); the wakeup says that it is there. Both
-//! sides sleep in the kernel.
+//! The message is in plain shared memory (see `exchange`); the wake-up reports it. Both sides sleep
+//! in the kernel.
 
 use super::bytes::refused;
 use super::exchange::{Memory, Slots};
@@ -72,12 +72,12 @@ fn open_event_fd(
     Ok(drive(NotifiedEnd { slots, wakeup }, size))
 }
 
-/// Wakes the other side, and waits for it to wake us.
+/// Wakes the other side, and waits for its wake-up.
 pub(super) trait Wakeup {
-    /// Says that our slot has a message.
+    /// Reports that our slot has a message.
     fn wake(&self, slots: &Slots) -> Result<()>;
 
-    /// Sleeps until the other side rings, or for a while.
+    /// Sleeps until the other side wakes us, or for a while.
     fn sleep(&self, slots: &Slots) -> Result<()>;
 }
 

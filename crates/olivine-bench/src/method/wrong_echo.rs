@@ -1,4 +1,4 @@
-//! Methods that send back what they did not get, so that the suite can show that it notices.
+//! Methods with wrong replies, for the self-check.
 
 use super::harness::{Driver, End, drive};
 use super::olivine_shm::{ADAPTIVE, Channels};
@@ -7,10 +7,10 @@ use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::payload::SIZE_MIN;
 
-/// The answer that is wrong: not the first, which a careless suite might look at alone.
+/// The wrong reply: not the first, which a careless check might only look at.
 const WRONG_ANSWER: u64 = 77;
 
-/// Olivine, but one bit of a later answer is wrong.
+/// Olivine, but one bit of a later reply is wrong.
 pub(super) const WRONG_ECHO: Described = Described {
     name: "wrong-echo",
     about: "must fail: one bit of a reply is wrong",
@@ -22,7 +22,7 @@ pub(super) const WRONG_ECHO: Described = Described {
     open: |side, rendezvous, size, settings| open(Lie::WrongBit, side, rendezvous, size, settings),
 };
 
-/// Olivine, but a later answer is only the start of what was sent.
+/// Olivine, but a later reply is too short.
 pub(super) const SHORT_ECHO: Described = Described {
     name: "short-echo",
     about: "must fail: a reply is too short",
@@ -34,12 +34,12 @@ pub(super) const SHORT_ECHO: Described = Described {
     open: |side, rendezvous, size, settings| open(Lie::Short, side, rendezvous, size, settings),
 };
 
-/// What is wrong with the answer.
+/// The error of the reply.
 #[derive(Clone, Copy)]
 enum Lie {
     /// Its last bit.
     WrongBit,
-    /// Its length; every byte that is there is right.
+    /// Its length; every present byte is correct.
     Short,
 }
 
@@ -63,7 +63,7 @@ fn open(
     })
 }
 
-/// An end that lies once.
+/// An end with one wrong reply.
 struct FaultyEnd {
     end: Channels,
     lie: Lie,

@@ -1,7 +1,7 @@
 //! The second process as one of many: a publisher or a subscriber of a mesh.
 //!
-//! Each publisher numbers its messages itself and writes its own number where the time stamp
-//! stands, so that a subscriber can tell apart whose messages it has and check each one's order.
+//! Each publisher numbers its messages and writes its own number in place of the time stamp, so
+//! that a subscriber can distinguish publishers and check the order of each.
 
 use super::ANSWER_MAX;
 use crate::channel::{POLL_LIMIT, WAIT_STEP};
@@ -39,7 +39,7 @@ impl Producer {
         count: u64,
         at_ticks: u64,
     ) -> Result<()> {
-        // All start at the same time, in whatever order they were asked.
+        // All start at the same time, whatever the order of requests.
         while TickClock::ticks() < at_ticks {
             probe::spin_hint();
         }

@@ -1,4 +1,4 @@
-//! The second process: waits for orders, carries them out, answers.
+//! The second process: waits for orders, executes them, replies.
 
 use super::many::{self, Producer};
 use super::socket::Bare;
@@ -17,10 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Runs as the second process until standard input ends. `methods` are those it can be asked to
-/// join.
+/// Runs as the second process until standard input ends. `methods` are those it may open.
 ///
-/// If the measuring process is gone, what the two shared is removed.
+/// If the measuring process is gone, removes the shared objects.
 ///
 /// # Errors
 ///
@@ -44,7 +43,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
                 break;
             }
         }
-        // The measuring process is gone: whatever this one is doing has no reader.
+        // The measuring process is gone: nothing reads the results.
         let folder = left_over.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = folder.as_deref() {
             method::remove(folder);
@@ -71,8 +70,8 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         };
         let said = say(&answer);
         if said.is_err() {
-            // The measuring process is gone, and this one may get here before the other thread has
-            // taken everything away.
+            // The measuring process is gone, and this thread may be first, before the other one has
+            // removed everything.
             server.remove_joined();
             return said;
         }
@@ -97,7 +96,7 @@ struct Server {
     words: SharedWords,
     serial: u64,
     methods: &'static [&'static dyn Method],
-    /// The folder of the method that is joined.
+    /// The folder of the current method.
     joined: Arc<Mutex<Option<PathBuf>>>,
     subscriber: Option<Subscriber>,
     producer: Option<Producer>,
@@ -109,7 +108,7 @@ impl Server {
     fn perform(&mut self, order: &Order) -> Result<Answer> {
         self.serial += 1;
         if let Order::Open { there } = order {
-            // Opened before standing ready, so that the other side finds this subscriber.
+            // Opened before the reply, so that the other side finds this subscriber.
             self.subscriber = Some(Subscriber::open(there)?);
         }
         self.words.store(READY, self.serial);
@@ -214,7 +213,7 @@ impl Server {
     }
 
     fn join(&mut self, name: &str, settings: &str, size: usize, folder: &Path) -> Result<()> {
-        // The end that an earlier failure left is of no use.
+        // The end left by an earlier failure is useless.
         self.driver = None;
         self.note_joined(Some(folder));
         let method = method::find(self.methods, name)?;
@@ -223,7 +222,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes away what is shared with the measuring process. What is gone already is fine.
+    /// Removes the objects shared with the measuring process. Missing ones are fine.
     fn remove_joined(&self) {
         let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(folder) = joined.as_deref() {

@@ -1,5 +1,4 @@
-//! One end of a bare connection with the socket options of a bridge: what `tcp://` is compared
-//! with.
+//! One end of a plain connection with a bridge's socket options: the reference for `tcp://`.
 //!
 //! Non-blocking, NODELAY, kept alive, as a bridge sets its sockets; one send and, mostly, one
 //! receive a message. Has no ring, no acknowledgement and no reconnection.
@@ -13,7 +12,7 @@ use rustix::net::sockopt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-/// Longest sleep without a look at whether to go on.
+/// Longest sleep without a check of the end.
 const NAP: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
@@ -34,8 +33,7 @@ impl Bare {
         Self::over(stream.map_err(io("connect over TCP"))?, size, spins)
     }
 
-    /// Takes a connected stream over. With `spins` it looks again at once where a bridge would
-    /// sleep.
+    /// Takes over a connected stream. With `spins` it polls where a bridge would sleep.
     pub(crate) fn over(stream: TcpStream, size: usize, spins: bool) -> Result<Self> {
         let set = || {
             stream.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! Axes: where a value is on one, and which values are written beside it.
+//! Axes: the position of a value, and the labelled values.
 
 use crate::view::{AxisPlan, Scale};
 
@@ -27,7 +27,8 @@ impl Axis {
         Self::of_choices(&values, title, *unit)
     }
 
-    /// An axis for `values`, written by `unit`; a logarithmic one leaves values of 0 or less out.
+    /// An axis for `values`, labelled with `unit`; a logarithmic one leaves values of 0 or less
+    /// out.
     fn for_values(
         scale: Scale,
         values: impl IntoIterator<Item = f64>,
@@ -86,8 +87,7 @@ impl Axis {
         share.clamp(0.0, 1.0)
     }
 
-    /// Leaves ticks out where their texts would touch: `room` is the least share of the axis
-    /// between two.
+    /// Removes ticks whose labels would touch: `room` is the least share of the axis between two.
     pub(super) fn thin(&mut self, room: impl Fn(&str) -> f64) {
         let mut end = f64::NEG_INFINITY;
         let mut kept = Vec::new();

@@ -13,7 +13,7 @@ const STYLE: &str = concat!(
     include_str!("plot.css")
 );
 
-/// How to read it all: true of every page, whatever it holds.
+/// How to read any page.
 const METHOD: &str = "\
 <section id=\"method\">\n\
 <h2>How it was measured</h2>\n\

@@ -1,4 +1,4 @@
-//! A view as Markdown: what a README or a page of figures quotes.
+//! A view as Markdown: for a README or the page of figures.
 
 use crate::view::{Cell, Table, View};
 

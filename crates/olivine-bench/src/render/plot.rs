@@ -1,4 +1,5 @@
-//! Figures as drawings: curves, dots with ranges, fields. Each point says its value, unit and n.
+//! Figures as drawings: curves, dots with ranges, heat maps. Each point shows its value, unit and
+//! n.
 
 #[cfg(test)]
 mod tests;
@@ -7,8 +8,8 @@ use super::axis::Axis;
 use super::svg::{Anchor, Svg, TEXT, width_of};
 use crate::view::{AxisPlan, Curve, Dot, FieldCell, Figure, Plot};
 
-/// Width of every drawing, in units that a page scales: about a phone's width, so that text stays
-/// readable there.
+/// Width of every drawing, in scalable units: about a phone's width, so that text stays readable
+/// there.
 const WIDTH: f64 = 520.0;
 /// Room above the drawing for the title and that of the upright axis.
 const TOP: f64 = 46.0;
@@ -20,9 +21,9 @@ const RIGHT: f64 = 22.0;
 const HEIGHT: f64 = 240.0;
 /// Height of a row of dots with its name beside it, and above it.
 const ROW: (f64, f64) = (24.0, 38.0);
-/// Share of the width for names beside their rows; longer names have a line of their own.
+/// Share of the width for names beside their rows; longer names have a separate line.
 const NAMES_SHARE: f64 = 0.46;
-/// Colour of methods of others where only the two are told apart.
+/// Colour of other methods if only the two groups are distinguished.
 const THEIRS: usize = 7;
 
 /// The drawing of a figure.
@@ -172,7 +173,7 @@ fn count<T>(things: &[T]) -> f64 {
     things.len() as f64
 }
 
-/// A heat map: the denser, the more.
+/// A heat map: denser means more.
 #[allow(clippy::cast_precision_loss, reason = "a few rows and columns")]
 fn heat(
     title: &str,

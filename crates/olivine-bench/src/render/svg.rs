@@ -1,7 +1,7 @@
 //! Scalable vector graphics, written by hand: shapes and text with classes, coloured by the style
 //! sheet.
 //!
-//! A drawing holds no colours, so the same one follows light and dark pages and paper.
+//! A drawing has no colours, so it fits light and dark pages and paper.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ pub(super) enum Anchor {
     End,
 }
 
-/// A drawing in the making.
+/// A drawing under construction.
 #[derive(Debug)]
 pub(super) struct Svg {
     width: f64,
@@ -59,7 +59,7 @@ impl Svg {
         self.add(format_args!("<path class=\"{class}\" d=\"{steps}\"/>"));
     }
 
-    /// A rectangle as dense as `share` (0 to 1) says.
+    /// A rectangle with density `share` (0 to 1).
     pub(super) fn cell(&mut self, at: (f64, f64), size: (f64, f64), share: f64, note: &str) {
         let ((x, y), (width, height)) = (at, size);
         self.add(format_args!(
@@ -106,7 +106,7 @@ impl Svg {
         ));
     }
 
-    /// Text from `at` on, whole: pressed together where it is wider than `room`.
+    /// Complete text from `at` on: compressed if it is wider than `room`.
     pub(super) fn text_within(&mut self, class: &str, at: (f64, f64), text: &str, room: f64) {
         if width_of(text) <= room {
             return self.text(class, Anchor::Start, at, text);
@@ -133,7 +133,7 @@ impl Svg {
         let _ = writeln!(self.body, "{shape}");
     }
 
-    /// Makes the drawing `height` high: what it needed is known at the end.
+    /// Sets the height of the drawing: it is known at the end.
     pub(super) fn set_height(&mut self, height: f64) {
         self.height = height;
     }
@@ -145,8 +145,8 @@ impl Svg {
 
     /// The drawing as a separate file, in light colours.
     ///
-    /// Only browsers know variables of style sheets; other programs draw black instead. So the file
-    /// has none: each is replaced by its colour.
+    /// Only browsers support style-sheet variables; other programs draw black. So the file has
+    /// colours in place of variables.
     pub(super) fn standalone(&self) -> String {
         let style = format!(
             "<style>{}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
@@ -171,7 +171,7 @@ pub(super) fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * TEXT * LETTER
 }
 
-/// Text that may stand between tags and in attributes.
+/// Text escaped for elements and attributes.
 pub(super) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -1,5 +1,4 @@
-//! From slices to rows: what a scenario hands over after each slice, grouped by where the CPUs
-//! were.
+//! From slices to rows: the results of each slice, grouped by the placement of the CPUs.
 
 use super::{Distribution, Load, Measured, Outcome, Parameters, Placement, Row, Run, Worst};
 use crate::kernel::Counts;
@@ -8,13 +7,13 @@ use crate::spread::Spread;
 use olivine::clock::TickClock;
 use std::collections::BTreeMap;
 
-/// What one slice gave.
+/// The samples of one slice.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Figures<'a> {
     /// Closed load: round trips.
     RoundTrips(&'a Latency),
-    /// Open load: latencies from the intended time, and how late each message left.
+    /// Open load: latencies from the planned time, and the delay of each send.
     OneWay {
         /// From the intended send time to the check.
         one_way: &'a Latency,
@@ -30,7 +29,7 @@ pub enum Figures<'a> {
     },
 }
 
-/// One slice with what surrounds it.
+/// One slice with its surroundings.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
     /// Number of its run, from 0.
@@ -47,7 +46,7 @@ pub struct Slice<'a> {
     pub figures: Figures<'a>,
 }
 
-/// Collects the slices of one row's variant; gives a row for each placement that was met.
+/// Collects the slices of one row's variant; returns a row for each placement found.
 #[derive(Debug)]
 pub struct Collector {
     clock: TickClock,
@@ -76,7 +75,7 @@ struct Group {
 }
 
 impl Collector {
-    /// Nothing collected yet; `clock` is what the recorders' ticks are of.
+    /// An empty collector; `clock` converts the recorders' ticks.
     #[must_use]
     pub fn new(clock: TickClock) -> Self {
         Self {
@@ -86,8 +85,8 @@ impl Collector {
         }
     }
 
-    /// Says in which session the slices are measured, in turns with those of other collectors of
-    /// it.
+    /// Sets the session in which the slices are measured, interleaved with those of other
+    /// collectors.
     pub fn set_session(&mut self, session: &str) {
         self.session = Some(session.to_owned());
     }
@@ -187,7 +186,7 @@ impl Group {
     ) -> Measured {
         let rates = Spread::over_runs(&self.rates);
         let deliveries = rates.map(|rate| rate.median * f64::from(parameters.subscribers_count));
-        // Where the CPUs moved within a slice, the floor beside it belongs to neither place.
+        // If the CPUs moved within a slice, the floor around it fits neither placement.
         let still = placement != Placement::Changed;
         let ratio = Spread::over_runs(&self.ratios).filter(|_| still);
         let sleeps = !matches!(parameters.wait.as_deref(), Some("spin" | "yield"));

@@ -1,21 +1,20 @@
-//! Whether one thing is faster than another, or only noise says so.
+//! Whether one thing is faster than another, or the difference is noise.
 //!
-//! Two rows are compared run by run where their runs took turns, in one session: whatever disturbed
-//! run 3 of one disturbed run 3 of the other as well, and cancels in their ratio. Runs of different
-//! sessions are not neighbours; their ratios are taken over all pairs of medians, and the sentence
-//! says that they did not take turns. The margin is half of the interval in which the true ratio
-//! lies with 95 in 100, by Student's t on the logarithms of the ratios. A difference is called
-//! noise where that interval holds 1, where it is below [`RESOLUTION`], or where the margin is
-//! larger than the difference itself.
+//! Two rows of one session with interleaved runs are compared run by run: a disturbance of run 3
+//! affects both, and cancels in their ratio. Runs of different sessions are not neighbours; their
+//! ratios are taken over all pairs of medians, and the sentence says so. The margin is half of the
+//! 95 % interval of the true ratio, by Student's t on the logarithms of the ratios. A difference is
+//! noise if that interval contains 1, if it is below [`RESOLUTION`], or if the margin is larger
+//! than the difference.
 
 use crate::result::{Measured, Row};
 use crate::text::three_figures;
 use std::fmt;
 
-/// A difference of less than this share is noise, however steady: two measurements of the same
-/// thing differ so, by the memory they happen to get.
+/// A difference below this share is noise, however steady: two equal measurements differ as much,
+/// by the memory they get.
 pub const RESOLUTION: f64 = 0.01;
-/// Fewest runs from which a comparison may be made: one pair says nothing about its spread.
+/// Fewest runs of a comparison: one pair has no spread.
 pub const RUNS_MIN: usize = 3;
 
 /// Two-sided 95 % points of Student's t for 1, 2, 3 … degrees of freedom.
@@ -31,31 +30,31 @@ const STUDENT: [f64; 30] = [
 /// The same for more degrees than the table has: that of the normal distribution is a hair smaller.
 const STUDENT_MANY: f64 = 2.0;
 
-/// What a comparison looks at.
+/// The compared quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Figure {
-    /// Medians of durations: less is faster.
+    /// Medians of durations: less is better.
     P50Ns,
-    /// Rates: more is faster.
+    /// Rates: more is better.
     MessagesPerS,
 }
 
-/// How much faster one is than the other.
+/// The ratio of two rows.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Comparison {
     /// What was compared.
     pub figure: Figure,
     /// How many times faster the first is; below 1 where it is slower.
     pub ratio: f64,
-    /// The true ratio lies above this with 97.5 in 100.
+    /// The true ratio is above this with 97.5 % probability.
     pub ratio_low: f64,
     /// And below this.
     pub ratio_high: f64,
     /// Runs of each.
     pub runs: usize,
-    /// Whether the runs of both took turns.
+    /// Whether the runs of both were interleaved.
     pub interleaved: bool,
 }
 
@@ -75,7 +74,7 @@ pub enum CompareError {
 }
 
 impl Comparison {
-    /// Compares two measured rows; `interleaved` if their runs took turns in one session.
+    /// Compares two measured rows; `interleaved` if their runs were interleaved in one session.
     ///
     /// # Errors
     ///
@@ -157,8 +156,8 @@ impl Comparison {
         })
     }
 
-    /// Whether the interval of the true ratio holds 1, the difference is below [`RESOLUTION`], or
-    /// the margin is larger than it: then runs of the same thing differ by more than the two do.
+    /// Whether the interval of the true ratio contains 1, the difference is below [`RESOLUTION`],
+    /// or the margin is larger than the difference: then equal runs differ by more than the two do.
     #[must_use]
     pub fn is_noise(&self) -> bool {
         if self.ratio < 1.0 {
@@ -173,7 +172,7 @@ impl Comparison {
         (self.ratio_high - self.ratio_low) / 2.0
     }
 
-    /// The comparison seen from the other side.
+    /// The comparison in the other direction.
     #[must_use]
     pub fn reversed(&self) -> Self {
         Self {

@@ -1,5 +1,4 @@
-//! A distribution as it is kept in a result: percentiles for reading, buckets for drawing and
-//! merging.
+//! A distribution in a result: percentiles for reading, buckets for drawing and merging.
 
 use crate::latency::{Latency, Percentiles, Snapshot};
 use olivine::clock::TickClock;
@@ -19,7 +18,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// What `latency` holds, in nanoseconds; `None` if that is nothing.
+    /// The content of `latency`, in nanoseconds; `None` if it is empty.
     #[must_use]
     #[allow(
         clippy::cast_precision_loss,
@@ -42,8 +41,8 @@ impl Distribution {
         })
     }
 
-    /// The value that `quantile` (0 to 1) of the samples do not exceed, in nanoseconds; `None` if
-    /// fewer than ten samples lie above, or there are none at all.
+    /// The value that a share `quantile` (0 to 1) of the samples does not exceed, in nanoseconds;
+    /// `None` if fewer than ten samples lie above, or there are none.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     pub fn at(&self, quantile: f64) -> Option<f64> {

@@ -6,8 +6,8 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Columns of the CSV, in their order. Names are those of the JSON, but for `p50_ns`: that is of
-/// the median run, and the one of the distribution, of all samples, is `p50_ns_of_samples`.
+/// Columns of the CSV, in order. Names are those of the JSON, except `p50_ns`: it is that of the
+/// median run, and `p50_ns_of_samples` that of the distribution.
 const COLUMNS: [&str; 42] = [
     "scenario",
     "load",
@@ -182,7 +182,7 @@ fn quoted(cell: &str) -> String {
 ///
 /// # Errors
 ///
-/// What `out` says.
+/// Errors of `out`.
 pub fn hlog(file: &ResultFile, out: &mut impl io::Write) -> io::Result<()> {
     // The log format asks for the compressed form; other libraries refuse the plain one.
     let mut serializer = V2DeflateSerializer::new();

@@ -1,4 +1,4 @@
-//! The file a measurement is kept in: JSON, described by `docs/bench-schema.json`.
+//! The file of a measurement: JSON, described by `docs/bench-schema.json`.
 
 use super::{Distribution, FloorResult, MeasuringError, Outcome, Row};
 use crate::machine::Machine;
@@ -8,47 +8,47 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the first field of a file says: the name of the format and its version.
+/// First field of a file: the name of the format and its version.
 pub const SCHEMA: &str = "olivine-bench/1";
 /// Most bytes of a result file.
 const FILE_MAX: u64 = 64 << 20;
-/// Runs from which a figure may be quoted.
+/// Fewest runs of a quotable figure.
 pub const RUNS_QUOTABLE: u32 = 5;
 
-/// Everything one measurement found, and what it was found on.
+/// Results of one measurement, with their conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResultFile {
     /// Always [`SCHEMA`]; another value is refused by [`ResultFile::parse`].
     pub schema: String,
-    /// What was run: a scenario's name, or that of a preset or job file.
+    /// The name of the scenario, preset or job file.
     pub scenario: String,
     /// When it began, in seconds of Unix time; 0 if unknown.
     pub started_unix_s: u64,
     /// Machine, kernel, clock, build and command.
     pub machine: Machine,
-    /// CPUs that participants were pinned to: the measuring process and the second one first,
-    /// between which the floor is; many go round all of them.
+    /// CPUs of the participants: first those of the measuring process and the second one, between
+    /// which the floor is; many participants share them in rotation.
     pub cpus: Vec<u32>,
     /// Runs of each variant, which took turns.
     pub runs: u32,
     /// Seconds for each variant over all runs.
     pub seconds_per_variant: f64,
-    /// It was stopped: fewer slices than planned, all of them whole.
+    /// It was stopped: fewer slices than planned, all of them complete.
     pub interrupted: bool,
-    /// Its time was up before all turns: fewer runs of some variants than of others, each of them
-    /// whole.
+    /// Its time was up before the last turn: some variants have fewer runs than others, all of them
+    /// complete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cut_short: bool,
-    /// What both processes ran with beyond what any process has.
+    /// Privileges of both processes.
     #[serde(default, skip_serializing_if = "Privileges::is_none")]
     pub privileges: Privileges,
-    /// How far the same thing measured twice lay apart, where it was.
+    /// The difference of two equal measurements, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring_error: Option<MeasuringError>,
-    /// The machine without a channel, where it was measured on its own.
+    /// The floor, if it was measured separately.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor: Option<FloorResult>,
-    /// What was measured.
+    /// The rows.
     pub results: Vec<Row>,
 }
 
@@ -72,7 +72,7 @@ pub enum FileError {
         /// What the system says.
         source: io::Error,
     },
-    /// It is no result of ours.
+    /// It is not one of our results.
     #[error(
         "{path} is no result of `olivine bench --json`",
         path = path.display()
@@ -83,7 +83,7 @@ pub enum FileError {
         /// Where it departs from the form.
         source: serde_json::Error,
     },
-    /// It was written in another version of the format.
+    /// It has another version of the format.
     #[error(
         "{path} says schema '{found}', this program reads '{SCHEMA}': use the version that wrote \
         it",
@@ -136,8 +136,8 @@ impl ResultFile {
     }
 
     /// Makes the file small: merges buckets of distributions, which changes no percentile and no
-    /// curve, then leaves out the buckets of the slowest rows until the JSON has at most
-    /// `bytes_max` bytes.
+    /// curve, then removes the buckets of the slowest rows until the JSON has at most `bytes_max`
+    /// bytes.
     pub fn pack(&mut self, bytes_max: usize) {
         self.distributions_mut().for_each(Distribution::pack);
         let length = |file: &Self| serde_json::to_string(file).map_or(0, |text| text.len());
@@ -180,12 +180,11 @@ impl ResultFile {
         self.runs >= RUNS_QUOTABLE && !self.interrupted && !self.cut_short
     }
 
-    /// The first condition in which `other` differs, with the values of both; `None` if rows of
-    /// both may stand under one head. Load, clock cost and command belong to the moment and may
-    /// differ.
+    /// The first condition in which `other` differs, with both values; `None` if rows of both may
+    /// share one header. Load, clock cost and command may differ.
     #[must_use]
     pub fn differs(&self, other: &Self) -> Option<String> {
-        // More participants take further CPUs in the same order.
+        // More participants use further CPUs in the same order.
         let shared = self.cpus.len().min(other.cpus.len());
         let conditions = |file: &Self| {
             let machine = &file.machine;
@@ -202,7 +201,7 @@ impl ResultFile {
                 ("kernel", machine.kernel.clone()),
                 ("governor", machine.governor.clone()),
                 ("clock", machine.clock.clone()),
-                // A number that was written and read may differ in its last digit.
+                // The last digit of a number may change by writing and reading.
                 ("seconds", format!("{:.6}", file.seconds_per_variant)),
             ]
         };

@@ -1,4 +1,4 @@
-//! What the machine does without a channel, as it is kept in a result.
+//! Hardware limits without a channel, as stored in a result.
 
 use super::Placement;
 use crate::latency::Percentiles;
@@ -17,7 +17,7 @@ pub struct LineResult {
     pub round_trip_p50_ns: Spread,
 }
 
-/// What the machine does without a channel.
+/// Hardware limits without a channel.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct FloorResult {
     /// Bare cache line between the two processes, by placement.
@@ -29,8 +29,8 @@ pub struct FloorResult {
     /// Waking a futex without a sleeper.
     #[serde(default)]
     pub futex_wake_ns: Option<Spread>,
-    /// Two processes that sleep on a futex and wake each other in turn: round trip, p50 of a run.
-    /// `None` where the second process knows no such method.
+    /// Two processes that sleep on a futex and wake each other alternately: round trip, p50 of a
+    /// run. `None` if the second process does not know the method.
     #[serde(default)]
     pub futex_round_trip_ns: Option<Spread>,
     /// One clock reading.

@@ -1,11 +1,11 @@
-//! How far the same thing measured twice lay apart.
+//! The difference of two equal measurements.
 
 use super::compare::{Comparison, Figure};
 use super::{Placement, Row};
 use crate::text::{bytes, three_figures};
 use serde::{Deserialize, Serialize};
 
-/// What the same thing measured twice differed by.
+/// The difference of two equal measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuringError {
     /// What was measured twice.
@@ -14,7 +14,7 @@ pub struct MeasuringError {
     pub settings: String,
     /// Payload of a message in bytes.
     pub size_bytes: u64,
-    /// Where the CPUs were in the runs that are compared: the place that most runs were in.
+    /// Placement of the CPUs in the compared runs: that of most runs.
     pub placement: Placement,
     /// The two, as two methods are compared.
     #[serde(flatten)]
@@ -40,7 +40,7 @@ impl MeasuringError {
         compared.max_by_key(|found| found.comparison.runs)
     }
 
-    /// By how much of the smaller figure the two differ.
+    /// The difference as a share of the smaller figure.
     #[must_use]
     pub fn share(&self) -> f64 {
         let ratio = self.comparison.ratio;

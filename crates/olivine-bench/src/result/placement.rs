@@ -1,4 +1,4 @@
-//! Where the two CPUs are, and how far apart their clocks are.
+//! The placement of the two CPUs, and the difference of their clocks.
 
 use olivine::clock::TickClock;
 use std::fmt;
@@ -8,10 +8,10 @@ const SAME_CORE_BELOW_NS: f64 = 95.0;
 /// Above this round trip in nanoseconds the CPUs share no last-level cache.
 const FAR_ABOVE_NS: f64 = 250.0;
 
-/// How far apart the two CPUs are, told by the round trip of a bare cache line.
+/// The distance of the two CPUs, from the round trip of a cache line.
 ///
-/// A virtual machine's CPUs move about on the real ones, also within a run, so results are grouped
-/// by this.
+/// A virtual machine's CPUs move between physical ones, also within a run, so results are grouped
+/// by placement.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
@@ -29,7 +29,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The placement that a round trip of `ns` nanoseconds speaks for.
+    /// The placement for a round trip of `ns` nanoseconds.
     #[must_use]
     pub fn of(ns: f64) -> Self {
         match ns {
@@ -51,14 +51,14 @@ impl fmt::Display for Placement {
     }
 }
 
-/// How far the second process's clock is ahead of ours, between two bounds: what a one-way figure
-/// is too large by.
+/// Bounds of how far the second process's clock is ahead of ours: the possible error of a one-way
+/// figure.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "an interval has two ends")]
 pub struct ClockAhead {
-    /// It is ahead by this much or more; negative where it may be behind.
+    /// It is ahead by at least this; negative if it may be behind.
     pub least_ns: f64,
-    /// It is ahead by this much or less.
+    /// It is ahead by at most this.
     pub most_ns: f64,
 }
 
@@ -72,9 +72,9 @@ impl ClockAhead {
         }
     }
 
-    /// From readings (our clock, theirs, ours again) in ticks, each taken after the one before:
-    /// every one bounds the difference from both sides, and the narrowest bounds hold. `None` if
-    /// there are no readings.
+    /// From readings (our clock, theirs, ours again) in ticks, each after the previous one: each
+    /// bounds the difference from both sides, and the narrowest bounds count. `None` without
+    /// readings.
     #[allow(
         clippy::cast_precision_loss,
         reason = "differences of two clocks are small"
@@ -89,8 +89,7 @@ impl ClockAhead {
         });
         let (least, most) = bounds.reduce(|a, b| (a.0.max(b.0), a.1.min(b.1)))?;
         let ns = |ticks: i64| (ticks as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0;
-        // They cross only if a clock was set meanwhile; what lies between is as good as any other
-        // bound then.
+        // They cross only if a clock was set in between; then any value between them is as good.
         Some(Self {
             least_ns: ns(least.min(most)),
             most_ns: ns(least.max(most)),

@@ -1,11 +1,10 @@
-//! Bridges, each beside what it is compared with, in turns: other transports, a bare socket, the
-//! client of the server behind it, the disk.
+//! Bridges, interleaved with their references: other transports, a plain socket, the client of the
+//! server, the disk.
 //!
-//! A turn is one run of one candidate: it opens everything afresh and closes it again. Turns of all
-//! candidates follow each other run by run, with the floor between them, so that a disturbance hits
-//! all alike, and ratios are taken within a run. Candidates that are not there (a program that was
-//! not built or installed) are left out, each with the reason; those that fail are rows without
-//! figures.
+//! A turn is one run of one candidate: it opens everything and closes it again. Turns of all
+//! candidates alternate, with the floor in between, so that a disturbance affects all alike, and
+//! ratios are taken within a run. Missing candidates (a program that is not built or installed) are
+//! left out with the reason; failed ones are rows without figures.
 //!
 //! Measures: messages that were checked, every byte, on the far side. Does not measure: other
 //! machines; loopback has no wire.
@@ -42,15 +41,15 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Part {
-    /// One way over `tcp://` at a fixed rate, beside a bare socket.
+    /// One way over `tcp://` at a fixed rate, compared with a plain socket.
     Paced,
-    /// Full speed over `tcp://`, beside other libraries.
+    /// Full speed over `tcp://`, compared with other libraries.
     Stream,
-    /// What a message costs the publisher with a bridge attached, beside a plain subscriber.
+    /// Publisher's cost of a message with a bridge attached, compared with a plain subscriber.
     Cost,
-    /// Storing through `nats://`, beside the client library that it is built on.
+    /// Storing through `nats://`, compared with its client library.
     Stored,
-    /// Recording into a journal, beside writing as many bytes.
+    /// Recording into a journal, compared with writing as many bytes.
     Disk,
 }
 
@@ -92,7 +91,7 @@ impl FromStr for Part {
     }
 }
 
-/// What is to be compared.
+/// A request for comparisons.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Which parts.
@@ -108,7 +107,7 @@ pub struct Plan {
     pub rate_per_s: f64,
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BridgeResult {
@@ -116,11 +115,11 @@ pub struct BridgeResult {
     pub rows: Vec<Row>,
     /// How they compare.
     pub ratios: Vec<Ratio>,
-    /// Who was not there, and why: one line each.
+    /// Missing candidates and the reasons: one line each.
     pub left_out: Vec<String>,
 }
 
-/// What a turn has to work with.
+/// The resources of a turn.
 struct RunSlot<'a> {
     peer: &'a mut Peer,
     clock: TickClock,
@@ -137,7 +136,7 @@ impl RunSlot<'_> {
 
 type Play<'a> = Box<dyn FnMut(&mut RunSlot<'_>) -> Result<Taken> + 'a>;
 
-/// Something that takes its turns.
+/// A candidate of a comparison.
 struct Candidate<'a> {
     part: Part,
     method: String,
@@ -186,7 +185,7 @@ impl<'a> Field<'a> {
         });
     }
 
-    /// The NATS server, unless there is none.
+    /// The NATS server, unless it is missing.
     fn server(&mut self, plan: &Plan) -> Option<Rc<RefCell<Shared>>> {
         if self.server.is_none() {
             self.server = Shared::find(&plan.folder).map(|found| Rc::new(RefCell::new(found)));
@@ -199,7 +198,7 @@ impl<'a> Field<'a> {
         self.server.clone()
     }
 
-    /// The program of a rival, unless it is not there.
+    /// The program of a rival, unless it is missing.
     fn rival(&mut self, plan: &Plan, name: &str) -> Option<Program> {
         let found = Program::find(&plan.rivals).unwrap_or_default();
         let program = found.into_iter().find(|program| program.name() == name);
@@ -214,9 +213,8 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Measures the parts of `plan`, all candidates in turns, until `watch` breaks off between two
-/// turns or a turn that takes long finds it `stopped`; what that turn was about then counts neither
-/// as a figure nor as a failure.
+/// Measures the parts of `plan`, all candidates interleaved, until `watch` breaks between two turns
+/// or a long turn sees `stopped`; that turn then counts neither as a figure nor as a failure.
 ///
 /// # Errors
 ///
@@ -315,7 +313,7 @@ fn one_turn(
     Ok(())
 }
 
-/// How many of something that comes `per_s` times a second fit into `seconds`.
+/// Number of events in `seconds` at `per_s` events per second.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -334,7 +332,7 @@ fn rated(messages_per_s: f64) -> Taken {
     }
 }
 
-/// Something that came `count` times between two readings of the clock, as a rate.
+/// The rate of `count` events between two clock readings.
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
 fn rate(clock: &TickClock, count: u64, start: u64, end: u64) -> f64 {
     count as f64 / crate::floor::nanos(clock, end.saturating_sub(start)).max(1.0) * 1e9

@@ -1,7 +1,7 @@
-//! One-way latency at a fixed rate, measured from the time at which each message was due.
+//! One-way latency at a fixed rate, measured from the due time of each message.
 //!
-//! Measures: from the intended send time to the other process's check, an open loop: a message that
-//! leaves late is late. Does not measure: saturation; choose rates well below the throughput.
+//! Measures: from the planned send time to the other process's check, an open loop: a late send
+//! counts as latency. Does not measure: saturation; choose rates well below the throughput.
 
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
@@ -37,8 +37,8 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Foun
 /// Length of the stall in each slice of [`run_stalled`], in nanoseconds.
 pub(crate) const STALL_NS: u64 = 20_000_000;
 
-/// As [`run`], with a stall of [`STALL_NS`] in the middle of each slice: what the self-check must
-/// find again.
+/// Like [`run`], with a stall of [`STALL_NS`] in the middle of each slice, which the self-check
+/// must find.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ pub fn check_rate(per_s: f64) -> Result<f64> {
     }
 }
 
-/// Messages a second that are due.
+/// Due messages per second.
 fn rate(variant: &Variant) -> Result<f64> {
     check_rate(variant.parameters.rate_per_s.ok_or(BenchError::NoRate)?)
 }
@@ -83,7 +83,7 @@ struct Line {
     delays: Vec<u64>,
     /// How far the subscriber's clock is ahead of the publisher's.
     clock_ahead: Option<ClockAhead>,
-    /// Stand still before this message of a slice.
+    /// Stall before this message of a slice.
     stall_before: Option<u64>,
     _channel: TemporaryChannel,
 }
@@ -139,7 +139,7 @@ impl Subject for Line {
     }
 }
 
-/// A line that stands still for a while in each slice.
+/// A subject that stalls in each slice.
 struct Stalled(Line);
 
 impl Subject for Stalled {
@@ -214,7 +214,7 @@ pub(super) fn publish(
     }
 }
 
-/// Messages that are due at even distances.
+/// Messages with equally spaced due times.
 pub(super) struct Paced {
     pub(super) rate_per_s: f64,
     /// How to pass the time between two.
@@ -238,7 +238,7 @@ impl Paced {
         delays.reserve(usize::try_from(self.count).unwrap_or(0));
         let mut deadline = peer.deadline();
         let pacer = Pacer::start(clock, self.rate_per_s);
-        // The first one is due a period from now, so that slices of few messages keep the distance
+        // The first one is due a period from now, so that slices of few messages keep the distance,
         // too.
         for n in 1..=self.count {
             let due = pacer.due(n);

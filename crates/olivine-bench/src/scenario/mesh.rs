@@ -1,11 +1,10 @@
-//! Many processes on one channel: one publisher to several subscribers, or each of several to each
-//! of several.
+//! Many processes on one channel: one publisher to several subscribers, or several to several.
 //!
-//! Measures: from a start at one time to the last check of the last subscriber; every subscriber
-//! checks every message of every publisher, in order. Participants are pinned to the CPUs of the
-//! floor first, publishers before subscribers, then to the others that may be used, and round
-//! again. Does not measure: what more participants than CPUs would do with CPUs of their own; such
-//! rows say that they are oversubscribed.
+//! Measures: from a common start to the last check of the last subscriber; every subscriber checks
+//! every message of every publisher, in order. Participants are pinned to the CPUs of the floor
+//! first, publishers before subscribers, then to the other allowed ones, and again from the start.
+//! Does not measure: more participants than CPUs on more CPUs; such rows are marked as
+//! oversubscribed.
 
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
@@ -22,7 +21,7 @@ use olivine::clock::TickClock;
 const SLICE_NS: f64 = 60e6;
 /// From the last order to the common start, in nanoseconds.
 const START_IN_NS: u64 = 5_000_000;
-/// Messages of each publisher that tell how many fit a slice.
+/// Messages of each publisher that determine how many fit a slice.
 const FIRST_COUNT: u64 = 2_000;
 /// Most messages of each publisher in a slice.
 const COUNT_MAX: u64 = 1 << 26;
@@ -45,7 +44,7 @@ pub fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Fou
     measure::<Mesh<false>>(setup, variants, watch)
 }
 
-/// Ticks from the start to the last check: of everybody, and of each publisher and subscriber.
+/// Ticks from the start to the last check: in total, and of each publisher and subscriber.
 type Elapsed = (u64, Vec<(u32, u32, u64)>);
 
 /// All participants of one channel, each a process.
@@ -90,7 +89,8 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
         };
         let (mut publishers, mut subscribers) =
             (start(*publishers_count)?, start(*subscribers_count)?);
-        // What the kernel does to them, and not to the two of the floor, who sleep meanwhile.
+        // Counters of the participants, not of the two floor processes, which sleep in the
+        // meantime.
         let everybody: Vec<u32> = publishers
             .iter()
             .chain(&subscribers)
@@ -150,8 +150,8 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
 }
 
 impl<const FAN_OUT: bool> Mesh<FAN_OUT> {
-    /// Has everybody publish and check; returns the ticks from the start to the last check, and to
-    /// the last check of each pair (publisher, subscriber, ticks).
+    /// All publish and check; returns the ticks from the start to the last check, and to the last
+    /// check of each pair (publisher, subscriber, ticks).
     fn play(&mut self, clock: &TickClock) -> Result<Elapsed> {
         let (first, count) = (self.sequence, self.count);
         for peer in &mut self.subscribers {

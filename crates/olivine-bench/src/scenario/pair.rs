@@ -8,7 +8,7 @@ use crate::peer::{Order, Peer};
 /// Both ends of a method: ours, and that of the second process.
 pub(super) struct Pair {
     pub(super) driver: Box<dyn Driver>,
-    // Last, so that our end is closed before its objects are taken away.
+    // Last, so that our end is closed before its objects are removed.
     _place: MeetingFolder,
 }
 
@@ -40,7 +40,7 @@ impl Pair {
             .welcome()
             .and_then(|mut rendezvous| method.open(Side::Client, &mut rendezvous, size, settings));
         let driver = opened.map_err(|error| match error {
-            // Only the consequence of what went wrong over there.
+            // Only a consequence of the other side's error.
             BenchError::EndClosed | BenchError::PeerSilent { .. } => peer.or_its_reason(error),
             other => other,
         })?;

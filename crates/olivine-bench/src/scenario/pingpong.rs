@@ -1,8 +1,8 @@
 //! Round trip: a message there, checked, sent back by the same method, checked again.
 //!
 //! Measures: filling and sending, the other process's receiving, checking and sending back, our
-//! receiving and checking; one clock reading a round. Does not measure: queueing (one message is
-//! under way at a time: a closed loop) or a fixed rate; that is `latency`.
+//! receiving and checking; one clock reading per round. Does not measure: queueing (one message in
+//! flight: a closed loop) or a fixed rate; that is `latency`.
 
 use super::pair::Pair;
 use super::turns::{Subject, Taken, measure};
@@ -16,9 +16,9 @@ use olivine::clock::TickClock;
 
 /// Time of one slice of round trips, in nanoseconds.
 const SLICE_NS: f64 = 10e6;
-/// Rounds of the warm-up that tells how many are done in [`SLICE_NS`], where they fit a slice.
+/// Warm-up rounds that determine how many fit [`SLICE_NS`].
 const FIRST_ROUNDS: u64 = 100;
-/// A slice may last this many times [`SLICE_NS`], where rounds are interrupted by others.
+/// A slice with interruptions may last this many times [`SLICE_NS`].
 const INTERRUPTED_TIMES: f64 = 10.0;
 /// Rounds of the whole warm-up, where they fit a slice.
 const WARM_UP_ROUNDS: u64 = 2_000;
@@ -64,8 +64,7 @@ impl Subject for PingPong {
             samples: Vec::new(),
         };
         let mut each_ns = pingpong.warm_up(session)?;
-        // Where others keep the CPUs busy, what a slice has to have at least is enough of a
-        // warm-up.
+        // On a busy machine the minimum of a slice is enough warm-up.
         for rounds in [FIRST_ROUNDS, WARM_UP_ROUNDS] {
             let fit = super::rounds_in(SLICE_NS, each_ns, rounds);
             if fit > pingpong.rounds {
@@ -88,19 +87,19 @@ impl Subject for PingPong {
 }
 
 impl PingPong {
-    /// Plays once, and says what a round takes, from first to last: a busy machine stretches few of
-    /// them, but those by far.
+    /// Runs once, and returns the time per round of the total: a busy machine delays few of them,
+    /// but those by far.
     #[allow(clippy::cast_precision_loss, reason = "a few rounds")]
     fn warm_up(&mut self, session: &mut Session<'_>) -> Result<f64> {
         self.play(&mut session.peer)?;
         let middle = middle_ns(&session.clock, &distribution(&self.samples));
         let all: u64 = self.samples.iter().sum();
         let mean = nanos(&session.clock, all) / self.samples.len().max(1) as f64;
-        // A single interruption is none of the method's business.
+        // A single interruption is not the method's fault.
         Ok(middle.max(mean / INTERRUPTED_TIMES))
     }
 
-    /// Plays a slice of round trips; every sample in ticks lands in `self.samples`.
+    /// Runs a slice of round trips; every sample in ticks goes to `self.samples`.
     fn play(&mut self, peer: &mut Peer) -> Result<()> {
         let (first, rounds) = (self.sequence, self.rounds);
         self.samples.clear();

@@ -21,11 +21,11 @@ use std::ops::Range;
 
 /// Time of one slice of streaming, in nanoseconds.
 const SLICE_NS: f64 = 30e6;
-/// Messages that tell how many fit a slice.
+/// Messages that determine how many fit a slice.
 const FIRST_COUNT: u64 = 200;
 /// Bytes of the warm-up, where they fit a slice.
 const WARM_UP_BYTES: u64 = 16 << 20;
-/// The method that is this library at its fastest, beside those that the harness plays.
+/// This library with its fastest settings, besides the methods of the harness.
 pub const OWN: &str = "olivine-shm";
 /// Most messages in a slice.
 const COUNT_MAX: u64 = 1 << 26;
@@ -53,15 +53,15 @@ struct Stream {
     count: u64,
 }
 
-/// What the messages go through.
+/// The transport of the messages.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Way {
-    /// A channel of this library, by the fastest way there is to fill it.
+    /// A channel of this library, filled by the fastest call.
     Channel {
         publisher: Publisher,
         _channel: TemporaryChannel,
     },
-    /// Any method, by its own way.
+    /// Any method, through its end.
     Pair(Pair),
 }
 
@@ -104,8 +104,7 @@ impl Subject for Stream {
             count: FIRST_COUNT,
         };
         let warm_up = (WARM_UP_BYTES / variant.parameters.size_bytes.max(1)).max(1);
-        // The first few tell how many are streamed in the time of a slice; then as many as warm
-        // everything up.
+        // The first few determine how many fit a slice; then enough for the warm-up.
         for most in [warm_up, COUNT_MAX] {
             let elapsed = stream.send(&mut session.peer, stream.count)?;
             let each_ns = nanos(&session.clock, elapsed) / stream.count as f64;
@@ -179,7 +178,7 @@ impl Stream {
     }
 }
 
-/// Sends messages through a channel by the way that suits their size and batch.
+/// Sends messages through a channel by the call that fits their size and batch.
 fn fill_channel(
     publisher: &mut Publisher,
     peer: &mut Peer,
@@ -194,7 +193,7 @@ fn fill_channel(
         (1, 32) => offered::<32>(publisher, deadline, first, count),
         (1, 64) => offered::<64>(publisher, deadline, first, count),
         (1, size) => claimed(publisher, deadline, size, first, count),
-        // Where the size is known, a message is built in registers and copied from there.
+        // For a known size, a message is built in registers and copied from there.
         (batch, 16) => batched::<16>(publisher, deadline, batch, first, count),
         (batch, 32) => batched::<32>(publisher, deadline, batch, first, count),
         (batch, 64) => batched::<64>(publisher, deadline, batch, first, count),
@@ -269,8 +268,8 @@ fn batched<const SIZE: usize>(
     Ok(())
 }
 
-/// Sends batches of messages of any size: a whole batch is written first and copied after, so that
-/// no load has to wait for the stores just before it.
+/// Sends batches of messages of any size: a whole batch is written first and then copied, so that
+/// no load waits for stores just before it.
 #[inline(never)]
 fn staged(
     publisher: &mut Publisher,
@@ -296,8 +295,8 @@ fn staged(
     Ok(())
 }
 
-/// Publishes `numbers` as one batch, or as several where the ring has no room for all; returns
-/// their end.
+/// Publishes `numbers` as one batch, or as several if the ring has no room for all; returns their
+/// end.
 #[inline(always)]
 fn push_batch(
     publisher: &mut Publisher,

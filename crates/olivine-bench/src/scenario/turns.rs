@@ -1,4 +1,4 @@
-//! Variants that take turns, run by run, in slices: the loop that all scenarios share.
+//! Interleaved variants, run by run, in slices: the loop of all scenarios.
 
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::error::{BenchError, Result, chain};
@@ -12,7 +12,7 @@ use olivine::clock::{self, TickClock};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-/// One variant of a scenario while it is measured. Opened anew for each run.
+/// One variant of a scenario during its measurement. Opened again for each run.
 pub(super) trait Subject: Sized {
     /// Name of the scenario.
     const SCENARIO: &'static str;
@@ -32,13 +32,13 @@ pub(super) trait Subject: Sized {
     fn close(self, peer: &mut Peer) -> Result<()>;
 }
 
-/// What one slice gave: [`Figures`] with their owner.
+/// The owned results of one slice: [`Figures`].
 pub(super) enum Taken {
     RoundTrips(Latency),
     OneWay {
         one_way: Latency,
         send_delay: Latency,
-        /// How far the receiver's clock is ahead, where that was bounded.
+        /// Bounds of how far the receiver's clock is ahead, if measured.
         clock_ahead: Option<ClockAhead>,
     },
     Rate {
@@ -50,7 +50,7 @@ pub(super) enum Taken {
 }
 
 impl Taken {
-    /// The middle of its distribution, for the progress shown.
+    /// The median of its distribution, for the progress bar.
     pub(super) fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
         match self {
             Self::RoundTrips(found) | Self::OneWay { one_way: found, .. } => {
@@ -60,7 +60,7 @@ impl Taken {
         }
     }
 
-    /// Its rate, for the progress shown.
+    /// Its rate, for the progress bar.
     pub(super) fn messages_per_s(&self) -> Option<f64> {
         match self {
             Self::Rate { messages_per_s, .. } => Some(*messages_per_s),
@@ -91,7 +91,7 @@ impl Taken {
     }
 }
 
-/// What was collected of one variant.
+/// The collected results of one variant.
 struct Collected {
     collector: Collector,
     /// Rates of each pair of a mesh in each slice.
@@ -116,16 +116,16 @@ impl Collected {
     }
 }
 
-/// Measures every variant in turn, run by run. For each variant, a row for each placement, or one
-/// for its failure; none if it never had its turn.
+/// Measures every variant interleaved, run by run. Returns for each variant a row for each
+/// placement, or one for its failure; none if it had no turn.
 ///
-/// The failure of one variant ends that variant only; the second process is started afresh. A
-/// variant that fails once has no figures, whatever earlier runs gave.
+/// A failure ends only its variant; the second process is restarted. A variant that fails once has
+/// no figures, whatever earlier runs gave.
 ///
 /// # Errors
 ///
-/// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a
-/// result.
+/// [`BenchError`] if the two processes cannot be started, or a request to stop came before there
+/// was a result.
 pub(super) fn measure<S: Subject>(
     setup: &Setup,
     variants: &[Variant],
@@ -186,7 +186,7 @@ pub(super) fn measure<S: Subject>(
 }
 
 impl Session<'_> {
-    /// Collects what a slice of messages of `size_bytes` took, and shows its middle.
+    /// Collects the results of a slice of messages of `size_bytes`, and shows its median.
     pub(super) fn keep(
         &mut self,
         collector: &mut Collector,
@@ -211,7 +211,7 @@ impl Session<'_> {
     }
 }
 
-/// One run of one variant; breaks when the person wants to stop.
+/// One run of one variant; breaks on a request to stop.
 fn one_run<S: Subject>(
     session: &mut Session<'_>,
     variant: &Variant,
@@ -247,8 +247,8 @@ fn one_run<S: Subject>(
         if session.step().is_break() {
             return Ok(ControlFlow::Break(()));
         }
-        // Slices of a method that sleeps last longer on a loaded machine; the time of all stays
-        // what was asked for.
+        // Slices of a sleeping method last longer on a loaded machine; the total time stays as
+        // requested.
         if clock::monotonic_ns() > deadline {
             break;
         }

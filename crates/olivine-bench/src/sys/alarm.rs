@@ -1,24 +1,23 @@
-//! A timer whose signal ends a sleep in the kernel: every wait gets a chance to look at the time.
+//! A timer whose signal interrupts sleeps in the kernel: every wait can check the time.
 //!
-//! What no signal ends is bounded by [`Bound`]: a condition variable gives its mutex back to the
-//! waiter before it returns, however long that takes.
+//! [`Bound`] limits waits that no signal ends: a condition variable reacquires its mutex before it
+//! returns, however long that takes.
 
 use super::checked;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::{io, mem, ptr};
 
-/// Time between two signals in nanoseconds: longer than most slices, so that it falls into few of
-/// them.
+/// Time between two signals in nanoseconds: longer than most slices, so that few of them are hit.
 const PERIOD_NS: libc::c_long = 400_000_000;
 /// Signals within one bounded wait that are too many: more than the deadline of a method.
 const RINGS_MAX: u32 = 15;
 
-/// The process that the wait under way depends on; 0 if it is bounded otherwise.
+/// The process that the current wait depends on; 0 if it is limited otherwise.
 static HOLDER: AtomicI32 = AtomicI32::new(0);
 /// Signals since that wait began.
 static RINGS: AtomicU32 = AtomicU32::new(0);
 
-/// Interrupts the calling thread's system calls now and then for as long as it lives.
+/// Interrupts the calling thread's system calls periodically while it lives.
 ///
 /// Calls return early with [`io::ErrorKind::Interrupted`].
 #[derive(Debug)]
@@ -35,13 +34,14 @@ extern "C" fn ring(_signal: libc::c_int) {
     }
 }
 
-/// Bounds what no signal ends: a process that holds what is waited for is killed after about six
-/// seconds, which its robust mutex tells the waiter. One at a time, under an [`Alarm`].
+/// Limits a wait that no signal ends: the process that holds the awaited mutex is killed after
+/// about six seconds, which the robust mutex reports to the waiter. One at a time, under an
+/// [`Alarm`].
 #[derive(Debug)]
 pub(crate) struct Bound(());
 
 impl Bound {
-    /// Bounds a wait for what process `holder` has; nothing is bounded if that is 0.
+    /// Limits a wait for process `holder`; no limit if it is 0.
     pub(crate) fn to(holder: i32) -> Self {
         RINGS.store(0, Ordering::Relaxed);
         HOLDER.store(holder.max(0), Ordering::Relaxed);

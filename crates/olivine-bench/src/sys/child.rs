@@ -1,18 +1,18 @@
-//! Processes that are started for a measurement and do not outlive it.
+//! Child processes that do not outlive a measurement.
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
-/// Starts a process in a new group: what is typed at our terminal is for us, and we end it in our
-/// order. The kernel sends it `last` when the calling thread ends, however it does, so that nothing
-/// is left of a measurement that was killed.
+/// Starts a process in a new group: terminal input is for us, and we end it in our order. The
+/// kernel sends it `last` when the calling thread ends for any reason, so that a killed measurement
+/// leaves nothing.
 pub(crate) fn start(command: &mut Command, last: Signal) -> io::Result<Child> {
     let parent = getpid();
     let bind = move || {
         set_parent_process_death_signal(Some(last))?;
-        // Who ended before the kernel was told sends nothing.
+        // If the parent ended before this call, no signal comes.
         if getppid() == Some(parent) {
             Ok(())
         } else {

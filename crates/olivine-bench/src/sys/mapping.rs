@@ -1,4 +1,4 @@
-//! Shared memory of every kind behind one type, with checked places.
+//! Shared memory of every kind behind one type, with checked offsets.
 
 use super::checked;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::{io, ptr, slice};
 
-/// Memory that another process sees too.
+/// Memory shared with another process.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
@@ -30,14 +30,14 @@ pub(crate) fn page() -> usize {
 impl Mapping {
     /// Maps the first `length` bytes of a file, which must be that long.
     pub(crate) fn file(file: &File, length: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe { map(ptr::null_mut(), length, MapFlags::SHARED, file)? };
         Ok(Self::of(base, length, Kind::Mapped))
     }
 
-    /// Memory of this process only, for others to reach through the kernel.
+    /// Memory of this process only, which others reach through the kernel.
     pub(crate) fn private(length: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -54,7 +54,7 @@ impl Mapping {
     /// the file.
     pub(crate) fn mirrored(file: &File, head: usize, ring: usize) -> io::Result<Self> {
         let length = head + 2 * ring;
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
                 ptr::null_mut(),
@@ -64,7 +64,7 @@ impl Mapping {
             )?
         };
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // From here on the whole range is given back on any error.
+        // From here on any error unmaps the whole range.
         let mapping = Self::of(base, length, Kind::Mapped);
         let fixed = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: replaces the first part of the range that was reserved just above.
@@ -77,7 +77,7 @@ impl Mapping {
 
     /// Attaches a System V segment.
     pub(crate) fn segment(id: i32, length: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+        // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe { libc::shmat(id, ptr::null(), 0) };
         if base.addr() == usize::MAX {
             return Err(io::Error::last_os_error());

@@ -1,4 +1,4 @@
-//! A mutex with two condition variables in shared memory, as POSIX has them.
+//! A POSIX mutex with two condition variables in shared memory.
 //!
 //! The mutex is robust: the death of its holder is an error for the next one, never a hang.
 
@@ -18,10 +18,10 @@ const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= FILLED - MUTEX);
 const _: () = assert!(size_of::<libc::pthread_cond_t>() <= EMPTIED - FILLED);
 const _: () = assert!(size_of::<libc::pthread_cond_t>() <= MONITOR_BYTES - EMPTIED);
 
-/// What is waited for.
+/// The awaited condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// There is something to take.
+    /// A message is available.
     Filled,
     /// There is room.
     Emptied,
@@ -34,7 +34,7 @@ pub(crate) struct Monitor<'a> {
     offset: usize,
 }
 
-/// Holds the mutex; lets go of it when dropped.
+/// Holds the mutex; unlocks it when dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a>(&'a Monitor<'a>);
 
@@ -63,7 +63,7 @@ fn in_a_while(clock: libc::clockid_t) -> io::Result<libc::timespec> {
 }
 
 impl<'a> Monitor<'a> {
-    /// A monitor that one process has made at `offset`, a multiple of 64.
+    /// A monitor that one process has created at `offset`, a multiple of 64.
     pub(crate) fn at(mapping: &'a Mapping, offset: usize) -> Self {
         assert!(offset.is_multiple_of(64), "no monitor is at {offset}");
         Self { mapping, offset }
@@ -113,8 +113,8 @@ impl<'a> Monitor<'a> {
         self.mapping.at(self.offset + offset, length).cast()
     }
 
-    /// Takes the mutex, or `None` if its holder keeps it for a while: it may be stopped, which no
-    /// signal to us ends.
+    /// Locks the mutex; `None` if its holder keeps it for a while: it may be stopped, and no signal
+    /// to us ends that.
     pub(crate) fn hold(&'a self) -> io::Result<Option<Held<'a>>> {
         // SAFETY: made by `make` before anybody else learns of the place.
         let mut held = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
@@ -131,7 +131,7 @@ impl<'a> Monitor<'a> {
         Ok(Some(Held(self)))
     }
 
-    /// Tells one waiter of a change.
+    /// Signals one waiter.
     pub(crate) fn tell(&self, change: Change) -> io::Result<()> {
         // SAFETY: made by `make` before anybody else learns of the place.
         code(unsafe { libc::pthread_cond_signal(self.condition(change)) })
@@ -139,8 +139,8 @@ impl<'a> Monitor<'a> {
 }
 
 impl Held<'_> {
-    /// Lets go, sleeps until told of a change or for a while, and takes the mutex again, which
-    /// process `other` may hold.
+    /// Unlocks, sleeps until signalled or for a while, and locks again, which process `other` may
+    /// delay.
     pub(crate) fn sleep(&mut self, change: Change, other: i32) -> io::Result<()> {
         let _bound = Bound::to(other);
         let until = in_a_while(libc::CLOCK_MONOTONIC)?;

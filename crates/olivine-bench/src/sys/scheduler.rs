@@ -1,12 +1,12 @@
-//! A real-time class for one thread, and memory that stays in memory.
+//! Real-time priority for one thread, and locked memory.
 
 use super::checked;
 use std::io;
 
-/// Priority under `SCHED_FIFO`: the lowest, which is before everything that is not real-time.
+/// Priority under `SCHED_FIFO`: the lowest, which is above everything that is not real-time.
 const PRIORITY: libc::c_int = 1;
 
-/// Puts the calling thread under `SCHED_FIFO`; what it starts afterwards is not.
+/// Puts the calling thread under `SCHED_FIFO`; children do not inherit it.
 pub(crate) fn run_first_in_first_out() -> io::Result<()> {
     // SAFETY: all bytes zero are a valid `sched_param`.
     let mut wanted: libc::sched_param = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! Signals from one thread to another one of another process.
+//! Signals between threads of two processes.
 //!
 //! Both are kept blocked in the receiving thread and fetched with `sigtimedwait`, so that no
 //! handler runs.
@@ -53,7 +53,7 @@ struct Queued {
 const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
 
 impl Signal {
-    /// `SIGUSR1`: many that are sent before one is fetched are one.
+    /// `SIGUSR1`: several pending ones count as one.
     pub(crate) fn plain() -> io::Result<Self> {
         Self::block(libc::SIGUSR1)
     }
@@ -152,7 +152,7 @@ impl Drop for Signal {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        // A signal still under way would end the process once it is unblocked.
+        // A pending signal would end the process once it is unblocked.
         while matches!(self.fetch_within(&at_once), Ok(Some(_))) {}
         // SAFETY: the set lives.
         unsafe {

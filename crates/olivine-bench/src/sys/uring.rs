@@ -39,8 +39,7 @@ impl RingSocket {
         &mut self.buffer
     }
 
-    /// Sends the payload; `look` is asked whenever a wait ends early. Sleeps while there is no
-    /// room.
+    /// Sends the payload; calls `look` whenever a wait ends early. Sleeps while there is no room.
     pub(crate) fn send<E: From<io::Error>>(
         &mut self,
         look: impl FnMut() -> Result<(), E>,
@@ -51,7 +50,7 @@ impl RingSocket {
         self.perform(&entry, look)
     }
 
-    /// Receives into the payload; `look` is asked whenever a wait ends early.
+    /// Receives into the payload; calls `look` whenever a wait ends early.
     pub(crate) fn receive<E: From<io::Error>>(
         &mut self,
         look: impl FnMut() -> Result<(), E>,
@@ -62,7 +61,7 @@ impl RingSocket {
         self.perform(&entry, look)
     }
 
-    /// Submits one operation and waits for its end, with one system call where nothing disturbs it.
+    /// Submits one operation and waits for its end; usually one system call.
     fn perform<E: From<io::Error>>(
         &mut self,
         entry: &io_uring::squeue::Entry,

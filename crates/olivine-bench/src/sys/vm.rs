@@ -1,12 +1,12 @@
-//! Memory of another process through the kernel, and pages given to a pipe.
+//! Memory of another process through the kernel, and pages passed to a pipe.
 
 use super::length;
 use super::mapping::Mapping;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Copies the first `bytes` bytes behind the word of `from`, and then that word, to `address` of
-/// `process`, where the same layout is: a word, then the bytes. One system call.
+/// Copies the `bytes` bytes after the word of `from`, and then that word, to `address` of
+/// `process`, which has the same layout: a word, then the bytes. One system call.
 pub(crate) fn write_to(
     process: i32,
     address: usize,
@@ -19,7 +19,7 @@ pub(crate) fn write_to(
         iov_len: length,
     };
     let far = |offset, length| libc::iovec {
-        // Means something in the other process only; the kernel checks it there.
+        // Valid only in the other process; the kernel checks it there.
         iov_base: std::ptr::without_provenance_mut(address + offset),
         iov_len: length,
     };
@@ -39,12 +39,11 @@ pub(crate) fn write_to(
     }
 }
 
-/// Gives `bytes` bytes of `from` from `offset` on to a pipe without copying; returns how many it
+/// Passes `bytes` bytes of `from` from `offset` on to a pipe without copying; returns how many it
 /// took.
 ///
-/// They stay the pipe's until they are read: the caller leaves them alone until then, which it
-/// knows from an answer. What is changed too early arrives changed, and the check of the payload
-/// sees it.
+/// The pipe uses them until they are read, so the caller must not change them until a reply
+/// arrives. An early change arrives as a changed message, and the payload check finds it.
 pub(crate) fn splice(
     pipe: BorrowedFd<'_>,
     from: &Mapping,

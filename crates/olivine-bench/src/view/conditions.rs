@@ -1,4 +1,4 @@
-//! What figures depend on: machine, command, runs.
+//! Conditions of figures: machine, command, runs.
 
 use super::Source;
 use super::model::Conditions;
@@ -8,9 +8,9 @@ use crate::result::{ResultFile, Row};
 use crate::text::{self, three_figures};
 use std::collections::BTreeSet;
 
-/// What no reader needs of a command: where it wrote its result.
+/// Options that readers do not need: the output files.
 const SAVE: &str = "--save";
-/// Load of a machine before the start from which on it was not idle.
+/// Load of a machine before the start above which it was not idle.
 const IDLE_BELOW: f64 = 0.5;
 
 /// The machine of a file in a line.
@@ -172,7 +172,7 @@ pub(super) fn conditions(source: &Source) -> Conditions {
     }
 }
 
-/// Which variants took turns, as far as the file says.
+/// Which variants were interleaved, as far as the file says.
 fn turns(file: &ResultFile) -> String {
     let measured = file.results.iter().filter_map(Row::measured);
     let sessions: BTreeSet<&String> = measured.flat_map(|found| &found.session).collect();

@@ -7,7 +7,7 @@ use crate::result::{Load, Placement};
 use crate::text;
 use std::collections::BTreeSet;
 
-/// Rows of dots in one figure; a longer list is for the table.
+/// Most rows of dots in one figure; a longer list is in the table.
 const ROWS_MAX: usize = 40;
 /// The same for rows of one method: what varies then is an axis of other figures.
 const ROWS_OF_ONE_MAX: usize = 12;
@@ -97,7 +97,7 @@ impl Context<'_> {
         self.part.load == Load::Saturated
     }
 
-    /// What holds for a whole figure: constants, placement, samples.
+    /// Common properties of a figure: constants, placement, samples.
     fn holds(&self, entries: &[Entry<'_>]) -> String {
         let counts: BTreeSet<u64> = entries.iter().map(count).collect();
         let what = if self.is_saturated() {
@@ -133,7 +133,7 @@ impl Context<'_> {
         place.floor_ns().filter(|_| !self.is_saturated())
     }
 
-    /// What is said of a figure where the pointer rests on it.
+    /// The tooltip of a point.
     fn note(&self, entry: &Entry<'_>, name: &str, figure: &str, value: f64) -> String {
         let ratio = entry.measured.ratio_p50.filter(|_| figure == "p50");
         let ratio = ratio.map_or_else(String::new, |ratio| {
@@ -163,7 +163,7 @@ impl Context<'_> {
             let range = if self.is_saturated() {
                 (found.min, found.max)
             } else {
-                // Of all samples: it may be below, where most of them come from a few fast runs.
+                // Over all samples: it may be lower if most of them come from a few fast runs.
                 let p99_ns = entry.measured.distribution()?.1.percentiles.p99_ns;
                 (found.median, p99_ns.unwrap_or(0.0).max(found.median))
             };

@@ -1,4 +1,4 @@
-//! What every output shows: sections of tables and figures. Each cell keeps its value and its text.
+//! Content of every output: sections of tables and figures. Each cell keeps its value and its text.
 
 use crate::spread::Spread;
 use crate::text;
@@ -12,7 +12,7 @@ pub(crate) type Unit = fn(f64) -> String;
 pub struct Cell {
     /// The value behind the text, where it is one number.
     pub value: Option<f64>,
-    /// What every output shows.
+    /// The text of every output.
     pub text: String,
 }
 
@@ -25,7 +25,7 @@ impl Cell {
         }
     }
 
-    /// A number; empty where there is none.
+    /// A number; empty if there is none.
     pub(super) fn number(value: Option<f64>, unit: impl Fn(f64) -> String) -> Self {
         Self {
             text: value.map(unit).unwrap_or_default(),
@@ -38,7 +38,7 @@ impl Cell {
         Self::number(spread.map(|spread| spread.median), unit)
     }
 
-    /// Least and most of the runs, a common unit once; empty where there is only one run.
+    /// Least and most of the runs, a common unit once; empty for one run.
     pub(super) fn range(spread: Option<Spread>, unit: Unit) -> Self {
         let several = spread.filter(|spread| spread.runs > 1);
         Self::word(several.map_or_else(String::new, |spread| range(&spread, unit)))
@@ -70,11 +70,11 @@ pub(super) fn range(spread: &Spread, unit: Unit) -> String {
 pub struct Column {
     /// Its head.
     pub head: &'static str,
-    /// What its figures are; empty where the head says it.
+    /// Description of its figures; empty if the head suffices.
     pub meaning: &'static str,
     /// Whether its cells are numbers.
     pub is_number: bool,
-    /// Whether only the page has room for it.
+    /// Whether only the page shows it.
     pub is_detail: bool,
 }
 
@@ -109,17 +109,17 @@ impl Column {
 pub struct Line {
     /// Whether it is a method of this library.
     pub is_ours: bool,
-    /// Whether only the page has room for it.
+    /// Whether only the page shows it.
     pub is_detail: bool,
     /// A cell for each column.
     pub cells: Vec<Cell>,
 }
 
-/// A table with what is said above and below it.
+/// A table with the text above and below it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Table {
-    /// What all rows have in common.
+    /// Common properties of all rows.
     pub title: String,
     /// Columns, none of them empty.
     pub columns: Vec<Column>,
@@ -146,8 +146,7 @@ impl Table {
         table.only(|_| true)
     }
 
-    /// The table where there is little room: without details, and without columns that are empty
-    /// then.
+    /// The table for small outputs: without details, and without columns that are then empty.
     #[must_use]
     pub fn without_details(&self) -> Self {
         let mut table = self.clone();
@@ -175,7 +174,7 @@ impl Table {
     }
 }
 
-/// How values are spread over an axis.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
     /// From 0, evenly.
@@ -184,7 +183,7 @@ pub(crate) enum Scale {
     Log,
     /// As `Log`, with a tick at each value.
     Choices,
-    /// Quantiles by what is above them: each further nine takes the same room.
+    /// Quantiles by the share above them: each further nine takes the same room.
     Nines,
 }
 
@@ -234,7 +233,7 @@ pub(crate) const SERIES_MAX: usize = 8;
 /// A cell of a field: value, text, note; `None` where nothing was measured.
 pub(crate) type FieldCell = Option<(f64, String, String)>;
 
-/// What a figure draws. The floor is there where values are times.
+/// Content of a figure. There is a floor if values are times.
 #[derive(Clone, Debug)]
 pub(crate) enum Plot {
     /// Rows of dots over one axis, the first at the top.
@@ -287,7 +286,7 @@ pub struct Section {
     pub failures: Vec<String>,
 }
 
-/// What a file was measured on and how.
+/// The conditions of a file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Conditions {
@@ -297,13 +296,13 @@ pub struct Conditions {
     pub facts: Vec<(&'static str, String)>,
 }
 
-/// Everything that is shown of some result files.
+/// The presentation of some result files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct View {
     /// Title of a page.
     pub title: String,
-    /// How Olivine compares, in one sentence; `None` where it was not measured.
+    /// How Olivine compares, in one sentence; `None` if it was not measured.
     pub sentence: Option<String>,
     /// Why the figures must not be quoted, in one paragraph.
     pub warning: Option<String>,

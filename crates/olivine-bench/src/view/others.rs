@@ -1,4 +1,4 @@
-//! Sections of what is no row of a channel: the floor, ratios of bridges, servers under load.
+//! Sections without channel rows: the floor, ratios of bridges, servers under load.
 
 use super::model::{Cell, Column, Section, Table};
 use super::tables::percentile_table;
@@ -71,7 +71,7 @@ pub(super) fn floor(found: &FloorResult) -> Section {
     }
 }
 
-/// Ratios of bridges within runs, each with what it should be; `None` where there is none.
+/// Ratios of bridges within runs, each with its target; `None` if there are none.
 #[must_use]
 pub fn ratios(ratios: &[Ratio]) -> Option<Section> {
     let rows = ratios.iter().filter_map(|ratio| {
@@ -113,7 +113,7 @@ pub fn ratios(ratios: &[Ratio]) -> Option<Section> {
     (!section.tables[0].lines.is_empty()).then_some(section)
 }
 
-/// Servers under HTTP load; `left_out` are those that could not be started, and why.
+/// Servers under HTTP load; `left_out` are the missing ones, with the reasons.
 #[must_use]
 pub fn http(rows: &[Row], left_out: &[(String, String)]) -> Section {
     let columns = [
@@ -271,7 +271,7 @@ fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 
-/// What did not go as it should.
+/// Remarks about errors and unusual events.
 fn remarks(rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! Rows in the order of their figures, and where this library is among them.
+//! Rows in the order of their figures, and the position of this library among them.
 //!
 //! Rows of one situation (size, batch, rate, participants) and one placement of the CPUs are ranked
 //! together. The placement with most slices has the table; other rows are notes, and details of the
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub(super) struct Group<'a> {
     /// Rows of the main placement, best first where methods are compared.
     pub(super) main: PlacementRows<'a>,
-    /// Methods that were never measured there: the best row of each.
+    /// Methods that were never measured in the main placement: the best row of each.
     pub(super) aside: Vec<Entry<'a>>,
     /// All other placements, most slices first, moving CPUs last.
     pub(super) others: Vec<PlacementRows<'a>>,
@@ -23,14 +23,14 @@ pub(super) struct Group<'a> {
     pub(super) compares: bool,
 }
 
-/// What was measured in one placement.
+/// The rows of one placement.
 pub(super) struct PlacementRows<'a> {
     pub(super) placement: Placement,
     pub(super) slices: u64,
     pub(super) entries: Vec<Entry<'a>>,
 }
 
-/// What a rate has to have in common to be ranked with others.
+/// Parameters that must be equal for a common ranking.
 type Situation = (u64, u64, u64, u32, u32);
 
 fn situation(entry: &Entry<'_>) -> Situation {
@@ -44,8 +44,8 @@ fn situation(entry: &Entry<'_>) -> Situation {
     )
 }
 
-/// The smaller, the better: the ratio to the floor, or the rate. Where there is no ratio, the
-/// figure itself, after all that have one.
+/// Less is better: the ratio to the floor, or the negative rate. Rows without a ratio are ordered
+/// by the figure, after all others.
 fn key(entry: &Entry<'_>) -> f64 {
     let figure = entry.figure().map(|figure| figure.median);
     match (entry.row.load, entry.measured.ratio_p50) {
@@ -91,7 +91,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// What is said below its table.
+    /// The text below its table.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let mut entries = self.main.entries.iter().chain(&self.aside);
@@ -177,7 +177,7 @@ impl<'a> PlacementRows<'a> {
         format!("{}{floor}", place(self.placement, self.slices))
     }
 
-    /// The best row of this library with its place, counted from 1.
+    /// The best row of this library with its rank, counted from 1.
     pub(super) fn ours(&self) -> Option<(usize, &Entry<'a>)> {
         (1..).zip(&self.entries).find(|(_, entry)| entry.is_ours())
     }
@@ -191,7 +191,7 @@ impl<'a> PlacementRows<'a> {
         ))
     }
 
-    /// A sentence for each reason why others are ahead of the best row of this library.
+    /// A sentence for each reason why other methods are faster than the best row of this library.
     fn reasons(&self) -> Vec<String> {
         let ahead = self.ours().map_or(0, |(place, _)| place - 1);
         let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();

@@ -1,11 +1,11 @@
-//! Which rows belong together, what tells them apart, and what they are called.
+//! Groups of rows, their distinguishing parameters, and their names.
 
 use crate::method::{OLIVINE_PREFIX, THREADS};
 use crate::result::{Load, Measured, ResultFile, Row};
 use crate::spread::Spread;
 use crate::text;
 
-/// Settings that have a parameter of their own.
+/// Settings with a separate parameter.
 const OWN_SETTINGS: [&str; 2] = ["wait=", "capacity="];
 
 /// A row that has figures.
@@ -30,8 +30,7 @@ impl Entry<'_> {
             .any(|s| s == THREADS)
     }
 
-    /// The figure that rows are ranked by and figures draw: p50 of the median run, or messages a
-    /// second.
+    /// The figure for ranking and drawing: p50 of the median run, or messages per second.
     pub(super) fn figure(&self) -> Option<Spread> {
         match self.row.load {
             Load::Saturated => self.measured.messages_per_s,
@@ -39,7 +38,7 @@ impl Entry<'_> {
         }
     }
 
-    /// A method with its settings, but for how it waits, which tables say elsewhere.
+    /// A method with its settings, without its wait strategy, which has a column.
     pub(super) fn name(&self) -> String {
         let settings = self.row.parameters.settings.split('&');
         let more = settings.filter(|pair| !pair.is_empty() && !pair.starts_with("wait="));
@@ -59,7 +58,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Its name by what varies; the method's where nothing does.
+    /// Its name by the varying parameters; the method's if nothing varies.
     pub(super) fn label(&self, varied: &[Param]) -> String {
         let texts = varied.iter().map(|param| match param {
             Param::Method => self.name(),
@@ -133,7 +132,7 @@ pub(super) fn parts(file: &ResultFile) -> Vec<Part<'_>> {
     parts
 }
 
-/// What rows may differ in.
+/// Parameters in which rows may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Param {
     Method,
@@ -148,7 +147,7 @@ pub(super) enum Param {
     Settings,
 }
 
-/// What tables and titles tell rows apart by.
+/// Parameters in tables and titles.
 pub(super) const OF_TABLES: [Param; 8] = [
     Param::Method,
     Param::Size,
@@ -160,7 +159,7 @@ pub(super) const OF_TABLES: [Param; 8] = [
     Param::Settings,
 ];
 
-/// What curves tell rows apart by.
+/// Parameters of curves.
 pub(super) const OF_CURVES: [Param; 9] = [
     Param::Method,
     Param::Size,
@@ -253,7 +252,7 @@ fn whole(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// What some of `entries` differ in.
+/// Parameters in which some of `entries` differ.
 pub(super) fn varied(params: &[Param], entries: &[Entry<'_>]) -> Vec<Param> {
     let differs = |param: &Param| {
         let mut texts = entries.iter().map(|entry| param.text(entry));
@@ -263,7 +262,7 @@ pub(super) fn varied(params: &[Param], entries: &[Entry<'_>]) -> Vec<Param> {
     params.iter().copied().filter(differs).collect()
 }
 
-/// What all of `entries` have in common, in words.
+/// Common parameters of all `entries`, in words.
 pub(super) fn constant(entries: &[Entry<'_>]) -> String {
     let Some(first) = entries.first() else {
         return String::new();

@@ -6,10 +6,10 @@ use crate::method::{self, BUILT_IN};
 use crate::result::{Load, Placement};
 use crate::text::{self, three_figures};
 
-/// The sentence of the part that says most: round trips, else full speed. Of it the smallest size.
+/// The sentence of the most important part: round trips, else full speed. The smallest size of it.
 ///
-/// Olivine is compared with the fastest and the slowest library between processes; where none was
-/// measured, with the fastest and the slowest built-in method.
+/// Olivine is compared with the fastest and the slowest library between processes; without any,
+/// with the fastest and the slowest built-in method.
 pub(super) fn sentence(parts: &[(Part<'_>, Vec<Group<'_>>)]) -> Option<String> {
     let of_load = |load: Load| {
         let mut parts = parts.iter().filter(|(part, _)| part.load == load);
@@ -58,8 +58,7 @@ fn said(load: Load, group: &Group<'_>) -> Option<String> {
     Some(sentence)
 }
 
-/// How many times faster ours is: by the ratios to the floor where both have one, as tables are
-/// ranked.
+/// How many times faster ours is: by the ratios to the floor if both have one, as in tables.
 fn times(load: Load, ours: &Entry<'_>, theirs: &Entry<'_>) -> Option<f64> {
     let ratios = [ours, theirs].map(|entry| entry.measured.ratio_p50);
     let (ours, theirs) = match ratios {

@@ -7,9 +7,9 @@ use crate::latency::Percentiles;
 use crate::result::{ClockAhead, Load, Measured, Published};
 use crate::text;
 
-/// Most rows of one method whose percentiles have a table of their own.
+/// Most rows of one method with a table of percentiles.
 const PERCENTILES_MAX: usize = 16;
-/// Where there is no figure of ours.
+/// Text for a missing figure of ours.
 const BLANK: &str = "-";
 
 /// A cell of a row.
@@ -34,7 +34,7 @@ fn ranked(load: Load, group: &Group<'_>) -> Table {
     let others = group.others.iter().flat_map(|place| &place.entries);
     let all: Vec<Entry<'_>> = entries.iter().chain(others.clone()).copied().collect();
     let mut columns: Vec<Column> = Vec::new();
-    // Of one method, what varies; a size at least.
+    // For one method, the varying parameters; at least the size.
     let mut params: Vec<Param> = Vec::new();
     if group.compares {
         columns.push(Column::number("#", ""));
@@ -208,7 +208,7 @@ fn surroundings() -> Vec<(Column, Of)> {
     ]
 }
 
-/// How far apart the clocks of the two CPUs may be: one-way times are wrong by as much.
+/// The possible difference of the two clocks: the possible error of one-way times.
 fn clocks(entries: &[Entry<'_>]) -> Vec<String> {
     let bounds = entries
         .iter()
@@ -349,12 +349,12 @@ fn beside<'a>(
         "p99_9_ns" => ("p99.9", p(|p| p.p99_9_ns), text::nanos),
         "p99_99_ns" => ("p99.99", p(|p| p.p99_99_ns), text::nanos),
         "max_ns" => ("max", p(|p| Some(p.max_ns)), text::nanos),
-        // No mean of latencies is kept: the middle is compared, and the name says so.
+        // Means of latencies are not stored: the median is compared, and the name says so.
         "mean_ns" => ("p50 to mean", p50, text::nanos),
         "messages_per_s" => ("messages", rate, text::rate),
         "deliveries_per_s" => ("received", measured.deliveries_per_s, text::rate),
         "bytes_per_s" => ("bytes", measured.bytes_per_s, text::byte_rate),
-        // As many as the middle round trip leaves time for.
+        // As many as fit with the median round trip.
         "round_trips_per_s" => ("round trips", p50.map(|ns| 1e9 / ns), text::rate),
         "requests_per_s" => ("requests", None, text::rate),
         other => (other, None, text::rate),

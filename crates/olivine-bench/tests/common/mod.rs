@@ -30,7 +30,7 @@ pub(crate) fn latency(clock: &TickClock, p50_ns: f64, samples: u32) -> Latency {
     latency
 }
 
-/// What a row is made of.
+/// The ingredients of a row.
 pub(crate) struct Kind<'a> {
     pub(crate) scenario: &'a str,
     pub(crate) method: &'a str,
@@ -41,7 +41,7 @@ pub(crate) struct Kind<'a> {
     pub(crate) samples: u32,
 }
 
-/// Rows of five runs that wander by two in a hundred; the last slice is in another placement.
+/// Rows of five runs that vary by two percent; the last slice is in another placement.
 pub(crate) fn rows(kind: &Kind<'_>) -> Vec<Row> {
     let clock = TickClock::calibrate();
     let floor = latency(&clock, 122.0, 2_000);

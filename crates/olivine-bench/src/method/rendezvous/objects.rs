@@ -1,10 +1,9 @@
-//! What outlives a killed measurement, and taking it away: the folder of a connection, and the
-//! kernel objects on its list.
+//! Leftovers of a killed measurement, and their removal: the folder of a connection, and the kernel
+//! objects on its list.
 //!
-//! A folder is where all users may make one, so its name proves nothing. It is believed only if it
-//! belongs to this process's user and no other user may enter it; a list in it names kernel objects
-//! only, never files; an object is removed only under the kernel that the list was written under
-//! and if this user made it.
+//! All users may create such a folder, so its name proves nothing. It is trusted only if it belongs
+//! to this process's user and is closed to others. A list in it names only kernel objects, never
+//! files. An object is removed only under the kernel of the list, and only if this user created it.
 
 use crate::error::{Result, io};
 use crate::sys::mapping::Mapping;
@@ -16,14 +15,14 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Held as long as the measuring process lives: a folder whose lock is free is left over.
+/// Locked as long as the measuring process lives: a folder with a free lock is a leftover.
 pub(super) const LOCK: &str = "lock";
-/// Kernel objects, a line each, below a line that says which kernel they are of.
+/// Kernel objects, one per line, after a line with the kernel they belong to.
 const LIST: &str = "objects";
-/// Access of anybody but the owner.
+/// Access bits of other users.
 const OTHERS: u32 = 0o077;
 
-/// A kernel object that does not end with its users.
+/// A kernel object that outlives its users.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     /// A System V queue.
@@ -63,7 +62,7 @@ impl Object {
         }
     }
 
-    /// Removes it. Gone already is fine.
+    /// Removes it. A missing object is fine.
     fn remove(&self) {
         match self {
             Self::Queue(id) => SystemV::remove(*id),
@@ -77,19 +76,18 @@ impl Object {
     }
 }
 
-/// Which kernel the numbers of objects are of: they start again with each boot, and in each
-/// namespace.
+/// The kernel of the object numbers: they restart with each boot, and in each namespace.
 fn kernel() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/ipc").unwrap_or_default();
     format!("kernel {} {}\n", boot.trim(), namespace.display())
 }
 
-/// Begins the list of a new folder. Refuses one that would not be believed later, where a file
-/// system gives folders to another user or to all; it is removed again.
+/// Begins the list of a new folder. Refuses a folder that would not be trusted later, on a file
+/// system that gives folders to another user or to all; removes it again.
 pub(super) fn begin(folder: &Path) -> Result<()> {
     if own(folder).is_none() {
-        // It is empty but for the lock.
+        // It contains only the lock.
         let _ = fs::remove_dir_all(folder);
         let refused = std::io::ErrorKind::PermissionDenied.into();
         return Err(io("have a temporary folder for this user alone")(refused));
@@ -97,7 +95,7 @@ pub(super) fn begin(folder: &Path) -> Result<()> {
     fs::write(folder.join(LIST), kernel()).map_err(io("begin a list of kernel objects"))
 }
 
-/// Notes an object in the list of `folder`; removes it if that cannot be done.
+/// Adds an object to the list of `folder`; removes the object if that fails.
 pub(super) fn note(folder: &Path, object: &Object) -> Result<()> {
     let list = File::options().append(true).open(folder.join(LIST));
     let noted = list.and_then(|mut list| list.write_all(object.line().as_bytes()));
@@ -107,7 +105,7 @@ pub(super) fn note(folder: &Path, object: &Object) -> Result<()> {
     noted.map_err(io("note a kernel object"))
 }
 
-/// Opens a folder that this user has for itself; `None` for any other, and for a link to one.
+/// Opens a folder that only this user may access; `None` for any other, and for a link.
 fn own(folder: &Path) -> Option<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = open(folder, flags, Mode::empty()).ok()?;
@@ -116,15 +114,15 @@ fn own(folder: &Path) -> Option<OwnedFd> {
     (ours && found.st_mode & OTHERS == 0).then_some(opened)
 }
 
-/// Opens a file in a folder for reading; `None` if there is none, or a link.
+/// Opens a file in a folder for reading; `None` if it is missing, or a link.
 fn file_in(folder: &OwnedFd, name: &str) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = openat(folder, name, flags, Mode::empty()).ok()?;
     Some(opened.into())
 }
 
-/// Removes the kernel objects that the list in `folder` names, and the folder. What is gone already
-/// is fine; a folder that is not this user's alone is left as it is.
+/// Removes the kernel objects on the list in `folder`, and the folder. Missing ones are fine; a
+/// folder that is not this user's alone is left unchanged.
 pub fn remove(folder: &Path) {
     if let Some(opened) = own(folder) {
         take_away(folder, &opened);
@@ -134,7 +132,7 @@ pub fn remove(folder: &Path) {
 fn take_away(folder: &Path, opened: &OwnedFd) {
     let mut list = String::new();
     if let Some(mut file) = file_in(opened, LIST) {
-        // What was read before an error is what there is.
+        // After a read error, the part read so far counts.
         let _ = file.read_to_string(&mut list);
     }
     if let Some(objects) = list.strip_prefix(&kernel()) {
@@ -145,11 +143,11 @@ fn take_away(folder: &Path, opened: &OwnedFd) {
             .filter(|object| object.fits(name))
             .for_each(|object| object.remove());
     }
-    // What cannot be removed now is swept by a later measurement.
+    // A later measurement removes what is left.
     let _ = fs::remove_dir_all(folder);
 }
 
-/// Takes away this user's folders in `base` with names of this `prefix` whose process is gone, with
+/// Removes this user's folders in `base` with names of this `prefix` whose process is gone, with
 /// the kernel objects on their lists.
 pub(super) fn sweep(base: &Path, prefix: &str) {
     for entry in fs::read_dir(base).into_iter().flatten().flatten() {
@@ -174,7 +172,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::PathBuf;
 
-    /// A folder as a killed measurement leaves it, with a list.
+    /// The folder of a killed measurement, with a list.
     fn left(base: &Path, name: &str, list: &str) -> PathBuf {
         let folder = base.join(format!("{PREFIX}{name}"));
         fs::create_dir(&folder).unwrap();

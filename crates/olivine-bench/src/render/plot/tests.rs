@@ -1,4 +1,4 @@
-//! Every drawing stays on its paper, and every name on it is whole.
+//! Every drawing stays inside its frame, and every name in it is complete.
 
 use super::*;
 use crate::text;
@@ -104,7 +104,7 @@ fn curves_stay_inside_and_keep_their_notes() {
     assert!(is_within(&found) && found.inline().contains("<title>n = 3</title>"));
 }
 
-/// Names were cut at their start, so that a page of 40 rows named no method.
+/// A regression: names were cut at their start, so that a page of 40 rows named no method.
 #[test]
 fn long_row_names_are_complete() {
     let short = ["pipe", "rtrb threads", "zeromq-ipc", "udp"];

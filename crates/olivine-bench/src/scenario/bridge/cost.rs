@@ -1,8 +1,8 @@
-//! What a message costs its publisher: with a plain subscriber on the channel, and with a bridge in
-//! its place.
+//! Publisher's cost of a message: with a plain subscriber on the channel, and with a bridge
+//! instead.
 //!
-//! Bursts that fit the ring are timed; between them the ring empties. So this is what publishing
-//! costs, whatever happens to the messages afterwards.
+//! Bursts that fit the ring are timed; between them the ring is emptied. So this is the cost of
+//! publishing, whatever happens to the messages later.
 
 use super::{Field, Part, RunSlot, Target, rate, rated};
 use crate::channel::TemporaryChannel;
@@ -31,7 +31,7 @@ const WARM_UP: u64 = 20;
 /// Least bursts that count, however short a run is.
 const BURSTS_MIN: u64 = 20;
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// Rates, so that less cost is more.
+/// Rates, so that a lower cost is a higher figure.
 const TARGET: Target = Target::AtLeast(0.95);
 const PLAIN: &str = "subscriber on shm://";
 const BRIDGED: &str = "bridge to tcp://";

@@ -1,5 +1,4 @@
-//! Recording into a journal, beside writing as many bytes into a file one after the other, with the
-//! same syncs.
+//! Recording into a journal, compared with writing as many bytes into a file, with the same syncs.
 //!
 //! Timed: from the first message to the return of `close`, after which everything is on the disk as
 //! the policy says. Afterwards every message is replayed and checked.
@@ -23,12 +22,12 @@ const SIZE: usize = 8192;
 /// Bytes that a second of a run records, whatever the disk.
 const BYTES_PER_S: f64 = 256e6;
 const RECORD_MAX: Duration = Duration::from_secs(60);
-/// Bytes of a write of the file that is compared, between two syncs where each is synced: what a
-/// recorder appends at most before it syncs.
+/// Bytes per write of the reference file, between two syncs if each is synced: the most that a
+/// recorder appends before it syncs.
 const CHUNK: usize = 4 << 20;
 const TARGET: Target = Target::AtLeast(0.8);
 
-/// When the disk is asked to have everything.
+/// When the disk is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sync {
     /// After each block.

@@ -1,5 +1,5 @@
-//! One way over `tcp://` at a fixed rate, beside bare sockets with the same options and the same
-//! way of waiting.
+//! One way over `tcp://` at a fixed rate, compared with plain sockets with the same options and
+//! wait strategy.
 
 use super::{Field, Part, Plan, RunSlot, Target, count_in};
 use crate::deadline::Deadline;

@@ -1,28 +1,28 @@
-//! How candidates compare, and how they should.
+//! Ratios of candidates, and their targets.
 
 use super::Part;
 use crate::result::Row;
 use crate::spread::Spread;
 
-/// How one candidate does beside another, within runs.
+/// The ratio of two candidates, within runs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Ratio {
-    /// Whose figures are divided.
+    /// The numerator.
     pub ours: String,
-    /// By what.
+    /// The denominator.
     pub beside: Beside,
     /// Payload of a message in bytes.
     pub size_bytes: u64,
     /// The part they were measured in.
     pub part: Part,
-    /// p50 to p50, or rate to rate, run by run; `None` where either has no figure.
+    /// p50 to p50, or rate to rate, run by run; `None` if either has no figure.
     pub ratio: Option<Spread>,
-    /// What it should be.
+    /// Its target.
     pub target: Target,
 }
 
-/// What a figure is divided by.
+/// The reference of a ratio.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "a candidate or a number")]
 pub enum Beside {
@@ -32,7 +32,7 @@ pub enum Beside {
     Rate(f64),
 }
 
-/// What a ratio should be.
+/// The target of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Target {
@@ -43,7 +43,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether `value` is what it should be.
+    /// Whether `value` meets the target.
     #[must_use]
     pub fn is_met(self, value: f64) -> bool {
         match self {
@@ -54,7 +54,7 @@ impl Target {
 }
 
 impl Ratio {
-    /// Ours to theirs, run by run, wherever the CPUs were: neighbours in time, a turn apart.
+    /// Ours to theirs, run by run, in any placement: neighbours in time, one turn apart.
     pub(super) fn of(&self, rows: &[Row]) -> Option<Spread> {
         let figures = |name: &str| -> Vec<(u32, f64)> {
             let rows = rows.iter().filter(|row| {
@@ -100,7 +100,7 @@ mod tests {
             };
             let slice = Slice {
                 run,
-                // Each run in another place: the ratio is of neighbours in time all the same.
+                // Each run in another placement: the ratio is still of neighbours in time.
                 placement: crate::result::Placement::of(f64::from(run) * 90.0),
                 floor: &Latency::new(),
                 at_s: 0.0,

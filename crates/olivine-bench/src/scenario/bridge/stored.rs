@@ -1,8 +1,7 @@
-//! Storing messages in a stream of a NATS server: through `nats://`, and by the client library that
-//! it is built on.
+//! Storing messages in a stream of a NATS server: through `nats://`, and by its client library.
 //!
-//! Timed: from the first message to the server's word that the last one is stored. Each message of
-//! a channel is one of the stream, so both store as many, with the same payload, in a file.
+//! Timed: from the first message to the server's acknowledgement of the last one. Each message of a
+//! channel is one of the stream, so both store the same number, with the same payload, in a file.
 //! Afterwards every message is read back and checked.
 
 use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
@@ -20,10 +19,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const SIZES: [u64; 2] = [32, 8192];
-/// Messages, and bytes of them, that a second of a run stores, of which both do the same number.
+/// Messages, and bytes of them, stored per second of a run; equal for both.
 const PER_S: f64 = 100e3;
 const BYTES_PER_S: f64 = 256e6;
-/// Ring in front of the stream: room for as many messages as a client has on their way.
+/// Ring in front of the stream: room for as many messages as a client has in flight.
 const RING: u64 = 8 << 20;
 const STORE_MAX: Duration = Duration::from_secs(60);
 const OURS: &str = "nats://";
@@ -44,15 +43,15 @@ pub struct StoreJob {
     pub size_bytes: usize,
     /// Messages, numbered from 0.
     pub count: u64,
-    /// Each message has an id by which the server knows it again, as those of a channel have.
+    /// Each message has an id by which the server recognizes repeats, like those of a channel.
     pub ids: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "made by other programs")]
 pub struct Stored {
-    /// From the first message to the word that the last one is stored.
+    /// From the first message to the acknowledgement of the last one.
     pub seconds: f64,
 }
 

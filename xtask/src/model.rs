@@ -30,7 +30,7 @@ pub(crate) fn run(report: &mut Report, mutants: bool) {
         Ok(step)
     });
     if mutants {
-        // The models' step is chosen, and that of the mutants belongs to it.
+        // The models' step is selected; the mutants belong to it.
         let step = built
             .filter(|_| sound)
             .context("not run: the models fail without a mutant");
@@ -48,7 +48,7 @@ fn build() -> Result<Program> {
     command
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", target().join("loom"))
-        // Assertions are part of what a model checks; optimising across crates is not.
+        // Models check assertions, but need no optimisation across crates.
         .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
@@ -99,18 +99,18 @@ fn kill_all(tests: &Program, mutants: &[String]) -> Result<Step> {
     Ok(step)
 }
 
-/// The test that kills a mutant, or how it survives. A mutant that is caught is caught early; one
-/// that hangs is an error.
+/// The test that detects a mutant, or how the mutant survives. A caught mutant ends early; a hang
+/// is an error.
 fn kill(tests: &Program, mutant: &str) -> Result<(Result<String>, Duration)> {
     let mut command = test_program(tests);
-    // One thread: the test that was running when the program died is then known by name.
+    // One thread: the test that was running when the program died is then known.
     command
         .arg("--test-threads=1")
         .env("OLIVINE_MUTANT", mutant);
     let mut output = TestOutput::default();
     let outcome = child::stream(&mut command, 2, |line| {
         output.line(line);
-        // The first failure decides; the rest would only take time.
+        // The first failure decides; the rest only takes time.
         if output.failures.is_empty() {
             Line::Hide
         } else {
@@ -139,7 +139,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::Path;
 
-    /// A stand-in for the test program: what it does depends on the mutant.
+    /// A replacement for the test program: its behaviour depends on the mutant.
     fn stand_in(folder: &Path) -> Program {
         let path = folder.join("tests");
         let script = "#!/bin/sh\nprintf 'test ring::model::commit ... '\ncase $OLIVINE_MUTANT in\n\

@@ -1,4 +1,4 @@
-//! Programs that come from the distribution's packages: found on the path, or installed.
+//! Programs from the distribution's packages: found on the path, or installed.
 
 use crate::child;
 use crate::report::missing;
@@ -30,14 +30,15 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
     programs.find(|program| program.is_file())
 }
 
-/// Whether `package` is installed; without `dpkg` it is taken to be: what needs it will say.
+/// Whether `package` is installed; without `dpkg` it is assumed to be: a later step reports the
+/// error.
 pub(crate) fn has(package: &str) -> bool {
     let words = ["--show", "--showformat=${db:Status-Status}", package];
     let asked = Command::new("dpkg-query").args(words).output();
     asked.map_or(true, |told| told.stdout == b"installed")
 }
 
-/// Installs packages of the distribution; `false` where that cannot be done here.
+/// Installs packages of the distribution; `false` if that is impossible here.
 pub(crate) fn install(packages: &[&str]) -> bool {
     println!("installing {}", packages.join(" "));
     let runs = |words: &str, packages: &[&str]| {

@@ -1,5 +1,5 @@
-//! Our server and our generator beside other people's: what they need is built and installed, every
-//! one is measured in turns, and the tables are printed as they stand in the documents.
+//! Our server and generator compared with others: their programs are built and installed, all are
+//! measured interleaved, and the tables are printed for the documents.
 
 mod generator;
 
@@ -12,9 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Servers that come from the distribution's packages of the same name.
+/// Servers from the distribution's packages of the same name.
 const PACKAGES: [&str; 3] = ["nginx", "h2o", "haproxy"];
-/// Words of `olivine bench` for each table of the engine's README.
+/// Arguments of `olivine bench` for each table of the engine's README.
 const TABLES: [(&str, &str); 4] = [
     (
         "http",
@@ -28,16 +28,16 @@ const TABLES: [(&str, &str); 4] = [
     ("frames", "tcp --frames --backend mio,io-uring"),
 ];
 
-/// A document, and the name of the marks that the tables are put between.
+/// A document, and the name of the marks around its tables.
 type Marks = (&'static str, &'static str);
 
 const SERVERS: Marks = ("crates/olivine-net/README.md", "http");
 const GENERATOR: Marks = ("docs/method.md", "generator");
 
-/// Prepares, measures and prints everything; with `write` it goes into the documents, too.
+/// Prepares, measures and prints everything; with `write` also into the documents.
 pub(crate) fn run(report: &mut Report, seconds: f64, runs: u32, write: bool) {
     report.run("packages", || {
-        // What cannot be had is skipped here and named in the table.
+        // A missing server is skipped here and reported in the table.
         let mut step = Step::new("servers");
         for name in PACKAGES {
             match program(&[name], name) {
@@ -110,7 +110,7 @@ fn servers() -> Result<Step> {
     Ok(step)
 }
 
-/// What `olivine bench` prints for a document; what it says besides goes to the terminal.
+/// The output of `olivine bench` for a document; its messages go to the terminal.
 fn measure(tool: &Path, words: &str, seconds: f64, runs: u32) -> Result<String> {
     let line = format!("bench {words} --seconds {seconds} --runs {runs} --markdown");
     let mut command = Command::new(tool);
@@ -118,7 +118,7 @@ fn measure(tool: &Path, words: &str, seconds: f64, runs: u32) -> Result<String> 
     child::output(command.stdin(Stdio::null()).stderr(Stdio::inherit()))
 }
 
-/// Puts `text` between the marks of a document.
+/// Writes `text` between the marks of a document.
 fn put((document, name): Marks, text: &str) -> Result<()> {
     let path = root().join(document);
     let new = between(&fs::read_to_string(&path)?, name, text);
@@ -126,7 +126,7 @@ fn put((document, name): Marks, text: &str) -> Result<()> {
     fs::write(&path, new).context(document)
 }
 
-/// `document` with `text` between the marks called `name`; `None` where they are missing.
+/// `document` with `text` between the marks called `name`; `None` if they are missing.
 pub(crate) fn between(document: &str, name: &str, text: &str) -> Option<String> {
     let (start, end) = (
         format!("<!-- {name}:start -->"),
@@ -147,7 +147,7 @@ mod tests {
             let text = fs::read_to_string(root().join(document)).unwrap();
             let new = between(&text, name, "\nnew figures\n").unwrap();
             assert!(new.contains(":start -->\nnew figures\n<!-- "));
-            // Again gives the same, and nothing outside of the marks has changed.
+            // A second time gives the same, and nothing outside of the marks has changed.
             assert_eq!(between(&new, name, "new figures").unwrap(), new);
             let outside = |text: &str| between(text, name, "").unwrap();
             assert_eq!(outside(&new), outside(&text));

@@ -1,16 +1,16 @@
-//! Some things at a time.
+//! Parallel work.
 
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::thread;
 
-/// As many as there are processors.
+/// The number of processors.
 pub(crate) fn jobs() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Does `work` on each of `items`, begun in their order, `jobs` at a time; what came of each, in no
+/// Does `work` on each of `items`, started in order, `jobs` in parallel; returns the results in any
 /// order.
 ///
 /// # Panics
@@ -22,7 +22,7 @@ pub(crate) fn each<T: Send, R: Send>(
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
     let queue = Mutex::new(VecDeque::from(items));
-    // The lock is held for this one look.
+    // The lock is held only for this access.
     let next = || queue.lock().map_or(None, |mut queue| queue.pop_front());
     thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs.max(1))

@@ -1,4 +1,4 @@
-//! Programs that cargo builds: built at once, run some at a time, what each prints kept together.
+//! Programs that cargo builds: built together, run in parallel, with separate output.
 
 use crate::cargo::{TestOutput, cargo, without_ours};
 use crate::child::{self, Line};
@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tests that take longest are begun first: none of them runs alone at the end.
+/// The longest tests start first, so that none runs alone at the end.
 const LONG: [&str; 4] = ["step", "conformance", "nats", "death"];
 
 /// A test program or an example.
@@ -18,12 +18,12 @@ pub(crate) struct Program {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
     pub(crate) source: PathBuf,
-    /// Where cargo would run it.
+    /// The working folder that cargo would use.
     pub(crate) folder: PathBuf,
 }
 
 impl Program {
-    /// The one named in a line of cargo's messages: a test program, or of this kind.
+    /// The program in a line of cargo's messages: a test program, or one of this kind.
     fn in_message(message: &str, kind: &str) -> Option<Self> {
         let message: serde_json::Value = serde_json::from_str(message).ok()?;
         let text = |path: &str| message.pointer(path)?.as_str();
@@ -42,7 +42,7 @@ impl Program {
         is_wanted.then_some(program)
     }
 
-    /// A program that is there.
+    /// An existing program.
     #[cfg(test)]
     pub(crate) fn at(path: &Path, folder: &Path) -> Self {
         let name = path.display().to_string();
@@ -59,7 +59,7 @@ impl Program {
         self.name.rsplit(' ').next().unwrap_or_default()
     }
 
-    /// How it is started.
+    /// Its command.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         without_ours(&mut command);
@@ -67,7 +67,7 @@ impl Program {
         command
     }
 
-    /// Runs all its tests; what a person wants to see is printed when it has ended.
+    /// Runs all its tests; prints the relevant lines after its end.
     fn run(&self) -> Result<TestOutput> {
         let (mut output, mut shown) = (TestOutput::default(), Vec::new());
         let outcome = child::stream(&mut self.command(), 15, |line| {
@@ -91,7 +91,7 @@ impl Program {
 ///
 /// # Errors
 ///
-/// What does not build.
+/// Build errors.
 pub(crate) fn build(mut command: Command, kind: &str) -> Result<Vec<Program>> {
     command.arg("--message-format=json-render-diagnostics");
     let (mut programs, mut output) = (Vec::new(), TestOutput::default());
@@ -111,12 +111,12 @@ pub(crate) fn build(mut command: Command, kind: &str) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs every test of the workspace: its programs, as many at a time as there are processors, then
-/// what its documentation says.
+/// Runs every test of the workspace: its programs, in parallel on all processors, then the doc
+/// tests.
 ///
 /// # Errors
 ///
-/// What does not build.
+/// Build errors.
 pub(crate) fn run_all() -> Result<Step> {
     let mut build_all = cargo();
     build_all.args(["test", "--workspace", "--no-run"]);
@@ -132,7 +132,7 @@ pub(crate) fn run_all() -> Result<Step> {
             Err(error) => all.failures.push(format!("{program}: {error:#}")),
         }
     }
-    // Programs of the documentation make channels.
+    // Doc tests create channels.
     let folder = tempfile::tempdir()?;
     let mut documents = cargo();
     documents.args(["test", "--workspace", "--doc", "--no-fail-fast"]);

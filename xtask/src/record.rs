@@ -1,8 +1,7 @@
-//! The recorded results of a machine: every method, every rival, the page and the headline of all
-//! of it.
+//! The recorded results of a machine: every method, every rival, the page and the headline tables.
 //!
-//! One measurement after the other, so that nothing runs beside them; the load before each is in
-//! its file. The README quotes the headline word for word.
+//! One measurement after the other, so that nothing runs in parallel; the load before each is in
+//! its file. The README quotes the headline.
 
 use crate::cargo::{self, root, target};
 use crate::child::{self, Line};
@@ -13,12 +12,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Seconds and runs of each variant when only the way is tried.
+/// Seconds and runs of each variant in a trial.
 const SHORT: [&str; 4] = ["--seconds", "0.05", "--runs", "1"];
 
-/// Name of each file, seconds of each variant over all runs, words of `olivine bench`. Chosen so
-/// that all of it takes ten minutes on two CPUs: about a hundred variants with a floor beside each
-/// slice.
+/// Name of each file, seconds of each variant over all runs, arguments of `olivine bench`. In total
+/// ten minutes on two CPUs: about a hundred variants with a floor beside each slice.
 const MEASUREMENTS: [(&str, &str, &str); 7] = [
     ("floor", "5", "floor"),
     (
@@ -45,19 +43,19 @@ const MEASUREMENTS: [(&str, &str, &str); 7] = [
 const HEADLINE: &str = "headline.md";
 /// The page of figures.
 const FIGURES: &str = "docs/figures.md";
-/// Where the figures stand there.
+/// The marks around the figures.
 const MARKS: &str = "figures";
 
-/// What is done besides measuring everything.
+/// Options of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub(crate) struct Scope {
-    /// Only as long as it takes to see that all of it works: nothing to keep.
+    /// Short runs to check that everything works: the results are not kept.
     #[arg(long, conflicts_with_all = ["quote", "keep"])]
     short: bool,
-    /// Put the headline tables between the marks of `docs/figures.md`.
+    /// Write the headline tables between the marks of `docs/figures.md`.
     #[arg(long)]
     quote: bool,
-    /// Measure nothing: make page and headline of what is recorded.
+    /// Measure nothing: write page and headline from the recorded results.
     #[arg(long)]
     keep: bool,
 }
@@ -91,7 +89,7 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
     }
 }
 
-/// Puts the headline into the page of figures.
+/// Writes the headline into the page of figures.
 fn quote(folder: &Path) -> Result<Step> {
     let headline = fs::read_to_string(root().join(folder).join(HEADLINE))?;
     let path = root().join(FIGURES);
@@ -106,7 +104,7 @@ fn quoting(page: &str, headline: &str) -> Result<String> {
     })
 }
 
-/// Builds the tool as it ships; its path.
+/// Builds the release tool; returns its path.
 fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let is_name = !name.is_empty() && name.chars().all(plain);
@@ -123,7 +121,7 @@ fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
     Ok((step, path))
 }
 
-/// One measurement. Rows without figures fail the command and are in its file all the same.
+/// One measurement. Rows without figures fail the command, and are still in its file.
 fn measure(
     olivine: &Path,
     folder: &Path,
@@ -153,18 +151,18 @@ fn measure(
         let error = (ratio.max(1.0 / ratio) - 1.0) * 100.0;
         step.note = format!("measuring error {error:.1} %");
     }
-    // A row without a figure is for the reader of the file; without rows something else is wrong.
+    // The file reports a row without a figure; a file without rows is an error.
     if !outcome.success() && step.skipped == 0 {
         bail!("olivine bench: {words}");
     }
-    // Small enough for the repository; percentiles and curves stay as they are.
+    // Small enough for the repository; percentiles and curves stay the same.
     let mut pack = Command::new(olivine);
     pack.current_dir(root()).args(["bench", "report"]);
     child::output(pack.arg(&path).arg("--out").arg(&path))?;
     Ok(step)
 }
 
-/// The page or the headline, by the ending of `file`, of everything in the folder.
+/// The page or the headline, by the extension of `file`, from all results in the folder.
 fn page(olivine: &Path, folder: &Path, file: &str) -> Result<Step> {
     let page = folder.join(file);
     let files = MEASUREMENTS

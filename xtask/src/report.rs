@@ -1,12 +1,12 @@
-//! What was checked: one line per step, one closing line for people and programs.
+//! Reports of checks: one line per step, and one closing line.
 //!
-//! A step that checked nothing has failed: a check that cannot fail is a bug.
+//! A step without checks has failed: a check that cannot fail is a bug.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What the steps said so far that belongs into a report.
+/// Lines of the steps for the report.
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Keeps a line for the report in `docs/evidence`.
@@ -21,12 +21,12 @@ pub(crate) fn say(line: &str) {
     keep(line);
 }
 
-/// Everything that was kept.
+/// All kept lines.
 pub(crate) fn said() -> Vec<String> {
     SAID.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Something that a step needs and that cannot be had here: the step is skipped.
+/// A step needs something that is missing here: it is skipped.
 #[derive(Debug)]
 pub(crate) struct Missing(pub(crate) String);
 
@@ -50,7 +50,7 @@ pub(crate) struct Step {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
-    /// What one counted thing is: `tests`, `rules`, `mutants`.
+    /// The counted unit: `tests`, `rules`, `mutants`.
     pub(crate) unit: &'static str,
     pub(crate) note: String,
     pub(crate) elapsed: Duration,
@@ -64,7 +64,7 @@ impl Step {
         }
     }
 
-    /// A step that is one thing: it holds or it does not.
+    /// A step with a single check.
     pub(crate) fn single(holds: bool, note: impl Into<String>) -> Self {
         let mut step = Self::new("check");
         step.count(holds);
@@ -72,7 +72,7 @@ impl Step {
         step
     }
 
-    /// A step that was cut short: skipped where something is [`Missing`], else failed.
+    /// A step that ended early: skipped if something is [`Missing`], otherwise failed.
     pub(crate) fn broken(error: &anyhow::Error) -> Self {
         let is_missing = error.is::<Missing>();
         println!(
@@ -99,7 +99,7 @@ impl Step {
         }
     }
 
-    /// Turns "nothing was checked" into a failure.
+    /// Turns zero checks into a failure.
     fn settle(mut self) -> Self {
         if self.passed + self.failed + self.skipped == 0 {
             self.failed = 1;
@@ -138,22 +138,22 @@ impl Step {
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     steps: Vec<Step>,
-    /// Steps to run, by name; all where empty.
+    /// Names of the steps to run; empty for all.
     only: Vec<String>,
 }
 
 impl Report {
-    /// Runs only these steps from here on; all where there is none.
+    /// Runs only these steps from here on; all if the list is empty.
     pub(crate) fn choose(&mut self, only: Vec<String>) {
         self.only = only;
     }
 
-    /// Whether a step is to be run.
+    /// Whether a step is selected.
     pub(crate) fn is_chosen(&self, name: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
-    /// A report without steps, for the same choice of them.
+    /// A report without steps, with the same selection.
     pub(crate) fn beside(&self) -> Self {
         Self {
             steps: Vec::new(),
@@ -161,8 +161,8 @@ impl Report {
         }
     }
 
-    /// Announces and runs a step that is chosen; an error inside it is a failure of that step, not
-    /// of the report.
+    /// Announces and runs a selected step; an error inside it is a failure of that step, not of the
+    /// report.
     pub(crate) fn run(&mut self, name: &str, body: impl FnOnce() -> anyhow::Result<Step>) {
         if !self.is_chosen(name) {
             return;
@@ -174,14 +174,14 @@ impl Report {
         self.add(step.called(name));
     }
 
-    /// Takes in a step that ran elsewhere.
+    /// Adds a step that ran elsewhere.
     pub(crate) fn add(&mut self, step: Step) {
         let step = step.settle();
         println!("{}", step.line());
         self.steps.push(step);
     }
 
-    /// Takes in another one's steps, which have been announced already.
+    /// Adds the steps of another report, which are announced already.
     pub(crate) fn append(&mut self, other: Self) {
         self.steps.extend(other.steps);
     }
@@ -196,7 +196,7 @@ impl Report {
 
     fn closing_line(&self) -> String {
         let (passed, failed) = (self.sum(|step| step.passed), self.sum(|step| step.failed));
-        // Nothing at all was checked: that is a failure.
+        // No check at all is a failure.
         let failed = failed.max(usize::from(passed == 0));
         match self.sum(|step| step.skipped) {
             0 => format!("{passed} passed, {failed} failed"),

@@ -1,8 +1,7 @@
-//! Other people's libraries for the benchmark: builds what can be built here, and says why the rest
+//! Other libraries for the benchmark: builds those that can be built here, and reports why the rest
 //! cannot.
 //!
-//! Each rival is a package of the workspace in `rivals/`, built alone: the others do not depend on
-//! it.
+//! Each rival is a separate package of the workspace in `rivals/`, built separately.
 
 use crate::cargo::{cargo, root, target};
 use crate::child::{self, Line};
@@ -12,20 +11,20 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Packages of Debian that a rival needs beside its crates. They are installed where we may.
+/// Debian packages that a rival needs besides its crates. They are installed if permitted.
 const NEEDS: &[(&str, &str)] = &[
     ("aeron", "cmake g++ libbsd-dev libclang-dev uuid-dev"),
     ("iceoryx2", "libclang-dev"),
     ("nng", "cmake"),
     ("zeromq", "g++"),
 ];
-/// Rivals that need a newer CMake than distributions have, and which.
+/// Rivals that need a newer CMake than distributions have, with the version.
 const CMAKE: &[(&str, (u32, u32))] = &[("aeron", (3, 30))];
 /// Their installation, in a separate folder.
 const CMAKE_PACKAGE: &str = "cmake<4";
-/// Lines of a reason.
+/// Most lines of a reason.
 const REASONS_MAX: usize = 3;
-/// How the lock file is brought in step.
+/// Updates the lock file.
 const RELOCK: &str = "cargo update --workspace --manifest-path rivals/Cargo.toml";
 
 fn folder() -> PathBuf {
@@ -35,7 +34,7 @@ fn folder() -> PathBuf {
 /// The rivals' names: the folders with a manifest.
 fn names() -> Result<Vec<String>> {
     let entries = std::fs::read_dir(folder()).context("cannot read rivals/")?;
-    // A workspace in a folder holds servers for `olivine bench http`, built by a script there.
+    // A workspace in a folder contains servers for `olivine bench http`, built by a script there.
     let is_rival =
         |path: &PathBuf| path.join("Cargo.toml").is_file() && !path.join("Cargo.lock").is_file();
     let paths = entries.flatten().map(|entry| entry.path()).filter(is_rival);
@@ -46,8 +45,8 @@ fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Builds every rival. What cannot be built here is counted as skipped, with the reason; what has
-/// an error in our own few lines has failed.
+/// Builds every rival. An unbuildable one is skipped with the reason; an error in our
+/// code is a failure.
 pub(crate) fn run(report: &mut Report) {
     match names() {
         Ok(names) => names
@@ -57,7 +56,7 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
-/// The packages that a rival needs and that are not there, after an attempt to install them.
+/// The missing packages of a rival, after an attempt to install them.
 fn missing(name: &str) -> Vec<&'static str> {
     let needs = NEEDS.iter().find(|(rival, _)| *rival == name);
     let mut missing: Vec<_> = needs
@@ -71,13 +70,13 @@ fn missing(name: &str) -> Vec<&'static str> {
     missing
 }
 
-/// Major and minor number in what `cmake --version` says.
+/// Major and minor number in the output of `cmake --version`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.lines().next()?.split(' ').next_back()?.split('.');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// The CMake to build a rival with, where that of the system is too old and Python can fetch one.
+/// The CMake for a rival, if the system's is too old and Python can fetch one.
 fn cmake(name: &str) -> Option<PathBuf> {
     let (_, needed) = CMAKE.iter().find(|(rival, _)| *rival == name)?;
     let is_new = |program: &Path| {
@@ -121,7 +120,7 @@ fn build(name: &str) -> Result<Step> {
     let outcome = child::stream(&mut command, 60, |line| {
         let line = line.trim();
         is_ours |= line.starts_with(&format!("error: could not compile `rival-{name}`"));
-        // What a build script ran says more than that the script failed.
+        // The output of a build script says more than its failure.
         let is_cause = line.starts_with("CMake Error");
         if (reasons.is_empty() && is_reason(line)) || (explained && !line.is_empty()) || is_cause {
             reasons.push(line.to_owned());
@@ -154,7 +153,7 @@ fn build(name: &str) -> Result<Step> {
     Err(crate::report::missing(reason))
 }
 
-/// Whether a line of cargo's says what is wrong.
+/// Whether a line of cargo's output names the error.
 fn is_reason(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with("error") && !line.starts_with("error: could not compile")
@@ -190,7 +189,7 @@ mod tests {
         }
     }
 
-    /// What the manifest of a package always needs is locked for the rivals as well.
+    /// The permanent dependencies of a package are also locked for the rivals.
     #[test]
     fn the_lock_file_fits_what_the_harness_needs() {
         let lock = read("rivals/Cargo.lock");

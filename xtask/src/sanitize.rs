@@ -1,6 +1,6 @@
 //! Tests under the sanitizers of the compiler.
 //!
-//! Each is shown first that it sees anything: a program with a planted fault must be found out.
+//! Each sanitizer must first detect a planted fault.
 
 use crate::cargo::{TestOutput, target, tests};
 use crate::child::{self, Line};
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use std::process::Command;
 
-/// The only kind of machine that the sanitizers are run on here.
+/// The only supported platform for the sanitizers.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
 /// The tests of each of `which`, of all if that is empty.
@@ -23,17 +23,16 @@ pub(crate) fn run(report: &mut Report, which: &[Sanitizer]) {
     }
 }
 
-/// A sanitizer, and what runs under it.
+/// A sanitizer, and its tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sanitizer {
-    /// Accesses outside of what was reserved, or after it was given back: unit tests, channels,
-    /// bridges, journals.
+    /// Accesses outside of allocated memory, or after it was freed: unit tests, channels, bridges,
+    /// journals.
     Address,
     /// Races between threads: unit tests with rings in heap memory, channels of one process,
-    /// waiting, bridges and journals with the threads they have. It takes a ring that is mapped
-    /// twice for two, so it sees what lies on the heap, and the ends of a ring where both have it
-    /// at one address; it does not know what a fence orders, and nothing here needs that it did. No
-    /// report is suppressed.
+    /// waiting, bridges and journals with their threads. A ring that is mapped twice counts as two,
+    /// so it sees heap memory, and both ends of a ring only at one address. It does not understand
+    /// fences, and nothing here relies on that. No report is suppressed.
     Thread,
 }
 
@@ -45,7 +44,7 @@ impl Sanitizer {
         }
     }
 
-    /// Arguments of `cargo test`: what runs under it.
+    /// Arguments of `cargo test` for it.
     fn words(self) -> &'static str {
         match self {
             Self::Address => {
@@ -58,7 +57,7 @@ impl Sanitizer {
         }
     }
 
-    /// A program with the fault that it is there for, and what it says of it.
+    /// A program with its kind of fault, and the expected report.
     fn planted(self) -> (&'static str, &'static str) {
         match self {
             Self::Address => (
@@ -67,7 +66,7 @@ impl Sanitizer {
                 "heap-use-after-free",
             ),
             Self::Thread => (
-                // In turns, which relaxed words order for nobody: two loops may by chance not meet
+                // Alternately, without ordering (relaxed): two free loops may by chance not meet
                 // at all.
                 "use std::sync::atomic::{AtomicU32, Ordering::Relaxed}; \
                  static mut N: u64 = 0; static TURN: AtomicU32 = AtomicU32::new(0); \
@@ -80,7 +79,7 @@ impl Sanitizer {
         }
     }
 
-    /// Whether it finds its planted fault.
+    /// Whether it detects its planted fault.
     fn sees(self, nightly: &Nightly) -> Result<bool> {
         let folder = tempfile::tempdir().context("a folder for a program with a fault")?;
         let (source, program) = (folder.path().join("planted.rs"), folder.path().join("it"));
@@ -91,7 +90,7 @@ impl Sanitizer {
             .args(["--edition", "2021", "--target", HOST, "-o"])
             .arg(&program)
             .arg(format!("-Zsanitizer={}", self.name()))
-            // The standard library as it comes was built without.
+            // The prebuilt standard library is not instrumented.
             .arg("-Cunsafe-allow-abi-mismatch=sanitizer")
             .arg(&source);
         child::said(&mut compile, 2).context("the planted fault does not build")?;
@@ -112,8 +111,7 @@ impl Sanitizer {
                 command.env("ASAN_OPTIONS", "detect_leaks=0:abort_on_error=1")
             }
             Self::Thread => {
-                // What the standard library does to hand things from thread to thread has to be
-                // seen.
+                // It must see how the standard library passes data between threads.
                 command
                     .arg("-Zbuild-std")
                     .env("TSAN_OPTIONS", "halt_on_error=1")

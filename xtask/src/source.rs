@@ -1,5 +1,5 @@
-//! Source text taken apart by `proc-macro2`: code without comments and strings, comments without
-//! code, and which lines are tests.
+//! Source text parsed by `proc-macro2`: code without comments and strings, comments without code,
+//! and test lines.
 
 use anyhow::{Context as _, Result};
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
@@ -15,7 +15,7 @@ pub(crate) struct File {
     /// Path from the root of the repository, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// Taken apart; `None` where it is not Rust.
+    /// The parsed file; `None` if it is not Rust.
     pub(crate) rust: Option<Rust>,
 }
 
@@ -112,7 +112,7 @@ impl Tree {
     pub(crate) fn read(root: &Path) -> Result<Self> {
         let mut files = Vec::new();
         for path in list(root)? {
-            // Binary files, and files deleted but not yet committed, have no text to check.
+            // Binary files, and files deleted but not yet committed, have no text.
             if let Ok(text) = fs::read_to_string(root.join(&path)) {
                 files.push(File::new(path, text)?);
             }
@@ -138,7 +138,7 @@ impl Tree {
     }
 }
 
-/// Paths of the files: what git knows, or all of an unpacked archive but what is built.
+/// Paths of the files: those that git knows, or all of an unpacked archive except build outputs.
 fn list(root: &Path) -> Result<Vec<String>> {
     let words = [
         "ls-files",
@@ -234,7 +234,7 @@ impl Rust {
         Ok(rust)
     }
 
-    /// Gives every token of a group to `leaf`; marks tests and inline modules on the way.
+    /// Passes every token of a group to `leaf`; marks tests and inline modules on the way.
     fn walk(
         &mut self,
         stream: TokenStream,
@@ -244,7 +244,7 @@ impl Rust {
         let trees: Vec<TokenTree> = stream.into_iter().collect();
         let is = |at: usize, text: &str| trees.get(at).is_some_and(|tree| is_token(tree, text));
         for (at, tree) in trees.iter().enumerate() {
-            // A comment of documentation comes as an attribute: it stays between the tokens.
+            // A doc comment is an attribute: it stays between the tokens.
             let own = &text[tree.span().byte_range()];
             if own.starts_with("//") || own.starts_with("/*") {
                 continue;
@@ -338,7 +338,7 @@ fn is_joint(tree: &TokenTree) -> bool {
     matches!(tree, TokenTree::Punct(punct) if punct.spacing() == Spacing::Joint)
 }
 
-/// `test` and `cfg(test)`, not what is compiled into products too: `any(test, …)`, `not(test)`.
+/// `test` and `cfg(test)`, not conditions of product code: `any(test, …)`, `not(test)`.
 fn is_test_attribute(attribute: &str) -> bool {
     let text: String = attribute.chars().filter(|c| !c.is_whitespace()).collect();
     text == "test"

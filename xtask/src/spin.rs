@@ -1,7 +1,7 @@
-//! The protocol model in Promela: every schedule of coming, going and waiting on a lane, walked by
-//! `spin`.
+//! The protocol model in Promela: `spin` explores every schedule of joining, leaving and waiting on
+//! a lane.
 //!
-//! `-DMUTANT_NAME` takes something away from the model; each name in it must be found out.
+//! `-DMUTANT_NAME` weakens the model; each of these names must be detected.
 
 use crate::cargo::root;
 use crate::child;
@@ -14,8 +14,8 @@ use std::process::Command;
 use std::time::Instant;
 
 const MODEL: &str = "crates/olivine/model/channel.pml";
-/// What is walked: a channel that waits for everybody, one that evicts, one where two come and go,
-/// and one where a waker dies half way.
+/// The variants: a channel that waits for all, an evicting one, one where two join and leave, and
+/// one where a waker dies midway.
 const CHANNELS: [(&str, &[&str]); 4] = [
     ("waits", &[]),
     ("evicts", &["-DEVICT"]),
@@ -28,7 +28,7 @@ const CHANNELS: [(&str, &[&str]); 4] = [
 /// Longest path, in steps: far more than any has.
 const DEPTH: &str = "-m1000000";
 
-/// Walks the model; with `mutants` also everything that can be taken away from it.
+/// Explores the model; with `mutants` also every weakened one.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub(crate) fn run(mutants: bool) -> Result<Step> {
     Ok(step)
 }
 
-/// What a walk found.
+/// Result of an exploration.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     states: u64,
@@ -101,13 +101,13 @@ impl Found {
     }
 }
 
-/// Walks the whole model with these settings.
+/// Explores the whole model with these settings.
 fn walk(model: &Path, settings: &[&str]) -> Result<Found> {
     let folder = tempfile::tempdir().context("a folder for the checker")?;
     let mut generate = Command::new("spin");
     generate.args(settings).arg("-a").arg(model);
     let mut compile = Command::new("cc");
-    // Safety alone: what goes on for ever is found as an end that is none.
+    // Safety only: an endless run is found as an invalid end state.
     compile.args("-O2 -DSAFETY -DVECTORSZ=2048 -w -o pan pan.c".split(' '));
     for command in [&mut generate, &mut compile] {
         child::said(command.current_dir(folder.path()), 2)?;

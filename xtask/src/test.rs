@@ -7,18 +7,18 @@ use crate::{axiomatic, bindings, deny, examples, model, programs, spin, tidy, to
 use anyhow::Result;
 use std::thread;
 
-/// What the core's tests are built with besides, to be run once more: blocks are packed, and there
-/// are named points to die at. Of the whole workspace, or what it depends on would be built again.
+/// Additional features of a second run of the core's tests: compressed blocks, and named death
+/// points. For the whole workspace, because otherwise the dependencies would be built again.
 const MORE_FEATURES: &str = "--workspace --features olivine/zstd,olivine/points";
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
-    // The cheap ones first: they fail within a second.
+    // Cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
     side_by_side(report, ordinary, |report| models(report, mutants));
 }
 
-/// What a change must pass before it is merged.
+/// The checks of a change before it is merged.
 pub(crate) fn ci(report: &mut Report) {
     report.run("lock", || {
         // The lock file fits the manifests.
@@ -31,7 +31,7 @@ pub(crate) fn ci(report: &mut Report) {
     let main = |report: &mut Report| {
         let clippy = "clippy --workspace --all-targets -- -D warnings";
         report.run("clippy", || judge(clippy, ""));
-        // Libraries only: the tool has the library's name, and both would go to one folder.
+        // Only libraries: tool and library have the same name, and both would use one folder.
         report.run("docs", || {
             judge("doc --workspace --no-deps --lib", "-D warnings")
         });
@@ -43,8 +43,8 @@ pub(crate) fn ci(report: &mut Report) {
     });
 }
 
-/// Runs `main`, and `other` beside it, which builds elsewhere: neither waits for the other's locks,
-/// and one has work for the processors while the other's tests wait. Reports on `main` first.
+/// Runs `main`, and in parallel `other`, which builds in another folder: neither waits for the
+/// other's locks, and one uses the processors while the other's tests wait. Reports `main` first.
 fn side_by_side(
     report: &mut Report,
     main: impl FnOnce(&mut Report),
@@ -64,7 +64,7 @@ fn side_by_side(
     });
 }
 
-/// All tests but the models.
+/// All tests except the models.
 fn ordinary(report: &mut Report) {
     // The tests start it.
     report.run("nats-server", || {
@@ -84,7 +84,7 @@ fn ordinary(report: &mut Report) {
     report.run("cmake", bindings::found);
 }
 
-/// The models, and their mutants where asked for.
+/// The models, and their mutants on request.
 pub(crate) fn models(report: &mut Report, mutants: bool) {
     if report.is_chosen("model") {
         model::run(report, mutants);
@@ -93,7 +93,7 @@ pub(crate) fn models(report: &mut Report, mutants: bool) {
     report.run("axiomatic", axiomatic::run);
 }
 
-/// Number of packages in the workspace, or of those with a library. Fails where the lock file would
+/// Number of packages in the workspace, or of those with a library. Fails if the lock file would
 /// have to change.
 fn packages(with_library: bool) -> Result<usize> {
     let arguments = ["metadata", "--locked", "--format-version", "1", "--no-deps"];
@@ -108,7 +108,7 @@ fn packages(with_library: bool) -> Result<usize> {
     Ok(packages.len())
 }
 
-/// Runs a cargo command that judges the workspace; counts the packages it judged.
+/// Runs a cargo command on the workspace; counts the packages.
 fn judge(words: &str, documentation: &str) -> Result<Step> {
     let (mut output, mut command) = (TestOutput::default(), cargo());
     command.args(words.split_whitespace());

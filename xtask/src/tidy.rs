@@ -1,7 +1,7 @@
 //! Rules that are checked on the text of the repository.
 //!
-//! Each rule says how many places it looked at and fails when there were none: a rule whose subject
-//! was renamed away would otherwise hold for ever.
+//! Each rule reports how many places it checked and fails at zero: otherwise a rule whose subject
+//! was renamed would always pass.
 
 mod arrows;
 mod claims;
@@ -23,11 +23,11 @@ pub(crate) use edges::mutants;
 /// Source folder of the core library.
 pub(crate) const CORE: &str = "crates/olivine/src/";
 
-/// What one rule saw.
+/// Result of a rule.
 #[derive(Debug)]
 pub(crate) struct Rule {
     name: &'static str,
-    /// What was looked at: `uses of crate::`, `links`.
+    /// The checked unit: `uses of crate::`, `links`.
     places: &'static str,
     looked: usize,
     findings: Vec<String>,
@@ -45,14 +45,13 @@ impl Rule {
         }
     }
 
-    /// Looks at one place; `problem` is `Some` where it breaks the rule.
+    /// Checks one place; `problem` is `Some` if it breaks the rule.
     fn look(&mut self, problem: Option<String>) {
         self.looked += 1;
         self.findings.extend(problem);
     }
 
-    /// Looks at each of `files`, of which `find` gives the first line that breaks the rule, and
-    /// why.
+    /// Checks each of `files`; `find` returns the first line that breaks the rule, and why.
     fn files<'a>(
         mut self,
         files: impl Iterator<Item = &'a File>,
@@ -124,8 +123,7 @@ fn rules(tree: &Tree) -> Vec<Rule> {
     ]
 }
 
-/// Each of `faults` breaks `rule` in one place, each of `fine` holds it: `PATH: TEXT`, below
-/// `base`.
+/// Each of `faults` breaks `rule` in one place, each of `fine` passes: `PATH: TEXT`, below `base`.
 #[cfg(test)]
 fn planted<S: AsRef<str>>(rule: fn(&Tree) -> Rule, base: &str, faults: &[S], fine: &[S]) {
     let judge = |sample: &str| {
@@ -145,7 +143,7 @@ fn planted<S: AsRef<str>>(rule: fn(&Tree) -> Rule, base: &str, faults: &[S], fin
 mod tests {
     use super::*;
 
-    /// On an empty tree every rule has lost its subject, and must say so.
+    /// On an empty tree every rule has lost its subject, and must fail.
     #[test]
     fn every_rule_fails_when_it_looked_at_nothing() {
         let rules = rules(&Tree::of(&[]));

@@ -1,5 +1,5 @@
-//! What a step needs and cargo does not bring: tools of cargo and the nightly compiler in their
-//! pinned versions, installed if need be.
+//! Tools that cargo does not include: cargo subcommands and the nightly compiler in pinned
+//! versions, installed if necessary.
 
 use crate::cargo::{cargo, root, target};
 use crate::child;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program of `cargo install` in this version, installed below the target folder with `arguments`
-/// where it is not on the path.
+/// if it is not on the path.
 ///
 /// # Errors
 ///
-/// [`crate::report::Missing`] where it cannot be installed.
+/// [`crate::report::Missing`] if it cannot be installed.
 pub(crate) fn installed(name: &str, version: &str, arguments: &[&str]) -> Result<PathBuf> {
     let tools = target().join("tools");
     let own = tools.join("bin").join(name);
@@ -46,7 +46,7 @@ pub(crate) fn installed(name: &str, version: &str, arguments: &[&str]) -> Result
         .env("CARGO_TARGET_DIR", &build)
         .env("CARGO_PROFILE_DEV_DEBUG", "0");
     let done = child::said(&mut install, 8);
-    // Half a gigabyte that is not needed again.
+    // Half a gigabyte that is no longer needed.
     let _ = fs::remove_dir_all(&build);
     match done {
         Ok(_) if is_pinned(&own) => Ok(own),
@@ -55,7 +55,7 @@ pub(crate) fn installed(name: &str, version: &str, arguments: &[&str]) -> Result
     }
 }
 
-/// The first line of an error that says what is wrong.
+/// The first line of an error with its cause.
 fn reason(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     let mut lines = text.lines().map(str::trim);
@@ -65,14 +65,14 @@ fn reason(error: &anyhow::Error) -> String {
         .to_owned()
 }
 
-/// A nightly toolchain: Miri, sanitizers and libFuzzer come with it alone.
+/// A nightly toolchain: needed for Miri, sanitizers and libFuzzer.
 pub(crate) struct Nightly {
     toolchain: String,
 }
 
 impl Nightly {
-    /// The one that `OLIVINE_NIGHTLY` names, or `nightly`, once it can run `cargo PROBE`; installs
-    /// it with `components` if need be.
+    /// The toolchain of `OLIVINE_NIGHTLY`, or `nightly`, once it can run `cargo PROBE`; installs it
+    /// with `components` if necessary.
     ///
     /// # Errors
     ///
@@ -116,14 +116,14 @@ impl Nightly {
         let mut command = Command::new("rustup");
         command.args(["run", &self.toolchain, name]);
         command.current_dir(root()).env("CARGO_TERM_COLOR", "never");
-        // The pinned toolchain of the repository must not win over the one asked for.
+        // The pinned toolchain of the repository must not override the requested one.
         for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
             command.env_remove(name);
         }
         command
     }
 
-    /// Fails where it comes without the sources of the standard library.
+    /// Fails if it has no sources of the standard library.
     pub(crate) fn needs_sources(&self) -> Result<()> {
         let sysroot = child::output(self.rustc().args(["--print", "sysroot"]))?;
         let library = Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/Cargo.lock");
@@ -132,20 +132,20 @@ impl Nightly {
     }
 }
 
-/// Where the tests look for the NATS server that they start.
+/// Path of the NATS server for the tests.
 fn own_nats() -> PathBuf {
     target().join("tools/bin/nats-server")
 }
 
-/// What a NATS server says of its version, if it runs.
+/// The version of a NATS server, if it runs.
 fn version_of(program: &Path) -> Option<String> {
     let said = child::output(Command::new(program).arg("--version")).ok()?;
     said.starts_with("nats-server")
         .then(|| said.trim().to_owned())
 }
 
-/// Makes sure that there is a NATS server: ours, built from the Go module proxy into the target
-/// folder, or the system's. Says which.
+/// Ensures that there is a NATS server: ours, built from the Go module proxy into the target
+/// folder, or the system's. Returns which one.
 ///
 /// # Errors
 ///
@@ -160,9 +160,9 @@ pub(crate) fn nats_server() -> Result<String> {
     let folder = folder.parent().context("a folder for tools")?;
     let mut go = Command::new("go");
     go.args(["install", "github.com/nats-io/nats-server/v2@v2.15.2"]);
-    // It must run anywhere, and needs no C.
+    // Runs anywhere, without C.
     let built = child::said(go.env("CGO_ENABLED", "0").env("GOBIN", folder), 10);
-    // The package is older, and better than none.
+    // The package is older, but better than none.
     if found().is_none() && !crate::packages::install(&["nats-server"]) {
         let why = built.err().map_or_else(String::new, |error| reason(&error));
         return Err(missing(format!(
@@ -172,8 +172,8 @@ pub(crate) fn nats_server() -> Result<String> {
     found().ok_or_else(|| missing("nats-server was installed and does not run"))
 }
 
-/// The interpreter that the Python package's tests run by: one with numpy and mypy. Says which
-/// numpy.
+/// The interpreter for the tests of the Python package, with numpy and mypy. Returns the numpy
+/// version.
 ///
 /// # Errors
 ///
@@ -201,7 +201,7 @@ pub(crate) fn python() -> Result<String> {
             Ok(said.unwrap_or_default().trim().to_owned())
         });
     said.map_err(|error| {
-        // Half an environment would be taken for a whole one.
+        // A partial environment would be taken for a complete one.
         let _ = fs::remove_dir_all(&folder);
         missing(format!(
             "the package is tested without numpy and mypy: {}",

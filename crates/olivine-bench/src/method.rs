@@ -60,7 +60,7 @@ impl Side {
         }
     }
 
-    /// Of two directions, the one that this side reads and the one that it writes.
+    /// The direction that this side reads, and the direction that it writes.
     pub fn from_to<T>(self, there: T, back: T) -> (T, T) {
         match self {
             Self::Client => (back, there),

@@ -1,7 +1,7 @@
 //! Splitting a stream of bytes into messages, and back: lines, frames, raw chunks.
 //!
 //! * lines: each line without its newline is a message. A last line without a newline has the
-//! tag [`OPEN_LINE`], so that it is written without one.
+//!   tag [`OPEN_LINE`], so that it is written without one.
 //! * frames: length (u32), tag (u32), both little endian, then the payload.
 //! * json, output only: one object per line.
 //! * raw: chunks of input; on output, the payload bytes.

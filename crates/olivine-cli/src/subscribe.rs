@@ -93,7 +93,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     receiver.finish(quiet, endless)
 }
 
-/// The output format: the given one, or the one that fits the other flags.
+/// The output format: given, or derived from the other flags.
 fn output_form(args: &SubArgs, reports: bool, common: Common) -> Outcome<OutputForm> {
     match args.out {
         Some(form @ (OutputForm::Json | OutputForm::None)) => Ok(form),

@@ -80,8 +80,8 @@ fn io_uring_generator_checks_every_reply() {
             assert_eq!(row["failure"], serde_json::Value::Null, "{row}");
         }
     }
-    let nobody = [&["bench", "tcp", "127.0.0.1:1"], &quick[..]].concat();
-    let output = place.run(&nobody);
+    let refused = [&["bench", "tcp", "127.0.0.1:1"], &quick[..]].concat();
+    let output = place.run(&refused);
     assert_eq!(output.status.code(), Some(1));
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(table.contains("0 of 1 connections can be made"), "{table}");

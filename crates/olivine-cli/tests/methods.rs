@@ -428,7 +428,7 @@ fn wrong_arguments_are_reported_in_one_line() {
             "cargo xtask rivals",
         ),
         (
-            &["sweep", "--preset", "nobody"],
+            &["sweep", "--preset", "unknown"],
             2,
             "ipc-bench, octane, olive",
         ),

@@ -23,7 +23,7 @@ fn text(name: &str) -> String {
     std::env::var(name).expect("set by the parent")
 }
 
-/// The other processes: a subscriber that hangs, or one that dies slowly, with a publisher.
+/// The other processes: a hanging subscriber, or a slowly dying one with a publisher.
 #[test]
 fn role() {
     let Some(role) = common::my_role() else {

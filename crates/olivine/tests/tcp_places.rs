@@ -185,7 +185,7 @@ fn existing_ring_refuses_unfit_frames() {
             let bare = place.uri("to", "");
             let receiving = || start(&uri(port, &format!("role={role}")), &bare);
             let sending = || start(&from, &uri(port, &format!("role={other}")));
-            // The listener refuses the client; either side may be the one that fails to start.
+            // The listener refuses the client; either side may fail to start.
             let first = if role == "listen" {
                 receiving()
             } else {

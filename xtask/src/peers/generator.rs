@@ -1,4 +1,4 @@
-//! Our load generator beside wrk: what a request costs each of them, and how many each can drive.
+//! Our load generator compared with wrk: CPU time per request, and the load that each can generate.
 
 use crate::cargo::{cargo, target};
 use crate::child;
@@ -10,14 +10,14 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Requests sent at once on each connection.
+/// Requests in flight on each connection.
 const DEPTHS: [u32; 4] = [1, 16, 64, 256];
 const CONNECTIONS: &str = "64";
 
 /// CPU time of a generator for a request, in nanoseconds.
 type CostNs = f64;
 
-/// What each generator is asked for.
+/// Parameters of each generator.
 struct Load<'a> {
     url: &'a str,
     depth: u32,
@@ -74,7 +74,7 @@ impl Drop for Server {
     }
 }
 
-/// Measures all in turns and returns the table.
+/// Measures all interleaved and returns the table.
 pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
     let wrk = program(&["wrk"], "wrk")?;
     let allowed = sched_getaffinity(None)?;
@@ -111,7 +111,7 @@ pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
     Ok(table(&columns))
 }
 
-/// One run of wrk with one thread on `cpu`. A shell tells its CPU time.
+/// One run of wrk with one thread on `cpu`. A shell reports its CPU time.
 fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
     let script = folder.join("pipeline.lua");
     fs::write(
@@ -135,7 +135,7 @@ fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
     let pinned = std::thread::spawn(move || {
         let mut only = CpuSet::new();
         only.set(cpu);
-        // The child has the mask of the thread that starts it.
+        // The child inherits the CPU mask of its parent thread.
         sched_setaffinity(None, &only)?;
         child::capture(&mut command, 30)
     });
@@ -149,7 +149,7 @@ fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
     read_wrk(&said).with_context(|| format!("wrk says something else: {said}"))
 }
 
-/// CPU time by requests, from what wrk and the shell say.
+/// CPU time per request, from the output of wrk and the shell.
 fn read_wrk(said: &str) -> Option<CostNs> {
     let line = said.lines().find(|line| line.contains(" requests in "))?;
     let count: f64 = line.split_whitespace().next()?.parse().ok()?;
@@ -180,7 +180,7 @@ fn by_olivine(tool: &Path, interface: &str, load: &Load<'_>) -> Result<CostNs> {
     cost.with_context(|| format!("no figures in {text}"))
 }
 
-/// Medians with least and most, and what follows from them.
+/// Medians with range, and the derived figures.
 fn table(columns: &[Column]) -> String {
     let mut out = "| depth |".to_owned();
     for column in columns {

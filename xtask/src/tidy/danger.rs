@@ -1,4 +1,4 @@
-//! Where the dangerous part may be, and what must be written beside it.
+//! Where unsafe code may be, and its required comments.
 
 use super::{CORE, Rule};
 use crate::source::{Tree, has_word, words};
@@ -6,7 +6,7 @@ use crate::source::{Tree, has_word, words};
 /// The only file of the core that names the atomics of `core`, `std` or `loom`.
 const ATOMICS: &str = "crates/olivine/src/sync.rs";
 
-/// Files and folders that may hold `unsafe`, raw pointers or foreign functions, with the reason.
+/// Files and folders that may contain `unsafe`, raw pointers or foreign functions, with the reason.
 const ALLOWED: &[(&str, &str)] = &[
     ("crates/olivine/src/sync.rs", "membarrier"),
     ("crates/olivine/src/region.rs", "the door to shared words"),
@@ -34,8 +34,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/olivine-python/", "the buffer protocol"),
 ];
 
-/// Files that may say `unsafe`, but hold no pointer and call nobody foreign: they discharge, by the
-/// ring's protocol, what the region asks for.
+/// Files that may say `unsafe`, but have no pointer and no foreign call: they discharge, by the
+/// ring's protocol, the obligations of the region.
 const PROOFS: &[(&str, &str)] = &[
     (
         "crates/olivine/src/ring/publish.rs",
@@ -75,7 +75,7 @@ const PROOFS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Marks of danger: words of code that only the allow-list may hold.
+/// Marks of danger: code words that only files of the allow-list may contain.
 const MARKS: &[&str] = &["unsafe", "libc::", "rustix::mm", "*mut", "*const"];
 
 /// How many lines above an `unsafe` its comment may start.
@@ -101,7 +101,7 @@ fn names_atomics(code: &str) -> bool {
     grouped || has_word(&dense, "sync::atomic")
 }
 
-/// Danger lives in few files.
+/// Unsafe code is in few files.
 pub(super) fn allow_list(tree: &Tree) -> Rule {
     let files = tree.rust_under("crates/").chain(tree.rust_under("xtask/"));
     Rule::new("danger", "files with or without unsafe, pointers and FFI").files(files, |file| {
@@ -117,8 +117,8 @@ pub(super) fn allow_list(tree: &Tree) -> Rule {
     })
 }
 
-/// Every `unsafe` block and impl has a proof beside it, every `unsafe fn` its obligations. Clippy
-/// sees what is compiled here; this sees other platforms, models and fuzz targets as well.
+/// Every `unsafe` block and impl has a proof, every `unsafe fn` its obligations. Clippy checks only
+/// code compiled here; this also checks other platforms, models and fuzz targets.
 pub(super) fn safety_comments(tree: &Tree) -> Rule {
     let places = "unsafe blocks, impls and functions with their reasons";
     let mut rule = Rule::new("safety", places);
@@ -135,7 +135,7 @@ pub(super) fn safety_comments(tree: &Tree) -> Rule {
             let (before, after) = (text(at.checked_sub(1)), text(Some(at + 1)));
             let promises = matches!(after, "fn" | "trait" | "extern");
             let is_type = promises && matches!(before, ":" | "<" | "=" | "," | "(" | "&");
-            // `unsafe(no_mangle)`: the linker holds that there is one of the name.
+            // `unsafe(no_mangle)`: the linker guarantees a single definition.
             if is_type || after == "(" {
                 continue;
             }

@@ -1,9 +1,9 @@
-//! One word per idea: the words public names do not use, and the word that is used instead.
+//! One word per idea: words that public names must not use, and their replacements.
 
 use super::Rule;
 use crate::source::{Tree, words};
 
-/// Where names are the product: they bind every language.
+/// Where names are public in every language.
 const PUBLIC: &[&str] = &[
     "crates/olivine/src/",
     "crates/olivine-capi/src/",
@@ -14,7 +14,7 @@ const PUBLIC: &[&str] = &[
 const BANNED: &[(&[&str], &str)] = &[
     (&["writer", "sender", "sink"], "publisher"),
     (&["reader", "receiver"], "subscriber"),
-    // A topic is what a message is about, and not a channel.
+    // A topic is the subject of a message, not a channel.
     (&["service", "stream", "bus"], "channel"),
     (&["event", "sample", "packet", "record"], "message"),
     (&["chunk"], "fragment"),
@@ -40,7 +40,7 @@ const BANNED: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Public names that hold a banned word all the same.
+/// Accepted public names with a banned word.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("stream", "what a NATS server calls the place of a channel"),
     ("storage", "what a NATS server calls that place's medium"),
@@ -70,7 +70,7 @@ pub(super) fn public(tree: &Tree) -> Rule {
     rule
 }
 
-/// The name a line declares for everyone: `pub fn name`, also with `const`, `unsafe`, `async`.
+/// The public name that a line declares: `pub fn name`, also with `const`, `unsafe`, `async`.
 fn public_name(code: &str) -> Option<&str> {
     let rest = code.trim_start().strip_prefix("pub ")?;
     let mut words = words(rest).skip_while(|w| matches!(*w, "unsafe" | "async" | "extern" | "C"));

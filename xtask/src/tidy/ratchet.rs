@@ -1,6 +1,5 @@
-//! What is still too much and may only sink: long lines, words that make readers work, private
-//! names that are no field terms. `xtask/ratchet.txt` holds the number allowed for each rule and
-//! folder.
+//! Counts that may only sink: long lines, unclear words, private names that are not field terms.
+//! `xtask/ratchet.txt` has the allowed number for each rule and folder.
 
 use super::Rule;
 use crate::source::{File, Tree, has_word, words};
@@ -9,9 +8,9 @@ use std::collections::BTreeMap;
 /// The allowed numbers, a line each: `RULE FOLDER NUMBER`.
 const ALLOWED: &str = "xtask/ratchet.txt";
 const COLUMNS_MAX: usize = 100;
-/// Text that people write and read.
+/// Text written by people.
 const WRITTEN: &[&str] = &[".rs", ".md", ".c", ".h", ".hpp", ".cpp", ".py"];
-/// Written by programs, records of past runs, and the list of words itself.
+/// Written by programs, records of past runs, and the list of words.
 const LEFT_OUT: &[&str] = &[
     "crates/olivine-capi/include/olivine.h",
     "docs/evidence/",
@@ -76,7 +75,7 @@ const DECLARES: &[&str] = &[
     "fn", "struct", "enum", "trait", "const", "static", "type", "mod", "union",
 ];
 
-/// Lines that a reader cannot see whole; tables and addresses cannot be broken.
+/// Lines of more than 100 columns; tables and addresses cannot be broken.
 pub(super) fn long_lines(tree: &Tree) -> Rule {
     let count = |file: &File| {
         let lines = file.text.lines();
@@ -93,7 +92,7 @@ pub(super) fn long_lines(tree: &Tree) -> Rule {
     )
 }
 
-/// Words of riddles.
+/// Unclear words.
 pub(super) fn riddles(tree: &Tree) -> Rule {
     let list = format!("git grep -niwE '{}' --", WORDS.join("|"));
     judge(
@@ -108,7 +107,7 @@ pub(super) fn riddles(tree: &Tree) -> Rule {
     )
 }
 
-/// Declared names that are no terms of the field.
+/// Declared names that are not field terms.
 pub(super) fn private_names(tree: &Tree) -> Rule {
     let names: Vec<_> = NAMES.iter().map(|(name, _)| *name).collect();
     let (kinds, names) = (DECLARES.join("|"), names.join("|"));
@@ -145,7 +144,7 @@ fn folder(path: &str) -> &str {
     }
 }
 
-/// Compares what `count` finds in each folder with what is allowed there.
+/// Compares the counts of `count` in each folder with the allowed numbers.
 fn judge(
     tree: &Tree,
     (name, places): (&'static str, &'static str),
@@ -188,7 +187,8 @@ fn judge(
 mod tests {
     use super::*;
 
-    /// One fault more than allowed is found, an allowed one is not, and fewer are said.
+    /// One fault above the allowed number fails, the allowed number passes, and fewer give a
+    /// warning.
     fn check(rule: fn(&Tree) -> Rule, name: &str, path: &str, fault: &str) {
         let judged = |faults: usize, allowed: &str| {
             let text = format!("{fault}\n").repeat(faults);

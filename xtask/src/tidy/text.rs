@@ -13,7 +13,7 @@ const CODE: &[&str] = &[
     ".rs", ".py", ".c", ".h", ".hpp", ".cpp", ".toml", ".sh", ".cmake",
 ];
 
-/// Put together at compile time, so that this file does not contain them.
+/// Joined at compile time, so that this file does not contain them.
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
     concat!("FIX", "ME"),
@@ -27,7 +27,7 @@ const MACHINE: &[&str] = &[
     concat!("/ho", "me/"),
 ];
 
-/// A file can be read in one go.
+/// A file has a limited length.
 pub(super) fn length(tree: &Tree) -> Rule {
     let mut rule = Rule::new("length", "files of at most 800 lines");
     let by_hand = [".rs", ".py", ".c", ".h", ".hpp", ".cpp"];
@@ -46,7 +46,7 @@ pub(super) fn length(tree: &Tree) -> Rule {
     rule
 }
 
-/// What is not done is an issue, not a comment.
+/// Unfinished work belongs into an issue, not a comment.
 pub(super) fn unfinished(tree: &Tree) -> Rule {
     let is_code = |path: &str| CODE.iter().any(|end| path.ends_with(end));
     let files = tree.files.iter().filter(|file| is_code(&file.path));
@@ -58,7 +58,7 @@ pub(super) fn unfinished(tree: &Tree) -> Rule {
     })
 }
 
-/// A path of one machine means nothing on another.
+/// A path of one machine is useless on others.
 pub(super) fn machine_paths(tree: &Tree) -> Rule {
     let files = tree.files.iter();
     Rule::new("paths", "files without a path of one machine").files(files, |file| {
@@ -76,8 +76,8 @@ fn is_absolute(line: &str, path: &str) -> bool {
     })
 }
 
-/// Every test runs and waits for conditions: a sleep is a guess, too short on a busy machine.
-/// Clippy refuses that of a thread; this one has no exceptions.
+/// Every test runs and waits for conditions: a sleep is a guess, and too short on a busy machine.
+/// Clippy refuses thread sleeps; this rule has no exceptions.
 pub(super) fn tests(tree: &Tree) -> Rule {
     let mut rule = Rule::new("tests", "tests, none switched off, none asleep");
     for file in &tree.files {

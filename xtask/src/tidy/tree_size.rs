@@ -1,4 +1,4 @@
-//! What a user of the core library has to trust: its dependency tree.
+//! The dependency tree that users of the core library must trust.
 
 use super::Rule;
 use crate::cargo::cargo;

@@ -45,7 +45,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::POSIX,
 ];
 
-/// Methods of the self-check: one that works and two that send wrong replies.
+/// Methods of the self-check: a correct one, and two with wrong replies.
 pub const SELF_CHECK: &[&dyn Method] = &[
     &olivine_shm::ADAPTIVE,
     &wrong_echo::WRONG_ECHO,

@@ -398,8 +398,7 @@ impl Stage {
             findings = thread.join().unwrap();
             findings.settle(&self.words, self.sessions);
         }
-        // The next participant cleans up after one that was killed while it created or removed a
-        // channel.
+        // The next participant cleans up if one was killed while it created or removed a channel.
         for uri in [self.short_lived(""), self.uri("")] {
             drop(Subscriber::open(&uri).unwrap());
         }

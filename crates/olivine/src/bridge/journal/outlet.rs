@@ -235,7 +235,7 @@ impl Recording {
                 let most = goal.min(position + TURN_BYTES);
                 let mut end = self.egress.frames_end(place, most).map_err(receive_error)?;
                 if end == position {
-                    // No message, or one that is longer than a turn.
+                    // No message, or a message that is longer than a turn.
                     match self.egress.next_frame(place).map_err(receive_error)? {
                         Some((next, _)) => end = next,
                         None => continue,

@@ -127,7 +127,7 @@ pub(super) fn is_recorded_into(path: &Path) -> Result<bool, JournalError> {
     ))
 }
 
-/// The descriptor to write with: the one that holds the lock.
+/// The descriptor to write with: it holds the lock.
 pub(super) fn descriptor(locks: &Locks) -> Option<BorrowedFd<'_>> {
     match locks {
         Locks::File(lock) => Some(lock.as_fd()),

@@ -276,8 +276,8 @@ pub(super) fn wake_of(control: &Control) -> io::Result<AsyncFd<OwnedFd>> {
 /// A descriptor that the event loop watches.
 #[allow(
     deprecated,
-    reason = "the new connector is unsafe for the sake of types that are no descriptors; one that \
-    is owned stays open"
+    reason = "the new constructor is unsafe for types that are not descriptors; an owned \
+              descriptor stays open"
 )]
 pub(super) fn watched(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(descriptor)

@@ -254,8 +254,7 @@ fn go_on_at(
     Ok(())
 }
 
-/// Whether the source's frames fit the open ring, which may differ from the one that was checked
-/// before.
+/// Whether the source's frames fit the open ring, which may differ from the checked one.
 ///
 /// # Errors
 ///

@@ -148,8 +148,8 @@ pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
     }
     if destination.capacity < source.capacity {
         let reason = format!(
-            "capacity={} at the publisher and capacity={} at the subscriber, whose ring must be as large at least: \
-             give it a larger 'capacity='",
+            "capacity={} at the publisher and capacity={} at the subscriber, whose ring must be \
+                 as large at least: give it a larger 'capacity='",
             source.capacity, destination.capacity
         );
         return refuse(Close::Settings, reason);

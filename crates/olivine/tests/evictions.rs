@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{Other, Patience, Place, Random, setting, spawn, until};
+use common::{Deadline, Other, Place, Random, setting, spawn, until};
 use olivine::probe::SharedWords;
 use olivine::{Durable, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
@@ -114,7 +114,7 @@ fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
     // The first call reports the eviction, unless the life before got the error.
     let mut is_first = true;
     let mut left = 1 + random.below(300);
-    let mut patience = Patience::new();
+    let mut deadline = Deadline::new();
     let was_evicted = loop {
         let is_last = words.load(STOPPED) == 1;
         if is_last && words.load(NEXT) == words.load(PUBLISHED) {
@@ -124,20 +124,20 @@ fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
         if left == 0 && !is_last {
             break false;
         }
-        let received = subscriber.receive_timeout(Patience::STEP_MAX);
+        let received = subscriber.receive_timeout(Deadline::STEP_MAX);
         let number = received
             .map(|found| found.map(|message| u64::from_le_bytes(message[..].try_into().unwrap())));
         match number {
             Ok(Some(number)) => {
                 account(words, number);
                 left = left.saturating_sub(1);
-                patience = Patience::new();
+                deadline = Deadline::new();
             }
             Ok(None) if is_last && ends_with_told(words, subscriber.lost_bytes() - told) => {
                 subscriber.unsubscribe();
                 return true;
             }
-            Ok(None) => assert!(patience.lasts(), "no message comes"),
+            Ok(None) => assert!(deadline.lasts(), "no message comes"),
             Err(ReceiveError::Evicted) if is_first && told > 0 => {}
             Err(ReceiveError::Evicted) => break true,
             Err(error) => panic!("{error}"),
@@ -198,7 +198,7 @@ fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
     };
     let mut child = start(&mut starts);
     let mut number = 0_u64;
-    let mut patience = Patience::new();
+    let mut deadline = Deadline::new();
     loop {
         let mut before = words.load(EVICTIONS);
         if before < evictions {
@@ -210,7 +210,7 @@ fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
             words.store(EVICTIONS, evicted);
             if evicted > before {
                 before = evicted;
-                patience = Patience::new();
+                deadline = Deadline::new();
             }
         } else {
             words.store(PUBLISHED, number);
@@ -224,12 +224,12 @@ fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
             }
             assert_eq!(status.signal(), Some(9), "{status}: a check failed");
             child = start(&mut starts);
-            patience = Patience::new();
+            deadline = Deadline::new();
         }
         let next = words.load(NEXT);
         let told = words.load(TOLD_SINCE);
         assert!(
-            patience.lasts(),
+            deadline.lasts(),
             "no eviction after {before}; {number} messages, {next} handled, \
              {told} bytes reported since"
         );

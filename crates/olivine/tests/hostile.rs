@@ -11,7 +11,7 @@
 mod common;
 
 use common::mapped::{Mapped, nonsense};
-use common::{Patience, Place, Random, setting, until};
+use common::{Deadline, Place, Random, setting, until};
 use olivine::probe::SharedWords;
 use olivine::{LinkError, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -96,14 +96,14 @@ fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
             }
         });
         let watchdog = Duration::from_millis(setting("OLIVINE_HOSTILE_WATCHDOG_MS", 60_000));
-        let (mut patience, mut seen) = (Patience::of(watchdog), 0);
+        let (mut deadline, mut seen) = (Deadline::of(watchdog), 0);
         // A hang cannot be joined: it ends the whole test.
         while !suffering.is_finished() {
             let now = rounds.load(Ordering::Relaxed);
             if now != seen {
-                (patience, seen) = (Patience::of(watchdog), now);
+                (deadline, seen) = (Deadline::of(watchdog), now);
             }
-            if !patience.lasts() {
+            if !deadline.lasts() {
                 eprintln!("a call never returned");
                 std::process::abort();
             }

@@ -210,7 +210,7 @@ mod storms {
         ];
         variables.extend(drop_wakes.map(|every| ("OLIVINE_DROP_WAKES", every.to_string())));
         let mut child = common::spawn(role, &variables);
-        let (mut progress, mut patience) = (0, common::Patience::new());
+        let (mut progress, mut deadline) = (0, common::Deadline::new());
         loop {
             if let Some(end) = child.try_wait().unwrap() {
                 assert!(end.success(), "{role}: {end}");
@@ -218,10 +218,10 @@ mod storms {
             }
             let now = words.load(0);
             if now != progress {
-                (progress, patience) = (now, common::Patience::new());
+                (progress, deadline) = (now, common::Deadline::new());
             }
             // A thousand times the duration of a wake-up.
-            if !patience.lasts() || (drop_wakes.is_some() && patience.waited() > LONG / 20) {
+            if !deadline.lasts() || (drop_wakes.is_some() && deadline.waited() > LONG / 20) {
                 return false;
             }
         }

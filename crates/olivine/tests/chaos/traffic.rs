@@ -1,7 +1,7 @@
 //! Publishers on separate threads, and the receive loop.
 
 use crate::checker::{Checker, SHORTEST, message};
-use crate::common::{Patience, Random, until};
+use crate::common::{Deadline, Random, until};
 use olivine::{Publisher, ReceiveError, Subscriber};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -230,7 +230,7 @@ pub(crate) fn receive_all(
         }
         let between = looked.elapsed();
         looked += between;
-        left = left.saturating_sub(between.min(Patience::STEP_MAX));
+        left = left.saturating_sub(between.min(Deadline::STEP_MAX));
         if left.is_zero() {
             checker.hung();
             return checker;

@@ -1,6 +1,6 @@
 //! Bridges as separate processes, killed while they run.
 
-use super::{Other, Patience, Place, finished, kill, receive, spawn, spawn_in};
+use super::{Deadline, Other, Place, finished, kill, receive, spawn, spawn_in};
 use olivine::{Bridge, Config, Publisher, Subscriber};
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ pub(crate) fn role() {
     let (from, to) = (config("BRIDGE_FROM"), config("BRIDGE_TO"));
     let until_end = std::env::var_os("BRIDGE_KEEP").is_none();
     let bridge = Bridge::start(&from, &to, until_end).expect("a bridge");
-    let mut patience = Patience::new();
+    let mut deadline = Deadline::new();
     while !bridge.has_ended() {
         // Otherwise two bridges would keep a small machine busy with polling.
-        patience.rest();
+        deadline.rest();
     }
     assert!(bridge.stop(Duration::from_secs(1)).expect("a good end"));
 }

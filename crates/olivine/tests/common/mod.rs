@@ -208,21 +208,21 @@ pub(crate) fn finished(mut child: Other) {
 
 /// Waits for a condition; a hang is a failure.
 pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
-    let mut patience = Patience::new();
+    let mut deadline = Deadline::new();
     while !reached() {
-        assert!(patience.lasts(), "not within {WATCHDOG:?}: {what}");
+        assert!(deadline.lasts(), "not within {WATCHDOG:?}: {what}");
     }
 }
 
 /// Waits for a message and passes it to `read`; as long as [`until`] does.
 pub(crate) fn receive<T>(subscriber: &mut Subscriber, read: impl Fn(&Message<'_>) -> T) -> T {
-    let mut patience = Patience::new();
+    let mut deadline = Deadline::new();
     loop {
-        let message = subscriber.receive_timeout(Patience::STEP_MAX);
+        let message = subscriber.receive_timeout(Deadline::STEP_MAX);
         if let Some(message) = message.expect("no error") {
             return read(&message);
         }
-        assert!(patience.lasts(), "no message within {WATCHDOG:?}");
+        assert!(deadline.lasts(), "no message within {WATCHDOG:?}");
     }
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn receive<T>(subscriber: &mut Subscriber, read: impl Fn(&Message<'_>
 ///
 /// After a stop, or without a processor, a test does not know what happened in between. The other
 /// processes probably stopped, too, and do not hang.
-pub(crate) struct Patience {
+pub(crate) struct Deadline {
     began: Instant,
     left: Duration,
     looked: Instant,
@@ -238,7 +238,7 @@ pub(crate) struct Patience {
     longest: Duration,
 }
 
-impl Patience {
+impl Deadline {
     /// Longest time between two checks while this process runs.
     pub(crate) const STEP_MAX: Duration = Duration::from_millis(20);
     /// Checks before the first sleep.
@@ -270,7 +270,7 @@ impl Patience {
         }
     }
 
-    /// As [`Patience::rest`]. `false` once it is used up.
+    /// As [`Deadline::rest`]. `false` once it is used up.
     pub(crate) fn lasts(&mut self) -> bool {
         self.rest();
         let between = self.looked.elapsed();
@@ -307,7 +307,7 @@ impl Busy {
             let (mut number, mut message) = (0_u64, vec![0; length]);
             while !stops.load(std::sync::atomic::Ordering::Relaxed) {
                 message[..8].copy_from_slice(&number.to_le_bytes());
-                match publisher.publish_timeout(&message, Patience::STEP_MAX) {
+                match publisher.publish_timeout(&message, Deadline::STEP_MAX) {
                     Ok(_) => number += 1,
                     Err(NotSent::BackPressured) => {}
                     Err(error) => panic!("{error}"),

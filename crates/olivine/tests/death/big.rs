@@ -3,7 +3,7 @@
 //!
 //! `OLIVINE_BIG_MIB` is the resident memory of each.
 
-use crate::common::{self, Patience, Place, setting, signal, until};
+use crate::common::{self, Deadline, Place, setting, signal, until};
 use crate::message::{check, fill};
 use olivine::probe::SharedWords;
 use olivine::{Publisher, Subscriber};
@@ -52,17 +52,17 @@ fn dying_process_blocks_others_only_until_its_locks_are_free() {
         let (mut message, mut scratch) = (Vec::new(), Vec::new());
         let (mut sent, mut got) = (0, 0);
         signal(&child, how);
-        let mut patience = Patience::new();
+        let mut deadline = Deadline::new();
         // Four laps of the ring: far more than the dead subscriber holds back.
         while sent < 4000 {
             fill(7, sent, &mut message);
             if publisher
-                .publish_timeout(&message, Patience::STEP_MAX)
+                .publish_timeout(&message, Deadline::STEP_MAX)
                 .is_ok()
             {
                 sent += 1;
             } else {
-                assert!(patience.lasts(), "held back for ever");
+                assert!(deadline.lasts(), "held back for ever");
             }
             other
                 .poll(
@@ -77,7 +77,7 @@ fn dying_process_blocks_others_only_until_its_locks_are_free() {
         let mib = setting("OLIVINE_BIG_MIB", 256);
         println!(
             "{mib} MiB, {how:?}: {:?} until {sent} were sent",
-            patience.waited()
+            deadline.waited()
         );
         assert_eq!((got, publisher.stats().reclaimed), (sent, 1));
         let mut child = child;

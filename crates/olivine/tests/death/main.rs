@@ -29,7 +29,7 @@ mod tally;
 mod wake_word;
 mod zygote;
 
-use common::{Patience, Place, setting, signal, until};
+use common::{Deadline, Place, setting, signal, until};
 use message::{check, fill};
 use olivine::probe::SharedWords;
 use olivine::{NotSent, Publisher, ReceiveError, Subscriber};
@@ -121,7 +121,7 @@ fn round(number: u64, kills: u64, seed: u64) -> Tally {
     // After the others have closed, a replacement would take over one of their lanes, and the dead
     // one's lane would stay.
     let publishers: Vec<_> = actors.iter().take(2).collect();
-    stage.progress(&publishers, 1, Patience::new());
+    stage.progress(&publishers, 1, Deadline::new());
     let (findings, complaints) = stage.finish(actors);
     tally.add(&findings, complaints);
     tally.assert_clean(seed);
@@ -166,11 +166,11 @@ fn kill_at_once(
     pause_below(stage, 800);
     if stage.random.below(32) == 0 {
         let survivors = survivors(stage, actors, &[]);
-        tally.calm(stage.progress(&survivors, 1, Patience::new()));
+        tally.calm(stage.progress(&survivors, 1, Deadline::new()));
     }
     let places = victims(stage, actors, most);
     stop_one(stage, actors, places[0], tally);
-    let patience = Patience::new();
+    let deadline = Deadline::new();
     for place in &places {
         let victim = &actors[*place];
         // A stopped process executes no instruction to aim at.
@@ -205,7 +205,7 @@ fn kill_at_once(
     // More than the dead participants can hold back.
     let is_lap = stage.random.below(4) == 0;
     tally.waits();
-    let progress = stage.progress(&survivors, if is_lap { LAP } else { 1 }, patience);
+    let progress = stage.progress(&survivors, if is_lap { LAP } else { 1 }, deadline);
     tally.waited();
     match counts && !survivors.is_empty() {
         true if is_lap => tally.lap(role, progress),

@@ -1,6 +1,6 @@
 //! Kills at named points: every name, in every role that reaches it.
 
-use crate::common::{Patience, until};
+use crate::common::{Deadline, until};
 use crate::roles;
 use crate::stage::{Actor, LAP, Stage};
 use crate::tally::Tally;
@@ -69,7 +69,7 @@ fn death_at_each_named_point_is_survived() {
                     durable = stage.enter(role, "");
                 }
                 let survivors: Vec<&Actor> = publishers.iter().collect();
-                let recovery = stage.progress(&survivors, 1, Patience::new());
+                let recovery = stage.progress(&survivors, 1, Deadline::new());
                 if died {
                     tally.kill(role, stage.mode(role));
                     if role != "durable" {
@@ -105,9 +105,9 @@ fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     let stuck = Subscriber::open(&stage.uri("name=durable")).expect("a place");
     let publisher = stage.enter("publisher", "");
     // More than the ring holds: the silent subscriber is evicted, and then misses a whole ring.
-    stage.progress(&[&publisher], 2 * LAP, Patience::new());
+    stage.progress(&[&publisher], 2 * LAP, Deadline::new());
     drop(stuck);
-    stage.progress(&[&publisher], 2 * LAP, Patience::new());
+    stage.progress(&[&publisher], 2 * LAP, Deadline::new());
     let victim = stage.enter("durable", "join.missed_counted:1");
     let died = dies(&mut stage, &victim, core::slice::from_ref(&publisher));
     count("join.missed_counted", died);

@@ -1,6 +1,6 @@
 //! The stage: a channel, its participants, an observer that verifies, and the kills.
 
-use crate::common::{self, Patience, Place, Random, until};
+use crate::common::{self, Deadline, Place, Random, until};
 use crate::lanes::{Found, Lanes};
 use crate::roles::{self, SESSIONS_EACH};
 use crate::wake_word::WakeWord;
@@ -276,12 +276,12 @@ impl Stage {
     }
 
     /// Waits until each of `actors`, all publishers, has sent `count` more messages, while the
-    /// observer reads them. The time counts from the start of `patience`.
+    /// observer reads them. The time counts from the start of `deadline`.
     pub(crate) fn progress(
         &self,
         actors: &[&Actor],
         count: u64,
-        mut patience: Patience,
+        mut deadline: Deadline,
     ) -> Progress {
         let goals: Vec<u64> = actors
             .iter()
@@ -297,11 +297,11 @@ impl Stage {
             all.all(|(actor, goal)| self.acknowledged(actor) >= *goal)
         };
         while !gone_on() {
-            assert!(patience.lasts(), "the survivors do not go on: {actors:?}");
+            assert!(deadline.lasts(), "the survivors do not go on: {actors:?}");
         }
         Progress {
-            took: patience.waited(),
-            is_disturbed: patience.was_absent(),
+            took: deadline.waited(),
+            is_disturbed: deadline.was_absent(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! It reads one order per line and replies with a line that starts with `@`. Its children hold its
 //! end of a pipe: a child that outlives it finds this pipe closed.
 
-use crate::common::{self, Other, Patience};
+use crate::common::{self, Deadline, Other};
 use crate::roles;
 use crate::wake_word::WakeWord;
 use olivine::probe::SharedWords;
@@ -58,10 +58,10 @@ impl Zygote {
 
     fn ask(&mut self, order: &str) -> String {
         writeln!(self.orders, "{order}").expect("the zygote lives");
-        let mut patience = Patience::new();
+        let mut deadline = Deadline::new();
         loop {
             while self.answers.buffer().is_empty() && !self.has_answered() {
-                assert!(patience.lasts(), "no answer to '{order}'");
+                assert!(deadline.lasts(), "no answer to '{order}'");
             }
             let mut line = String::new();
             let read = self.answers.read_line(&mut line).expect("an answer");

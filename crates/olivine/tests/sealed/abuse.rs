@@ -3,7 +3,7 @@
 
 use crate::common::{Random, setting, until};
 use crate::raw::{self, Handout, PAGE_BYTES, hear, meet, say, serve, welcome};
-use crate::stage::Place;
+use crate::stage::SocketFolder;
 use olivine::{LinkError, OpenError, SealedError, Subscriber};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 use std::io::{PipeReader, PipeWriter, Read as _};
@@ -103,7 +103,7 @@ fn a15_random_hand_overs_succeed_or_fail_with_a_named_error() {
     let mut random = Random(seed);
     let (mut taken, mut refused, mut left) = (0, 0, 0);
     for case in 0..CASES {
-        let place = Place::new();
+        let place = SocketFolder::new();
         let told = format!("case {case} of seed {seed}");
         if random.below(32) == 0 {
             let uri = place.uri("timeout=100ms");

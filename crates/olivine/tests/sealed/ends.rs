@@ -2,7 +2,7 @@
 
 use crate::common::{WATCHDOG, finished, kill, signal, spawn_piped, until};
 use crate::raw;
-use crate::stage::{Place, variables};
+use crate::stage::{SocketFolder, variables};
 use olivine::{
     LaneState, LinkError, LinkStage, NotSent, OpenError, Publisher, ReceiveError, SealedError,
     Subscriber,
@@ -59,7 +59,7 @@ fn sealed(error: &OpenError) -> &SealedError {
 
 #[test]
 fn killed_subscriber_is_detected_by_its_socket() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let mut publisher = Publisher::open(&place.uri("capacity=4KiB&wait=park")).unwrap();
     let subscriber = place.spawn("end.subscriber");
     assert!(publisher.wait_for_subscribers(1, Some(WATCHDOG)).unwrap());
@@ -76,7 +76,7 @@ fn killed_subscriber_is_detected_by_its_socket() {
 /// The pidfd: a socket stays open in a child that inherited it.
 #[test]
 fn a14_dead_subscriber_with_open_socket_is_detected() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let publisher = Publisher::open(&place.uri("capacity=4KiB&wait=park")).unwrap();
     let mut father = spawn_piped("end.father", &variables(&place.path()));
     let came = || publisher.link_status().unwrap().connections;
@@ -92,7 +92,7 @@ fn a14_dead_subscriber_with_open_socket_is_detected() {
 
 #[test]
 fn killed_publisher_ends_the_stream_and_is_replaced() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     for event in [false, true] {
         let publisher = spawn_piped("end.publisher", &variables(&place.path()));
         let mut subscriber = Subscriber::open(&place.uri("timeout=60s&wait=park")).unwrap();
@@ -136,7 +136,7 @@ fn killed_publisher_ends_the_stream_and_is_replaced() {
 
 #[test]
 fn a_closed_channel_ends_after_its_last_message() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let uri = place.uri("capacity=64KiB&linger=60s");
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -152,7 +152,7 @@ fn a_closed_channel_ends_after_its_last_message() {
 
 #[test]
 fn slow_subscriber_gets_evicted_error() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let uri = place.uri("capacity=4KiB&slow=evict:50ms&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -178,7 +178,7 @@ fn slow_subscriber_gets_evicted_error() {
 /// Both the end of a subscriber and its reading wake a publisher that sleeps on the pages.
 #[test]
 fn publisher_sleeping_for_room_is_woken() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let uri = place.uri("capacity=4KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut reader = Subscriber::open(&uri).unwrap();
@@ -202,7 +202,7 @@ fn publisher_sleeping_for_room_is_woken() {
 
 #[test]
 fn one_publisher_serves_a_socket() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let first = Publisher::open(&place.uri("")).unwrap();
     let error = Publisher::open(&place.uri("")).unwrap_err();
     let own = i32::try_from(std::process::id()).unwrap();
@@ -218,7 +218,7 @@ fn one_publisher_serves_a_socket() {
 /// living one.
 #[test]
 fn a3_racing_publishers_leave_one() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     for _ in 0..30 {
         drop(raw::serve(&place.path()));
         assert_eq!(place.names(), ["x.sock"], "a dead one's");
@@ -250,7 +250,7 @@ fn a3_racing_publishers_leave_one() {
 
 #[test]
 fn early_subscriber_waits_and_reports_the_timeout() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let error = Subscriber::open(&place.uri("timeout=100ms")).unwrap_err();
     assert!(
         matches!(sealed(&error), SealedError::NoPublisher { .. }),
@@ -265,7 +265,7 @@ fn early_subscriber_waits_and_reports_the_timeout() {
 
 #[test]
 fn every_slot_is_free_after_its_subscriber_leaves() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let uri = place.uri("subscribers_max=2&capacity=4KiB");
     let publisher = Publisher::open(&uri).unwrap();
     for _ in 0..20 {
@@ -301,7 +301,7 @@ impl olivine::Plain for Order {
 
 #[test]
 fn unfit_settings_are_refused_by_name() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let _publisher = Publisher::<Quote>::typed(&place.uri("capacity=64KiB&align=64")).unwrap();
     let refused = |query: &str| Subscriber::<Quote>::typed(&place.uri(query)).unwrap_err();
     for query in [
@@ -325,7 +325,7 @@ fn unfit_settings_are_refused_by_name() {
 #[test]
 fn users_and_permissions_are_what_the_uri_says() {
     use std::os::unix::fs::MetadataExt;
-    let place = Place::new();
+    let place = SocketFolder::new();
     for (query, mode) in [
         ("", 0o600),
         ("mode=0660", 0o660),
@@ -349,7 +349,7 @@ fn users_and_permissions_are_what_the_uri_says() {
 
 #[test]
 fn nothing_stays_open_or_mapped() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let seen = || {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         maps.matches("memfd:olivine").count()

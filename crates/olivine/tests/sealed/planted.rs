@@ -1,14 +1,14 @@
 //! Faults planted in the messages of the publisher during an attack, and in the leftovers: each
 //! must fail the run.
 
-use crate::stage::{Place, beside_peers, message};
+use crate::stage::{SocketFolder, beside_peers, message};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The message with the fault.
 const AT: u64 = 50;
 
-fn found(said: fn(u64) -> Vec<u8>, attack: impl FnOnce(&Place)) -> Result<(), String> {
-    let place = Place::new();
+fn found(said: fn(u64) -> Vec<u8>, attack: impl FnOnce(&SocketFolder)) -> Result<(), String> {
+    let place = SocketFolder::new();
     let run = || {
         drop(beside_peers(
             &place,

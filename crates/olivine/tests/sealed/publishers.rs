@@ -4,7 +4,7 @@
 use crate::common::mapped::nonsense;
 use crate::common::{Random, finished, kill, setting, until};
 use crate::raw::{self, Handout, PAGE_BYTES, RING, hear, meet, say, serve, welcome};
-use crate::stage::{Place, length};
+use crate::stage::{SocketFolder, length};
 use olivine::{LinkError, OpenError, Publisher, ReceiveError, SealedError, Subscriber};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,7 +31,7 @@ pub(crate) fn play(attack: &str, path: &Path) {
 
 /// The error of a subscriber that gets `bytes` and `files` as the reply.
 fn answered(bytes: &[u8], files: &[BorrowedFd<'_>]) -> OpenError {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let listener = serve(&place.path());
     let uri = place.uri("timeout=60s");
     let subscriber = std::thread::spawn(move || Subscriber::open(&uri).map(drop));
@@ -209,7 +209,7 @@ fn a15_invalid_reply_is_named() {
 
 #[test]
 fn a1_foreign_file_at_the_socket_path_is_refused() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let path = place.path();
     let uri = place.uri("timeout=100ms");
     std::fs::write(&path, "a file").unwrap();
@@ -232,7 +232,7 @@ fn a1_foreign_file_at_the_socket_path_is_refused() {
 
 #[test]
 fn a1_a_publisher_of_another_user_is_refused() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let _listener = serve(&place.path());
     let uri = place.uri("peers=4242&timeout=100ms");
     let error = Subscriber::open(&uri).unwrap_err().to_string();
@@ -243,7 +243,7 @@ fn a1_a_publisher_of_another_user_is_refused() {
 #[test]
 fn a8_overwriting_publisher_harms_no_memory() {
     for wait in ["wait=park", "wait=spin&delivery=latest", "wait=yield"] {
-        let place = Place::new();
+        let place = SocketFolder::new();
         let attacker = place.spawn("publisher.scribble");
         let uri = place.uri(&format!("{wait}&timeout=60s"));
         let started = Instant::now();
@@ -332,7 +332,7 @@ fn scribble(listener: &OwnedFd) {
 /// waits `timeout=` and reports that, not a wrong protocol.
 #[test]
 fn silent_publisher_is_reported_as_stopped_or_busy() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let _listener = serve(&place.path());
     let error = Subscriber::open(&place.uri("timeout=100ms")).unwrap_err();
     let expected = format!(
@@ -346,7 +346,7 @@ fn silent_publisher_is_reported_as_stopped_or_busy() {
 /// After the reply it sends nothing, and then an invalid datagram.
 #[test]
 fn a15_publisher_with_extra_datagrams_is_left() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let listener = serve(&place.path());
     let uri = place.uri("timeout=60s&wait=park");
     let subscriber = std::thread::spawn(move || {
@@ -367,7 +367,7 @@ fn a15_publisher_with_extra_datagrams_is_left() {
 
 #[test]
 fn handwritten_memory_is_accepted() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let impostor = place.spawn("publisher.read");
     let mut subscriber = Subscriber::open(&place.uri("timeout=60s")).unwrap();
     assert_eq!(subscriber.capacity(), 4096);

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 /// A private folder, and the socket in it.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SocketFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl SocketFolder {
     pub(crate) fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("olv-").tempdir();
         Self {
@@ -68,7 +68,11 @@ pub(crate) struct Outcome {
 
 /// Runs `attack` while a publisher at `place` sends and two honest subscribers check that nothing
 /// is lost.
-pub(crate) fn beside_honest_peers(place: &Place, query: &str, attack: impl FnOnce()) -> Outcome {
+pub(crate) fn beside_honest_peers(
+    place: &SocketFolder,
+    query: &str,
+    attack: impl FnOnce(),
+) -> Outcome {
     beside_peers(place, query, message, attack)
 }
 
@@ -83,7 +87,7 @@ impl Drop for Stops {
 
 /// Like [`beside_honest_peers`], with a publisher that sends the messages of `said`.
 pub(crate) fn beside_peers(
-    place: &Place,
+    place: &SocketFolder,
     query: &str,
     said: fn(u64) -> Vec<u8>,
     attack: impl FnOnce(),

@@ -6,7 +6,7 @@ use crate::raw::{
     self, ATTACHED, Joined, LANE_ENTRY, PAGE_BYTES, PARK, POSITION, ROOM, SLEEPERS, SLOT_STATE,
     hello,
 };
-use crate::stage::{Outcome, Place, beside_honest_peers, length};
+use crate::stage::{Outcome, SocketFolder, beside_honest_peers, length};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MprotectFlags};
@@ -46,7 +46,7 @@ pub(crate) fn play(attack: &str, path: &Path) {
 
 /// Runs an attack beside honest peers; returns the result.
 fn attacked_by(attack: &str, query: &str) -> Outcome {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let query = format!("capacity=64KiB&{query}");
     let outcome = beside_honest_peers(&place, &query, || {
         finished(place.spawn(&format!("subscriber.{attack}")));
@@ -341,7 +341,7 @@ fn garbage(path: &Path) {
 
 #[test]
 fn a15_unexpected_descriptors_are_closed() {
-    let place = Place::new();
+    let place = SocketFolder::new();
     let query = "capacity=64KiB&wait=park";
     let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
     beside_honest_peers(&place, query, || {

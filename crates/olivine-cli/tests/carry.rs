@@ -211,7 +211,7 @@ fn replay_that_follows_reports_a_channel_that_the_journal_does_not_hold_yet() {
 }
 
 #[test]
-fn a_replay_waits_for_the_subscribers_it_is_told_of() {
+fn replay_waits_for_the_requested_subscribers() {
     let place = Place::new();
     let file = place.path().join("few.olv").display().to_string();
     let journal = format!("file://{file}");

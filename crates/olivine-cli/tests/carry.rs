@@ -175,7 +175,7 @@ fn missing_channel_of_a_journal_is_refused_with_the_known_ones() {
 
 #[test]
 fn replay_that_follows_reports_a_channel_that_the_journal_does_not_hold_yet() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journals = tempfile::tempdir().unwrap();
     let file = journals.path().join("two.olv").display().to_string();
     let publish = |channel: &str| {
@@ -212,7 +212,7 @@ fn replay_that_follows_reports_a_channel_that_the_journal_does_not_hold_yet() {
 
 #[test]
 fn replay_waits_for_the_requested_subscribers() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let file = place.path().join("few.olv").display().to_string();
     let journal = format!("file://{file}");
     let published = place.run(&["pub", &journal, "one", "two", "three"]);

@@ -151,7 +151,7 @@ fn full_file_system_is_refused() {
 /// Files that are read whole: what `--help` states is what is refused.
 #[test]
 fn help_states_the_most_bytes_of_a_file_and_larger_ones_are_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let file = place.path().join("large.json");
     let path = file.to_str().unwrap();
     let cases: [(&[&str], &[&str], u64); 4] = [

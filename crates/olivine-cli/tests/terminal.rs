@@ -141,7 +141,7 @@ fn tables_of_a_recorded_run_fit_a_terminal() {
 #[test]
 fn what_is_carried_is_shown_each_second_on_a_terminal_only() {
     for is_terminal in [true, false] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let file = place.path().join("long.olv").display().to_string();
         let (mut ours, theirs) = terminal();
         let mut command = place.olivine(&["record", "long", &file]);

@@ -18,7 +18,7 @@ pub(crate) fn pairs() -> BTreeSet<(String, String)> {
 
 /// The commands whose `-h` and `--help` differ.
 pub(crate) fn with_two_texts() -> Vec<String> {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut all = vec![String::new()];
     for command in commands(&place, "") {
         let inner = commands(&place, &command);
@@ -33,7 +33,7 @@ pub(crate) fn with_two_texts() -> Vec<String> {
     all
 }
 
-fn add(place: &Place, command: &str, pairs: &mut BTreeSet<(String, String)>) {
+fn add(place: &TestFolder, command: &str, pairs: &mut BTreeSet<(String, String)>) {
     let before = pairs.len();
     for line in help(place, command).lines() {
         pairs.extend(option(line).map(|option| (command.to_owned(), option.to_owned())));

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_wins_over_the_same_key_of_the_uri() {
+    fn flag_overrides_the_uri_key() {
         let args = SubscriberArgs(args(&[("capacity", "64KiB"), ("wait", "park")]));
         assert_eq!(
             text(args.config("shm://x")),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_can_complete_what_the_uri_alone_would_miss() {
+    fn flag_completes_the_uri() {
         let args = SubscriberArgs(args(&[("name", "audit")]));
         assert_eq!(
             text(args.config("shm://x?expire=30s")),
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_publisher_here_has_no_name_and_one_elsewhere_has() {
+    fn only_remote_publishers_have_a_name() {
         let args = PublisherArgs(args(&[("name", "feed")]));
         assert!(text(args.config("shm://x")).contains("--name has no meaning for a publisher"));
         assert!(text(args.config("tcp://h:1/x?token=t")).contains("name=feed"));

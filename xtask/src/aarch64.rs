@@ -48,7 +48,7 @@ pub(crate) fn run() -> Result<Step> {
             .args(words.split(' '));
         command
     };
-    let features = "--features olivine/zstd,olivine/points";
+    let features = "--features olivine/nats,olivine/zstd,olivine/points";
     child::said(
         &mut cross(format!("check --workspace {TARGET} {features}")),
         60,

@@ -90,7 +90,18 @@ pub(crate) fn suite(words: &str, settings: &[(&str, String)]) -> Result<Step> {
 
 /// Arguments of `cargo build` for every library, program and example. Always all of them, with the
 /// features of the tests: another choice has other features, and builds the dependencies once more.
-pub(crate) const EVERYTHING: [&str; 5] = ["build", "--workspace", "--lib", "--bins", "--examples"];
+pub(crate) const EVERYTHING: [&str; 7] = [
+    "build",
+    "--workspace",
+    "--features",
+    FEATURES,
+    "--lib",
+    "--bins",
+    "--examples",
+];
+
+/// Features that the tests need and that are not built by default.
+pub(crate) const FEATURES: &str = "olivine/nats";
 
 /// No step may run longer; set once, by `ci --limit`.
 static DEADLINE: OnceLock<Instant> = OnceLock::new();

@@ -1,6 +1,6 @@
 //! Programs that cargo builds: built together, run in parallel, with separate output.
 
-use crate::cargo::{TestOutput, cargo, without_ours};
+use crate::cargo::{FEATURES, TestOutput, cargo, without_ours};
 use crate::child::{self, Line};
 use crate::pool;
 use crate::report::{self, Step};
@@ -119,7 +119,7 @@ pub(crate) fn build(mut command: Command, kind: &str) -> Result<Vec<Program>> {
 /// Build errors.
 pub(crate) fn run_all() -> Result<Step> {
     let mut build_all = cargo();
-    build_all.args(["test", "--workspace", "--no-run"]);
+    build_all.args(["test", "--workspace", "--features", FEATURES, "--no-run"]);
     let mut programs = build(build_all, "test")?;
     let order = |program: &Program| LONG.iter().position(|long| *long == program.target());
     programs.sort_by_key(|program| order(program).unwrap_or(LONG.len()));
@@ -135,7 +135,8 @@ pub(crate) fn run_all() -> Result<Step> {
     // Doc tests create channels.
     let folder = tempfile::tempdir()?;
     let mut documents = cargo();
-    documents.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
+    documents.args(["test", "--workspace", "--features", FEATURES]);
+    documents.args(["--doc", "--no-fail-fast"]);
     documents.env("OLIVINE_DIR", folder.path());
     let outcome = child::stream(&mut documents, 25, |line| all.line(line))?;
     all.failures.iter().for_each(report::keep);

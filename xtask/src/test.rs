@@ -1,6 +1,6 @@
 //! `test`: what the README's test command runs. `ci`: the same and more.
 
-use crate::cargo::{TestOutput, cargo, suite};
+use crate::cargo::{FEATURES, TestOutput, cargo, suite};
 use crate::child;
 use crate::report::{Report, Step};
 use crate::{axiomatic, bindings, deny, examples, model, programs, spin, tidy, tools};
@@ -9,7 +9,7 @@ use std::thread;
 
 /// Additional features of a second run of the core's tests: compressed blocks, and named death
 /// points. For the whole workspace, because otherwise the dependencies would be built again.
-const MORE_FEATURES: &str = "--workspace --features olivine/zstd,olivine/points";
+const MORE_FEATURES: &str = "--workspace --features olivine/nats,olivine/zstd,olivine/points";
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
@@ -29,11 +29,13 @@ pub(crate) fn ci(report: &mut Report) {
     report.run("fmt", || judge("fmt --all --check", ""));
     report.run("tidy", tidy::run);
     let main = |report: &mut Report| {
-        let clippy = "clippy --workspace --all-targets -- -D warnings";
-        report.run("clippy", || judge(clippy, ""));
-        // Only libraries: tool and library have the same name, and both would use one folder.
+        let clippy =
+            format!("clippy --workspace --features {FEATURES} --all-targets -- -D warnings");
+        report.run("clippy", || judge(&clippy, ""));
+        // Libraries only: the tool has the library's name, and both would go to one folder.
         report.run("docs", || {
-            judge("doc --workspace --no-deps --lib", "-D warnings")
+            let docs = format!("doc --workspace --features {FEATURES} --no-deps --lib");
+            judge(&docs, "-D warnings")
         });
         ordinary(report);
     };

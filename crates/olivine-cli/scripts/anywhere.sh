@@ -64,7 +64,11 @@ followers=()
 
 # The farthest end first: each channel then has its reader before its first message.
 follow "${there[@]}" "$olivine" bridge shm://out "file://$work/lines.olv"
-if server=$(command -v "${NATS_SERVER:-nats-server}"); then
+server=
+if [[ $("$olivine" --version) == *' nats'* ]]; then
+    server=$(command -v "${NATS_SERVER:-nats-server}" || true)
+fi
+if [[ $server ]]; then
     port=$(free_port)
     "${there[@]}" "$server" --addr 127.0.0.1 --port "$port" --jetstream --store_dir "$work/nats" >>"$work/log" 2>&1 &
     running+=($!)
@@ -74,7 +78,7 @@ if server=$(command -v "${NATS_SERVER:-nats-server}"); then
     echo "through $server"
 else
     follow "${there[@]}" "$olivine" bridge shm://in shm://out
-    echo "without NATS: there is no nats-server"
+    echo "without NATS: no nats-server, or a tool without the feature 'nats'"
 fi
 follow "${there[@]}" "$olivine" bridge "$tcp" shm://in
 

@@ -22,6 +22,7 @@ use crate::log::Level;
 use carry::{BridgeArgs, RecordArgs, ReplayArgs};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
+use olivine::Scheme;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,11 +43,22 @@ Exit codes: 0 success, 1 failure, 2 wrong usage; 130 or 143 if Ctrl-C or SIGTERM
 came before the work was complete. A second Ctrl-C, at least one second later,
 ends the command at once.";
 
+/// The version, and the schemes that this build contains.
+fn long_version() -> String {
+    let mut text = concat!(env!("CARGO_PKG_VERSION"), "\nschemes:").to_owned();
+    for scheme in Scheme::ALL.iter().filter(|scheme| scheme.is_built()) {
+        text.push(' ');
+        text.push_str(scheme.word());
+    }
+    text
+}
+
 /// Messages between programs through shared memory: fast, nothing lost
 #[derive(Debug, Parser)]
 #[command(
     name = "olivine",
     version,
+    long_version = long_version(),
     help_template = TEMPLATE,
     after_help = EXAMPLES,
     max_term_width = 80,

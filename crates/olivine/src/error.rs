@@ -487,7 +487,7 @@ pub enum OpenError {
     Link(#[from] LinkError),
     /// This build does not contain the bridge.
     #[error(
-        "this build has no {scheme}:// bridge: build the library with the feature '{}'",
+        "this build has no {scheme}:// bridge: build with the cargo feature '{}'",
         feature_of(scheme)
     )]
     NoBridge {
@@ -512,7 +512,7 @@ mod tests {
         let manifest = std::fs::read_to_string(manifest).unwrap();
         for scheme in ["file", "tcp", "nats"] {
             let text = OpenError::NoBridge { scheme }.to_string();
-            let (_, named) = text.split_once("the feature '").unwrap();
+            let (_, named) = text.split_once("the cargo feature '").unwrap();
             let feature = format!("\n{} = [", named.trim_end_matches('\''));
             assert!(manifest.contains(&feature), "{text}");
         }

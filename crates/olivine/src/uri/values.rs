@@ -62,6 +62,25 @@ words! {
     }
 }
 
+impl Scheme {
+    /// Whether this build contains the scheme. `tcp`, `nats` and `file` need the cargo features
+    /// `tcp`, `nats` and `journal`. Opening a channel of a missing scheme is
+    /// [`OpenError::NoBridge`](crate::OpenError::NoBridge).
+    ///
+    /// ```
+    /// assert!(olivine::Scheme::Shm.is_built());
+    /// ```
+    #[must_use]
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::Tcp => cfg!(feature = "tcp"),
+            Self::Nats => cfg!(feature = "nats"),
+            Self::File => cfg!(feature = "journal"),
+            Self::Shm | Self::Sealed | Self::Inproc => true,
+        }
+    }
+}
+
 words! {
     /// Which side of a connection waits for the other.
     Role {

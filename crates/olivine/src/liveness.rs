@@ -316,7 +316,12 @@ fn life_in(stat: &str, status: &str) -> Life {
         let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
         mask.is_some_and(|mask| mask & killed != 0)
     });
-    if pending || flags.is_some_and(|flags| flags & EXITING != 0) {
+    // The kernel writes the core before the process exits, and keeps its locks meanwhile.
+    let dumping = status.lines().any(|line| {
+        let dumping = line.strip_prefix("CoreDumping:");
+        dumping.is_some_and(|dumping| dumping.trim() == "1")
+    });
+    if pending || dumping || flags.is_some_and(|flags| flags & EXITING != 0) {
         Life::Dying
     } else {
         Life::Lives
@@ -396,16 +401,19 @@ mod tests {
     }
 
     #[test]
-    fn killed_or_exiting_process_is_dying() {
+    fn killed_exiting_or_core_dumping_process_is_dying() {
         let stat = |state, flags| format!("7 (a) (b)) {state} 1 7 7 0 -1 {flags} 0 0");
         let pending = |shared| format!("Name:\ta\nSigPnd:\t0000000000000000\nShdPnd:\t{shared}\n");
         let (none, kill) = ("0000000000000000", "0000000000000100");
+        let dumping = |core| format!("{}CoreDumping:\t{core}\nThreads:\t1\n", pending(none));
         let cases = [
             (stat("S", 4_194_304), pending(none), Life::Lives),
             (stat("T", 4_194_304), pending(none), Life::Lives),
             (stat("S", 4_194_304), pending(kill), Life::Dying),
             (stat("D", 4_194_308), pending(none), Life::Dying),
             (stat("Z", 4_194_308), pending(none), Life::Unseen),
+            (stat("D", 4_194_560), dumping(0), Life::Lives),
+            (stat("D", 4_194_560), dumping(1), Life::Dying),
             (String::new(), String::new(), Life::Lives),
         ];
         for (stat, status, expected) in cases {

@@ -574,6 +574,19 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 // `publisher` is open, and is not used any more.
 olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 
+// As `olivine_publisher_close`, but ends the stream as failed: after the last message subscribers
+// get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
+//
+// `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT` and `BAD_ARGUMENT`
+// the handle is unchanged. A channel elsewhere answers `LINK_FAILED`: its bridge fails with the
+// reason as well.
+//
+// # Safety
+//
+// As for `olivine_publisher_close`; `reason` ends with a NUL.
+olivine_status olivine_publisher_close_failed(struct olivine_publisher *publisher,
+                                              const char *reason);
+
 // The word of a status, such as `BackPressured`; `unknown` for a number that is none. Never NULL;
 // lives as long as the program.
 const char *olivine_status_name(int32_t status);

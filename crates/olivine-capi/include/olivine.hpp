@@ -11,7 +11,8 @@
 // A signal ends no call that waits: wait in slices by a Timeout, and look between them.
 //
 // Handles are move-only and leave the channel when they are destroyed: a publisher closes, a
-// subscriber drops. One thread uses a handle at a time.
+// subscriber drops. A publisher that an exception destroys ends its stream as failed. One thread
+// uses a handle at a time.
 
 #ifndef OLIVINE_HPP
 #define OLIVINE_HPP
@@ -235,8 +236,10 @@ template <class Raw> struct Cell {
     bool orphaned = false;
 };
 
-// A handle that is closed once: with `Destroy` by default.
-template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
+// A handle that is closed once: with `Destroy` by default, with `Unwind` if an exception that was
+// thrown after its construction destroys it.
+template <class Raw, olivine_status (*Destroy)(Raw *), olivine_status (*Unwind)(Raw *) = Destroy>
+class Handle {
   public:
     Handle() : cell_(std::make_shared<Cell<Raw>>()) {}
     Handle(Handle &&other) noexcept = default;
@@ -244,6 +247,7 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
         if (this != &other) {
             abandon();
             cell_ = std::move(other.cell_);
+            exceptions_ = other.exceptions_;
         }
         return *this;
     }
@@ -258,13 +262,13 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
     const std::shared_ptr<Cell<Raw>> &cell() const noexcept { return cell_; }
     // Closes it with `way`; a second call does nothing. A call from its own handler is refused and
     // leaves the handle as it was.
-    olivine_status give_back(olivine_status (*way)(Raw *)) noexcept {
+    template <class Way> olivine_status give_back(Way &&way) noexcept {
         Raw *raw = get();
         if (raw == nullptr) {
             return OLIVINE_STATUS_OK;
         }
         const olivine_status status = way(raw);
-        if (status != OLIVINE_STATUS_IN_USE) {
+        if (status != OLIVINE_STATUS_IN_USE && status != OLIVINE_STATUS_BAD_ARGUMENT) {
             cell_->raw = nullptr;
         }
         return status;
@@ -289,15 +293,22 @@ template <class Raw, olivine_status (*Destroy)(Raw *)> class Handle {
 
   private:
     void abandon() noexcept {
-        if (give_back(Destroy) == OLIVINE_STATUS_IN_USE) {
+        const bool is_unwound = std::uncaught_exceptions() > exceptions_;
+        if (give_back(is_unwound ? Unwind : Destroy) == OLIVINE_STATUS_IN_USE) {
             cell_->orphaned = true;
         }
     }
 
     std::shared_ptr<Cell<Raw>> cell_;
+    // Exceptions in flight when it was made.
+    int exceptions_ = std::uncaught_exceptions();
 };
 
-using PublisherHandle = Handle<olivine_publisher, olivine_publisher_close>;
+inline olivine_status unwind_publisher(olivine_publisher *publisher) {
+    return olivine_publisher_close_failed(publisher, "an exception destroyed its publisher");
+}
+
+using PublisherHandle = Handle<olivine_publisher, olivine_publisher_close, unwind_publisher>;
 using SubscriberHandle = Handle<olivine_subscriber, olivine_subscriber_drop>;
 
 } // namespace detail
@@ -513,6 +524,13 @@ class Publisher {
     // default, at least 2 s and at most `expire`. A far side that stands still costs one `timeout`
     // more: 16 s. Then the end counts as received. `linger` bounds all of that.
     void close() { check(handle_.give_back(olivine_publisher_close)); }
+    // As `close`, but ends the stream as failed: subscribers get `reason` after the last message.
+    // Destroying does this where an exception destroys the publisher.
+    void close_failed(const std::string &reason) {
+        check(handle_.give_back([&](olivine_publisher *publisher) {
+            return olivine_publisher_close_failed(publisher, reason.c_str());
+        }));
+    }
 
   private:
     static detail::PublisherHandle open(const std::string &uri, const Settings &settings) {

@@ -1,6 +1,8 @@
 //! The sending end.
 
-use crate::argument::{bytes, check, config, fill, give, label, labelled, place, row, timeout};
+use crate::argument::{
+    bytes, check, config, fill, give, label, labelled, place, row, text, timeout,
+};
 use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, take, with};
 use crate::status::Status;
@@ -108,6 +110,15 @@ impl State {
                 *self = other;
                 Err(Failure::NoClaim)
             }
+        }
+    }
+
+    /// The publisher, to close it; an open claim is given up.
+    fn into_publisher(self) -> Result<RustPublisher, Failure> {
+        match self {
+            Self::Open(publisher) => Ok(*publisher),
+            Self::Claimed(claim) => Ok(*claim.abort()),
+            Self::Gone => Err(Failure::Panicked),
         }
     }
 
@@ -699,12 +710,32 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let publisher = match unsafe { take(publisher) }? {
-            State::Open(publisher) => publisher,
-            State::Claimed(claim) => claim.abort(),
-            State::Gone => return Err(Failure::Panicked),
-        };
-        publisher.close()?;
+        unsafe { take(publisher) }?.into_publisher()?.close()?;
+        Ok(())
+    })
+}
+
+/// As `olivine_publisher_close`, but ends the stream as failed: after the last message subscribers
+/// get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
+///
+/// `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT` and `BAD_ARGUMENT`
+/// the handle is unchanged. A channel elsewhere answers `LINK_FAILED`: its bridge fails with the
+/// reason as well.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_close`; `reason` ends with a NUL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_close_failed(
+    publisher: *mut Publisher,
+    reason: *const c_char,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let reason = unsafe { text("reason", reason) }?;
+        // SAFETY: the contract is the same.
+        let publisher = unsafe { take(publisher) }?.into_publisher()?;
+        publisher.close_failed(reason)?;
         Ok(())
     })
 }

@@ -6,10 +6,10 @@ use crate::views::{Bytes, Span, Views, export};
 use crate::waits::{aside, forget, seconds, wait};
 use core::ffi::c_int;
 use olivine::{BatchNotSent, Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyGeneratorExit, PySystemExit, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyDict, PyMemoryView, PyTuple, PyType};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -423,22 +423,11 @@ impl Publisher {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let publisher = {
-            let mut state = lock(&self.state)?;
-            if let State::Claimed { views, .. } = &*state
-                && views.count() > 0
-            {
-                return Err(viewed("the claim", views.count()));
-            }
-            match std::mem::replace(&mut *state, State::Closed) {
-                State::Open(publisher) => publisher,
-                State::Claimed { claim, .. } => claim.abort(),
-                State::Closed => return Ok(()),
-            }
-        };
-        // It may linger.
-        let closed = aside(py, "closing", move || publisher.close().map(|_| ()))?;
-        closed.map_err(|error| of_sent(py, error, None))
+        self.end(py, None)
+    }
+
+    fn close_failed(&self, py: Python<'_>, reason: String) -> PyResult<()> {
+        self.end(py, Some(reason))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -449,10 +438,10 @@ impl Publisher {
         &self,
         py: Python<'_>,
         exception: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        match self.close(py) {
+        match self.end(py, failure(exception, value)) {
             // A claim is still looked at, by what the exception holds as a rule: it closes when it
             // is collected.
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
@@ -484,7 +473,52 @@ impl Drop for Publisher {
     }
 }
 
+/// Why a `with` block ends its stream as failed; `None` where it ends in order, also by an exit of
+/// the program without an error.
+fn failure(exception: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Option<String> {
+    let class = exception.cast::<PyType>().ok()?;
+    if value.is_instance_of::<PyGeneratorExit>() {
+        return None;
+    }
+    if value.is_instance_of::<PySystemExit>() {
+        let code = value.getattr("code").ok()?;
+        if code.is_none() || code.extract::<i64>().is_ok_and(|code| code == 0) {
+            return None;
+        }
+    }
+    let name = class
+        .name()
+        .map_or_else(|_| "an exception".to_owned(), |name| name.to_string());
+    Some(format!("its program raised {name}"))
+}
+
 impl Publisher {
+    /// Closes it; as failed where there is a reason.
+    fn end(&self, py: Python<'_>, failure: Option<String>) -> PyResult<()> {
+        let publisher = {
+            let mut state = lock(&self.state)?;
+            if let State::Claimed { views, .. } = &*state
+                && views.count() > 0
+            {
+                return Err(viewed("the claim", views.count()));
+            }
+            match std::mem::replace(&mut *state, State::Closed) {
+                State::Open(publisher) => publisher,
+                State::Claimed { claim, .. } => claim.abort(),
+                State::Closed => return Ok(()),
+            }
+        };
+        // It may linger.
+        let closed = aside(py, "closing", move || {
+            match failure {
+                Some(reason) => publisher.close_failed(&reason),
+                None => publisher.close(),
+            }
+            .map(|_| ())
+        })?;
+        closed.map_err(|error| of_sent(py, error, None))
+    }
+
     fn batch(
         &self,
         py: Python<'_>,

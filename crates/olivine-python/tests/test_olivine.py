@@ -3,6 +3,7 @@
 import array
 import asyncio
 import ast
+import contextlib
 import gc
 import inspect
 import os
@@ -695,6 +696,30 @@ class Refusing(Case):
             (olivine.ReceiveError, olivine.Error),
         ]:
             self.assertTrue(issubclass(narrow, wide))
+
+    def test_an_exception_that_leaves_a_with_block_ends_the_stream_as_failed(self):
+        def ended(error):
+            publisher, subscriber = self.pair()
+            with contextlib.suppress(BaseException), publisher:
+                publisher.publish(b"before")
+                if error is not None:
+                    raise error
+            self.assertEqual(bytes(subscriber.receive()), b"before")
+            with self.assertRaises(olivine.ReceiveError) as raised:
+                subscriber.receive()
+            subscriber.close()
+            return raised.exception
+
+        for error in [RuntimeError("no"), KeyboardInterrupt(), SystemExit(1)]:
+            failed = ended(error)
+            self.assertNotIsInstance(failed, olivine.EndOfStream)
+            self.assertIn(f"its program raised {type(error).__name__}", str(failed))
+        for error in [None, SystemExit(), SystemExit(0), GeneratorExit()]:
+            self.assertIsInstance(ended(error), olivine.EndOfStream)
+        publisher, subscriber = self.pair()
+        publisher.close_failed("no more ticks")
+        with self.assertRaisesRegex(olivine.ReceiveError, "no more ticks"):
+            subscriber.receive()
 
     def test_a_forked_child_is_refused_and_the_parent_goes_on(self):
         publisher, subscriber = self.pair()

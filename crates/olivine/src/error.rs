@@ -170,8 +170,9 @@ pub enum LinkError {
         /// Why.
         source: Arc<ReceiveError>,
     },
-    /// The bridge or replay of another program, which publishes into the channel, failed.
-    #[error("the bridge that fed lane {lane} failed: {reason}")]
+    /// The publisher of a lane failed: a bridge, a replay, or a program that panicked or closed it
+    /// with a reason.
+    #[error("what feeds lane {lane} failed: {reason}")]
     Upstream {
         /// Index of its lane.
         lane: usize,

@@ -7,8 +7,8 @@ mod common;
 use common::{Place, WATCHDOG, bridges, finished, kill, receive, signal, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
-    Bridge, Config, LaneState, LinkError, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
-    SyncPolicy,
+    Bridge, Config, LaneState, LinkError, NotSent, OpenError, Outgoing, Publisher, ReceiveError,
+    Subscriber, SyncPolicy,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -97,6 +97,55 @@ fn failed_replay_is_reported_after_its_messages() {
     assert_eq!(items.len(), 151);
     assert!(items.last().unwrap().is_err());
     assert_eq!(items.iter().filter(|item| item.is_err()).count(), 1);
+}
+
+#[test]
+fn panicking_publisher_ends_its_stream_as_failed() {
+    let place = Place::new();
+    for uri in [place.uri("panics", ""), "inproc://panics".to_owned()] {
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let publisher = Publisher::open(&uri).unwrap();
+        let panics = std::thread::spawn(move || {
+            let mut publisher = publisher;
+            publisher.publish(Outgoing::new(b"before").tag(7)).unwrap();
+            panic!("as the test wants");
+        });
+        panics.join().unwrap_err();
+        let (tags, error) = received(&mut subscriber);
+        assert_eq!(tags, [7]);
+        assert_eq!(reason(&error), "its publisher's thread panicked");
+        // The next one goes on, and ends well.
+        let mut publisher = Publisher::open(&uri).unwrap();
+        publisher.publish(Outgoing::new(b"after").tag(8)).unwrap();
+        publisher.close().unwrap();
+        let (tags, error) = received(&mut subscriber);
+        assert_eq!(tags, [8]);
+        assert!(matches!(error, ReceiveError::Closed), "{error}");
+    }
+}
+
+#[test]
+fn close_failed_is_reported_to_subscribers_and_to_a_journal() {
+    let place = Place::new();
+    let uri = place.uri("reason", "");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish(Outgoing::new(b"before").tag(7)).unwrap();
+    publisher.close_failed("no more ticks").unwrap();
+    let (tags, error) = received(&mut subscriber);
+    assert_eq!((&tags[..], reason(&error)), (&[7][..], "no more ticks"));
+
+    let path = place.file("reason.olv");
+    let mut publisher = Publisher::open(&file(&path)).unwrap();
+    publisher.publish(Outgoing::new(b"before").tag(7)).unwrap();
+    let error = publisher.close_failed("no more ticks").unwrap_err();
+    assert_eq!(error, NotSent::LinkFailed);
+    let (tags, error) = received(&mut Subscriber::open(&file(&path)).unwrap());
+    assert_eq!(tags, [7]);
+    let ReceiveError::Failed(error) = error else {
+        panic!("{error}")
+    };
+    assert!(error.to_string().contains("not finished"), "{error}");
 }
 
 #[test]

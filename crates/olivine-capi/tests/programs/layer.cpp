@@ -202,6 +202,37 @@ static void stream() {
     WANT(throws<olivine::EndOfStream>(OLIVINE_STATUS_END_OF_STREAM, [&] { subscriber.receive(); }));
 }
 
+// An exception that destroys a publisher is no end of the stream.
+static void unwinding() {
+    const auto reason_of = [](auto &&use) {
+        olivine::Subscriber subscriber("inproc://unwound?capacity=4KiB");
+        try {
+            olivine::Publisher publisher("inproc://unwound");
+            publisher.publish("before");
+            use(publisher);
+        } catch (const std::length_error &) {
+        }
+        WANT(subscriber.receive().text() == "before");
+        try {
+            subscriber.receive();
+        } catch (const olivine::ReceiveError &error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    const auto has = [](const std::string &text, const char *part) {
+        return text.find(part) != std::string::npos;
+    };
+    const std::string thrown =
+        reason_of([](olivine::Publisher &) { throw std::length_error("in the middle"); });
+    WANT(has(thrown, "an exception destroyed its publisher"));
+    const std::string told =
+        reason_of([](olivine::Publisher &publisher) { publisher.close_failed("no more ticks"); });
+    WANT(has(told, "no more ticks"));
+    const std::string ended = reason_of([](olivine::Publisher &) {});
+    WANT(!ended.empty() && !has(ended, "failed"));
+}
+
 // The next message of a durable name; what becomes of it is for `use` to say.
 template <class Use> static char next_of(const char *uri, Use &&use) {
     olivine::Subscriber subscriber(uri, {{"name", "archive"}});
@@ -258,6 +289,7 @@ int main(int count, char **words) {
     claims();
     ending();
     stream();
+    unwinding();
     durable(words[1]);
     std::puts("layered");
     return 0;

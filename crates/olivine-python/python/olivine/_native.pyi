@@ -174,13 +174,21 @@ class Publisher:
         `timeout` more: 16 s. Then the end counts as received. `linger` bounds all of that.
         """
 
+    def close_failed(self, reason: str) -> None:
+        """As `close`, but ends the stream as failed: after the last message subscribers get
+        ReceiveError with `reason` instead of EndOfStream.
+        """
+
     def __enter__(self) -> Self: ...
     def __exit__(
         self,
         exception: type[BaseException] | None,
-        _value: BaseException | None,
+        value: BaseException | None,
         _traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        """Closes. Closes as failed after an exception, except GeneratorExit and a SystemExit
+        without an error.
+        """
 
 @final
 class Claim:

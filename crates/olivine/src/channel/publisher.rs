@@ -32,7 +32,7 @@ use std::time::Duration;
 /// [`Publisher::try_publish`] returns [`NotSent::BackPressured`], and [`Publisher::publish`] waits.
 /// Sending allocates nothing. It makes a system call in two cases: it waits for room, or it wakes a
 /// sleeping subscriber (`wait=park`, or `adaptive` after its spinning time). Dropping a publisher
-/// closes it.
+/// closes it. A panic that drops it ends the stream as failed, as [`Publisher::close_failed`] does.
 ///
 /// ```
 /// use olivine::{Publisher, Subscriber};
@@ -65,6 +65,9 @@ pub(super) struct Endpoint {
     /// The bridge behind the ring, if the channel is remote.
     pub(super) link: Option<Link>,
 }
+
+/// What subscribers get if a panic drops a publisher.
+const PANICKED: &str = "its publisher's thread panicked";
 
 /// How a publisher leaves its lane.
 #[derive(Clone, Copy, Debug)]
@@ -401,6 +404,25 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
+    /// Ends the stream as failed: after the last message subscribers get
+    /// [`ReceiveError::Failed`](crate::ReceiveError::Failed) with `reason` instead of the end of
+    /// the stream. Waits as [`Publisher::close`] does.
+    ///
+    /// `reason` is cut after 480 bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publisher::close`]. A channel elsewhere answers [`NotSent::LinkFailed`]: its bridge
+    /// fails with the reason as well.
+    pub fn close_failed(mut self, reason: &str) -> Result<Position, NotSent> {
+        let end = self.cursor();
+        if self.finish_as(&Ending::Failed(reason))? {
+            Ok(end)
+        } else {
+            Err(NotSent::BackPressured)
+        }
+    }
+
     fn finish(&mut self) -> Result<bool, NotSent> {
         self.finish_as(&Ending::Closed)
     }
@@ -449,8 +471,14 @@ impl<T: ?Sized> Publisher<T> {
 
 impl<T: ?Sized> Drop for Publisher<T> {
     fn drop(&mut self) {
+        // The stream of a thread that panics is not complete.
+        let ending = if std::thread::panicking() {
+            Ending::Failed(PANICKED)
+        } else {
+            Ending::Closed
+        };
         // In a forked child this error is intended: the lane is the parent's.
-        let _ = self.finish();
+        let _ = self.finish_as(&ending);
     }
 }
 

@@ -327,6 +327,8 @@ pub(crate) struct Link {
     uri: String,
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
+    /// The process that has the thread.
+    generation: u64,
 }
 
 impl Link {
@@ -355,6 +357,7 @@ impl Link {
             uri,
             control,
             thread,
+            generation: crate::fork::generation(),
         })
     }
 
@@ -401,6 +404,11 @@ impl Link {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
+            if crate::fork::generation() != self.generation {
+                // A forked child: the thread runs in the parent, and does not end here.
+                let _theirs = std::mem::ManuallyDrop::new(thread);
+                return;
+            }
             // A panic was already reported as a failure.
             let _ = thread.join();
         }

@@ -199,3 +199,104 @@ fn only_the_parent_commits_a_claim_across_fork() {
     committed.unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"parent");
 }
+
+/// Whether this process has the file open, also under another name.
+#[cfg(feature = "journal")]
+fn has_open(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+    let wanted = identity(std::fs::metadata(path).unwrap());
+    let mut open = std::fs::read_dir("/proc/self/fd").unwrap();
+    open.any(|entry| {
+        let found = std::fs::metadata(entry.unwrap().path());
+        found.is_ok_and(|found| identity(found) == wanted)
+    })
+}
+
+#[cfg(feature = "journal")]
+#[test]
+fn forked_child_has_no_descriptor_of_a_recorder() {
+    let _alone = alone();
+    // On a disk: there a sync takes long enough that many a fork falls into it.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = folder.path().join("forked.olv");
+    let uri = format!("file://{}?sync=block", path.display());
+    let busy = common::Busy::start(&uri, 4000);
+    until("it records", || {
+        std::fs::metadata(&path).is_ok_and(|found| found.len() > 64 << 10)
+    });
+    assert!(has_open(&path));
+    for _ in 0..200 {
+        forked(|| i32::from(has_open(&path)));
+    }
+    busy.stop();
+}
+
+#[cfg(feature = "journal")]
+#[test]
+fn bridge_dropped_in_a_forked_child_does_not_hang() {
+    let _alone = alone();
+    let place = Place::new();
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let path = place.file("bridged.olv");
+    let to = format!("file://{}", path.display());
+    let from = place.uri("bridged", "");
+    let bridge = olivine::Bridge::start(&config(&from), &config(&to), true).unwrap();
+    let mut bridge = Some(bridge);
+    forked(|| {
+        drop(bridge.take());
+        0
+    });
+    let mut publisher = Publisher::open(&from).unwrap();
+    publisher.publish(b"after").unwrap();
+    publisher.close().unwrap();
+    let bridge = bridge.unwrap();
+    until("the parent's bridge ends", || bridge.has_ended());
+    assert!(bridge.stop(common::WATCHDOG).unwrap());
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"after");
+}
+
+/// A listener forked and died, and its child lives: the port is free, the connection is closed.
+#[cfg(feature = "tcp")]
+#[test]
+fn dead_listener_with_a_forked_child_is_replaced_at_once() {
+    let _alone = alone();
+    let port = common::free_port();
+    // The far side would notice a silent connection only after an hour.
+    let uri = |role: &str| format!("tcp://127.0.0.1:{port}/forked?timeout=1h&role={role}");
+    let mut subscriber = Subscriber::open(&uri("connect")).unwrap();
+    let (mut rest, stay) = std::io::pipe().unwrap();
+    let (mut told, mut tell) = std::io::pipe().unwrap();
+    forked(|| {
+        let mut publisher = Publisher::open(&format!("{}&subscribers=1", uri("listen"))).unwrap();
+        publisher.publish(b"first").unwrap();
+        assert!(publisher.wait_drained(Some(LONG)).unwrap());
+        // SAFETY: as in `forked`.
+        let pid = unsafe { libc::fork() };
+        assert!(pid >= 0);
+        if pid == 0 {
+            // SAFETY: this process ends without dropping `stay`.
+            unsafe { libc::close(stay.as_raw_fd()) };
+            let _ = tell.write_all(&[1]);
+            let _ = rest.read(&mut [0]);
+            // SAFETY: ends this process and nothing else.
+            unsafe { libc::_exit(0) };
+        }
+        // Its child has closed what it closes.
+        told.read_exact(&mut [0]).unwrap();
+        // SAFETY: ends this process and nothing else, without closing the publisher.
+        unsafe { libc::_exit(0) };
+    });
+    let publisher = Publisher::open(&uri("listen")).unwrap();
+    common::receive(&mut subscriber, |message| assert_eq!(&**message, b"first"));
+    // The subscriber has connected to the successor, which is another stream.
+    let mut ended = None;
+    until("the subscriber gets an error", || {
+        ended = subscriber.receive_timeout(LONG).err();
+        ended.is_some()
+    });
+    let ended = ended.unwrap();
+    assert!(matches!(ended, ReceiveError::Failed(_)), "{ended}");
+    drop((stay, publisher));
+}

@@ -15,12 +15,11 @@ use super::recover::{self, Recovered};
 use super::settings::RecorderSettings;
 use super::term;
 use crate::error::JournalError;
-use crate::fork::ForkPage;
+use crate::fork::{ClosedInChildren, ForkPage};
 use crate::liveness::Locks;
 use crate::uri::SyncPolicy;
 use core::fmt;
 use rustix::io::Errno;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -325,7 +324,7 @@ impl Recorder {
     /// # Errors
     ///
     /// As [`Recorder::flush`].
-    pub(super) fn write_for_sync(&mut self) -> Result<Option<OwnedFd>, JournalError> {
+    pub(super) fn write_for_sync(&mut self) -> Result<Option<ClosedInChildren>, JournalError> {
         self.usable()?;
         self.write_collected()?;
         if self.settings.sync != SyncPolicy::Block {
@@ -335,8 +334,14 @@ impl Recorder {
         if !self.dirty {
             return Ok(None);
         }
-        let file = rustix::io::fcntl_dupfd_cloexec(self.descriptor()?, 0)
-            .map_err(term::refused("force to the disk", &self.path))?;
+        let descriptor = self.descriptor()?;
+        // It holds the lock as well: a forked child that kept it would keep the journal locked.
+        let file = ClosedInChildren::open(|| Ok(rustix::io::fcntl_dupfd_cloexec(descriptor, 0)?))
+            .map_err(|source| JournalError::Io {
+            action: "force to the disk",
+            path: self.path.clone(),
+            source,
+        })?;
         self.dirty = false;
         self.syncing = Some(self.offset);
         Ok(Some(file))

@@ -1,6 +1,7 @@
 //! Syncs a file on a separate thread, while the next block is collected and written.
 
 use crate::error::JournalError;
+use crate::fork::ClosedInChildren;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use std::io;
@@ -13,7 +14,7 @@ use std::thread::JoinHandle;
 #[derive(Debug)]
 pub(super) struct Syncer {
     /// `None` when the thread is to end.
-    files: Option<Sender<OwnedFd>>,
+    files: Option<Sender<ClosedInChildren>>,
     outcomes: Receiver<Result<(), Errno>>,
     /// Readable when a result is there.
     done: OwnedFd,
@@ -35,13 +36,13 @@ impl Syncer {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let done = eventfd(0, flags).map_err(|errno| refused(errno.into()))?;
         let tell = done.try_clone().map_err(refused)?;
-        let (files, taken) = channel::<OwnedFd>();
+        let (files, taken) = channel::<ClosedInChildren>();
         let (told, outcomes) = channel();
         let thread = std::thread::Builder::new()
             .name("olivine-sync".into())
             .spawn(move || {
                 for file in taken {
-                    let outcome = rustix::fs::fdatasync(&file);
+                    let outcome = rustix::fs::fdatasync(file.borrow());
                     // The file's lock ends with its last descriptor: drop it before the result is
                     // sent.
                     drop(file);
@@ -60,7 +61,7 @@ impl Syncer {
     }
 
     /// Starts a sync; fetch its result before the next one.
-    pub(super) fn begin(&self, file: OwnedFd) {
+    pub(super) fn begin(&self, file: ClosedInChildren) {
         // The thread ends only after this sender is dropped.
         let _ = self.files.as_ref().map(|files| files.send(file));
     }

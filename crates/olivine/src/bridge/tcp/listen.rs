@@ -13,12 +13,11 @@ use crate::bridge::wire::{Close, WireError};
 use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach::{self, Part};
 use crate::error::LinkError;
+use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage};
 use crate::ring::layout::{Geometry, fnv};
 use crate::uri::{Expire, Scheme};
 use std::io;
-use std::net::TcpListener;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
 
@@ -31,8 +30,8 @@ const AWAY: &str = "its publisher was away for longer than it had asked to be wa
 /// Connections that are accepted before the listener does other work.
 const ACCEPTS_MAX: usize = 64;
 
-/// Most connections at a time without a complete hello: a quarter of this process's descriptor
-/// limit, at two descriptors each.
+/// Most connections at a time without a complete hello: an eighth of this process's descriptor
+/// limit.
 fn strangers_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let share = limit.map_or(CONNECTIONS_MAX as u64, |limit| limit / 8);
@@ -215,8 +214,7 @@ impl<S: Send> Server<'_, S> {
             place: address.to_string(),
             source: Arc::new(source),
         };
-        let listener = socket::listen(&address.host, address.port).map_err(refused)?;
-        let local = listener.local_addr().map_err(refused)?;
+        let (listener, local) = socket::listen(&address.host, address.port).map_err(refused)?;
         self.control.report(|status| {
             status.address = local.to_string();
             status.note = format!("waiting for {peers} on {local}");
@@ -240,7 +238,7 @@ impl<S: Send> Server<'_, S> {
                 // Connections that wait for free descriptors keep the listener readable: it must
                 // not wake us.
                 let waited =
-                    accepted.and_then(|()| wait(self.control, &[(listener.as_fd(), false)], NAP));
+                    accepted.and_then(|()| wait(self.control, &[(listener.borrow(), false)], NAP));
                 if let Err(error) = waited {
                     self.control.report(|status| {
                         status.note = format!("cannot accept on {local}: {error}");
@@ -270,12 +268,12 @@ impl<S: Send> Server<'_, S> {
     fn accept<'scope, 'env>(
         &self,
         scope: &'scope Scope<'scope, 'env>,
-        listener: &TcpListener,
+        listener: &ClosedInChildren,
         threads: &mut Vec<ScopedJoinHandle<'scope, ()>>,
         serve_connection: impl Fn(Socket) + Send + Copy + 'scope,
     ) -> io::Result<()> {
         for _ in 0..ACCEPTS_MAX {
-            let (stream, far) = match listener.accept() {
+            let (stream, far) = match socket::accept(listener) {
                 Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // That connection died in the queue; the next one may work.
@@ -291,7 +289,7 @@ impl<S: Send> Server<'_, S> {
                 }
                 Err(error) => return Err(error),
             };
-            let socket = Socket::new(stream, far.to_string(), self.tcp.tls.as_ref());
+            let socket = Socket::new(stream, far, self.tcp.tls.as_ref());
             let Ok(socket) = socket else { continue };
             let strangers = threads.len().saturating_sub(self.control.status().peers);
             if threads.len() >= CONNECTIONS_MAX || strangers >= strangers_max() {
@@ -318,7 +316,7 @@ impl<S: Send> Server<'_, S> {
         forget: &impl Fn(S, Option<&str>),
     ) {
         let control = self.control;
-        let handle = socket.handle();
+        let cutter = socket.cutter();
         let mut pipe = Pipe::new(socket, self.tcp.timeout);
         let taken = pipe
             .expect_hello(control, HELLO_TIME_MAX)
@@ -329,7 +327,7 @@ impl<S: Send> Server<'_, S> {
                 pipe.agree_on_timeout(theirs.timeout);
                 let taken = self
                     .sessions
-                    .take(&key(&theirs), &theirs, handle, || open(&theirs))?;
+                    .take(&key(&theirs), &theirs, Some(cutter), || open(&theirs))?;
                 Ok((theirs, taken))
             });
         let (theirs, OpenSession { mut held, key }) = match taken {

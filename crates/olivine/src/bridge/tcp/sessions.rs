@@ -2,11 +2,11 @@
 //! that comes back.
 
 use super::pipe::{ConnectionEnd, Pipe};
+use super::socket::Cutter;
 use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
 use crate::uri::EXPIRE_DEFAULT;
 use std::collections::HashMap;
-use std::net::{Shutdown, TcpStream};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,8 +53,8 @@ struct PeerSession<S> {
 
 #[derive(Debug)]
 enum Attachment<S> {
-    /// A connection uses it; its socket, to cut it.
-    Connected(Option<TcpStream>),
+    /// A connection uses it; how to cut it.
+    Connected(Option<Cutter>),
     /// No connection uses it, since then.
     Away {
         held: Box<S>,
@@ -143,7 +143,7 @@ impl<S> Sessions<S> {
         &self,
         key: &str,
         hello: &Hello,
-        mut socket: Option<TcpStream>,
+        mut cutter: Option<Cutter>,
         open: impl FnOnce() -> Result<S, ConnectionEnd>,
     ) -> Result<OpenSession<S>, ConnectionEnd> {
         let key = key.to_owned();
@@ -166,7 +166,7 @@ impl<S> Sessions<S> {
                     let session = PeerSession {
                         instance: hello.instance,
                         expire: Self::expire_of(hello),
-                        attachment: Attachment::Connected(socket.take()),
+                        attachment: Attachment::Connected(cutter.take()),
                     };
                     state.sessions.insert(key.clone(), session);
                     drop(state);
@@ -180,7 +180,7 @@ impl<S> Sessions<S> {
                     (found.instance, found.expire) = (hello.instance, Self::expire_of(hello));
                     let before = std::mem::replace(
                         &mut found.attachment,
-                        Attachment::Connected(socket.take()),
+                        Attachment::Connected(cutter.take()),
                     );
                     if let Attachment::Away { held, .. } = before {
                         return Ok(OpenSession { held: *held, key });
@@ -198,8 +198,7 @@ impl<S> Sessions<S> {
                         });
                     }
                     if let Attachment::Connected(Some(old)) = &found.attachment {
-                        // A connection that is gone cannot be cut again; ignore it.
-                        let _ = old.shutdown(Shutdown::Both);
+                        old.cut();
                     }
                     let waited = self.changed.wait_timeout(state, left);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;

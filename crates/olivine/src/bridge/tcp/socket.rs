@@ -2,23 +2,40 @@
 
 use super::tls::Tls;
 use super::tls::session::TlsSession;
+use crate::fork::ClosedInChildren;
 use crate::link::Control;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, SocketFlags, SocketType, sockopt};
-use std::io::{self, IoSlice, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io::{self, IoSlice, Write};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// One end of a connection.
+/// One end of a connection. A forked child closes its copy: this process's death is the end of the
+/// connection, also while the child lives.
 #[derive(Debug)]
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Arc<ClosedInChildren>,
     /// Boxed: most connections have none.
     session: Option<Box<TlsSession>>,
     /// Address of the other end, for messages.
     far: String,
+}
+
+/// Cuts a connection from another thread.
+#[derive(Debug)]
+pub(super) struct Cutter(Weak<ClosedInChildren>);
+
+impl Cutter {
+    /// Ends both directions, unless the connection is closed already.
+    pub(super) fn cut(&self) {
+        if let Some(stream) = self.0.upgrade() {
+            // Fails only if the connection is gone already.
+            let _ = net::shutdown(stream.borrow(), net::Shutdown::Both);
+        }
+    }
 }
 
 /// Why a connection is unusable.
@@ -52,16 +69,19 @@ pub(super) enum ReadOutcome {
 impl Socket {
     /// Takes over a connected stream: non-blocking, without delay, with keepalive.
     pub(super) fn new(
-        stream: TcpStream,
+        stream: ClosedInChildren,
         far: String,
         tls: Option<&Tls>,
     ) -> Result<Self, SocketError> {
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        sockopt::set_socket_keepalive(&stream, true).map_err(io::Error::from)?;
+        let set = |stream: BorrowedFd<'_>| {
+            rustix::io::ioctl_fionbio(stream, true)?;
+            sockopt::set_tcp_nodelay(stream, true)?;
+            sockopt::set_socket_keepalive(stream, true)
+        };
+        set(stream.borrow()).map_err(io::Error::from)?;
         let session = tls.map(|tls| tls.session().map(Box::new)).transpose()?;
         Ok(Self {
-            stream,
+            stream: Arc::new(stream),
             session,
             far,
         })
@@ -72,16 +92,16 @@ impl Socket {
         &self.far
     }
 
-    /// Another handle of the same connection, to cut it with.
-    pub(super) fn handle(&self) -> Option<TcpStream> {
-        self.stream.try_clone().ok()
+    /// Cuts this connection from another thread.
+    pub(super) fn cutter(&self) -> Cutter {
+        Cutter(Arc::downgrade(&self.stream))
     }
 
     /// Reads what is there.
     pub(super) fn read(&mut self, into: &mut [u8]) -> Result<ReadOutcome, SocketError> {
         match &mut self.session {
-            Some(session) => session.read(&mut self.stream, into),
-            None => Ok(receive(&mut self.stream, into)?),
+            Some(session) => session.read(self.stream.borrow(), into),
+            None => Ok(receive(self.stream.borrow(), into)?),
         }
     }
 
@@ -97,7 +117,7 @@ impl Socket {
     pub(super) fn discard(&mut self) -> bool {
         let mut rest = [0; 4096];
         for _ in 0..64 {
-            match receive(&mut self.stream, &mut rest) {
+            match receive(self.stream.borrow(), &mut rest) {
                 Ok(ReadOutcome::Bytes(_)) => {}
                 Ok(ReadOutcome::Nothing) => return true,
                 Ok(ReadOutcome::End) | Err(_) => return false,
@@ -115,10 +135,10 @@ impl Socket {
         }
         let slices = &slices[..parts.len().min(3)];
         if let Some(session) = &mut self.session {
-            return session.write(&mut self.stream, slices);
+            return session.write(self.stream.borrow(), slices);
         }
         loop {
-            match NoSigpipe(&self.stream).write_vectored(slices) {
+            match NoSigpipe(self.stream.borrow()).write_vectored(slices) {
                 Ok(count) => return Ok(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -130,10 +150,10 @@ impl Socket {
     /// Closes our direction after the written bytes.
     pub(super) fn finish(&mut self) {
         if let Some(session) = &mut self.session {
-            session.finish(&mut self.stream);
+            session.finish(self.stream.borrow());
         }
         // Fails only if the connection is gone already.
-        let _ = self.stream.shutdown(Shutdown::Write);
+        let _ = net::shutdown(self.stream.borrow(), net::Shutdown::Write);
     }
 
     /// Whether written bytes wait in this process for room in the kernel.
@@ -146,7 +166,7 @@ impl Socket {
 
 /// A stream whose writes raise no SIGPIPE if the other end is gone: the signal could kill the host
 /// program.
-pub(super) struct NoSigpipe<'a>(pub(super) &'a TcpStream);
+pub(super) struct NoSigpipe<'a>(pub(super) BorrowedFd<'a>);
 
 impl Write for NoSigpipe<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -165,23 +185,21 @@ impl Write for NoSigpipe<'_> {
 }
 
 /// Reads from a stream what is there.
-pub(super) fn receive(stream: &mut TcpStream, into: &mut [u8]) -> io::Result<ReadOutcome> {
+pub(super) fn receive(stream: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<ReadOutcome> {
     loop {
-        match stream.read(into) {
+        match rustix::io::read(stream, &mut *into) {
             Ok(0) => return Ok(ReadOutcome::End),
             Ok(count) => return Ok(ReadOutcome::Bytes(count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(ReadOutcome::Nothing);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(Errno::AGAIN) => return Ok(ReadOutcome::Nothing),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
         }
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
+        self.stream.borrow()
     }
 }
 
@@ -215,13 +233,34 @@ pub(super) fn wait(
 }
 
 /// Listens on the first address of the host that works.
-pub(super) fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
+///
+/// A forked child closes its copy: a successor can listen once this process has died.
+pub(super) fn listen(host: &str, port: u16) -> io::Result<(ClosedInChildren, SocketAddr)> {
     let addresses: Vec<SocketAddr> = (host, port).to_socket_addrs()?.collect();
-    // The standard library sets SO_REUSEADDR, so a restarted listener does not wait for old
-    // connections.
-    let listener = TcpListener::bind(&addresses[..])?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    let mut local = None;
+    let listener = ClosedInChildren::open(|| {
+        // The standard library sets SO_REUSEADDR, so a restarted listener does not wait for old
+        // connections.
+        let listener = TcpListener::bind(&addresses[..])?;
+        listener.set_nonblocking(true)?;
+        local = Some(listener.local_addr()?);
+        Ok(listener.into())
+    })?;
+    let local = local.ok_or(io::ErrorKind::AddrNotAvailable)?;
+    Ok((listener, local))
+}
+
+/// The next connection in the queue, and its address.
+pub(super) fn accept(listener: &ClosedInChildren) -> io::Result<(ClosedInChildren, String)> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let mut far = String::new();
+    let stream = ClosedInChildren::open(|| {
+        let (stream, address) = net::acceptfrom_with(listener.borrow(), flags)?;
+        let address = address.and_then(|address| SocketAddr::try_from(address).ok());
+        far = address.map_or_else(String::new, |address| address.to_string());
+        Ok(stream)
+    })?;
+    Ok((stream, far))
 }
 
 /// Connects to the first address of the host that answers within `longest`; `None` after a request
@@ -252,24 +291,25 @@ fn connect_to(
     control: &Control,
     address: SocketAddr,
     longest: Duration,
-) -> io::Result<Option<TcpStream>> {
+) -> io::Result<Option<ClosedInChildren>> {
     let family = if address.is_ipv4() {
         net::AddressFamily::INET
     } else {
         net::AddressFamily::INET6
     };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
-    match net::connect(&socket, &address) {
+    let open = || Ok(net::socket_with(family, SocketType::STREAM, flags, None)?);
+    let socket = ClosedInChildren::open(open)?;
+    match net::connect(socket.borrow(), &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {
             let started = std::time::Instant::now();
             loop {
-                wait(control, &[(socket.as_fd(), true)], longest.min(NAP))?;
+                wait(control, &[(socket.borrow(), true)], longest.min(NAP))?;
                 if control.must_stop() {
                     return Ok(None);
                 }
-                let mut polled = [PollFd::new(&socket, PollFlags::OUT)];
+                let mut polled = [PollFd::from_borrowed_fd(socket.borrow(), PollFlags::OUT)];
                 if poll(&mut polled, Some(&Timespec::default()))? > 0 {
                     break;
                 }
@@ -277,16 +317,16 @@ fn connect_to(
                     return Err(io::ErrorKind::TimedOut.into());
                 }
             }
-            sockopt::socket_error(&socket)??;
+            sockopt::socket_error(socket.borrow())??;
         }
         Err(error) => return Err(error.into()),
     }
-    let stream = TcpStream::from(socket);
     // A connection to ourselves: the port was free, and the kernel chose it as our own port.
-    if stream.local_addr()? == address {
+    let local = SocketAddr::try_from(net::getsockname(socket.borrow())?);
+    if local.is_ok_and(|local| local == address) {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
-    Ok(Some(stream))
+    Ok(Some(socket))
 }
 
 /// Longest wait without a check for an end request.

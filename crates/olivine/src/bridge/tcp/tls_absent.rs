@@ -30,7 +30,7 @@ impl Tls {
 pub(super) mod session {
     use crate::bridge::tcp::socket::{ReadOutcome, SocketError};
     use std::io::{self, IoSlice};
-    use std::net::TcpStream;
+    use std::os::fd::BorrowedFd;
 
     /// Has no values.
     #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) mod session {
     impl TlsSession {
         pub(in crate::bridge::tcp) fn read(
             &mut self,
-            _: &mut TcpStream,
+            _: BorrowedFd<'_>,
             _: &mut [u8],
         ) -> Result<ReadOutcome, SocketError> {
             match *self {}
@@ -51,7 +51,7 @@ pub(super) mod session {
 
         pub(in crate::bridge::tcp) fn write(
             &mut self,
-            _: &mut TcpStream,
+            _: BorrowedFd<'_>,
             _: &[IoSlice<'_>],
         ) -> io::Result<usize> {
             match *self {}
@@ -61,7 +61,7 @@ pub(super) mod session {
             match *self {}
         }
 
-        pub(in crate::bridge::tcp) fn finish(&mut self, _: &mut TcpStream) {
+        pub(in crate::bridge::tcp) fn finish(&mut self, _: BorrowedFd<'_>) {
             match *self {}
         }
     }

@@ -6,6 +6,7 @@ use crate::bridge::wire::Decoder;
 use crate::bridge::wire::hello::Hello;
 use crate::channel::attach::{Part, TypeTag};
 use crate::channel::publisher::Publisher;
+use crate::fork::ClosedInChildren;
 use crate::uri::Config;
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
@@ -26,7 +27,7 @@ fn partial_block_is_finished_before_the_close() {
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut far, _) = listener.accept().unwrap();
     rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
-    let socket = Socket::new(near, "far".into(), None).unwrap();
+    let socket = Socket::new(ClosedInChildren::new(near.into()), "far".into(), None).unwrap();
     let mut pipe = Pipe::new(socket, Duration::from_secs(60));
     pipe.greet(&Hello::default());
     let control = Control::new().unwrap();

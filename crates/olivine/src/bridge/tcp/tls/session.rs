@@ -4,7 +4,7 @@ use super::tls_error;
 use crate::bridge::tcp::socket::{NoSigpipe, ReadOutcome, SocketError, receive};
 use rustls::Connection;
 use std::io::{self, IoSlice, Read, Write};
-use std::net::TcpStream;
+use std::os::fd::BorrowedFd;
 
 /// Encrypted bytes read from the socket at once.
 const ARRIVED_BYTES: usize = 128 * 1024;
@@ -39,7 +39,7 @@ impl TlsSession {
     /// [`SocketError`]; if TLS failed, the alert with the reason is sent already.
     pub(in crate::bridge::tcp) fn read(
         &mut self,
-        stream: &mut TcpStream,
+        stream: BorrowedFd<'_>,
         into: &mut [u8],
     ) -> Result<ReadOutcome, SocketError> {
         let mut filled = 0;
@@ -77,7 +77,7 @@ impl TlsSession {
 
     /// Decrypts what has arrived, as far as the session takes it, and sends replies of the
     /// handshake.
-    fn open(&mut self, stream: &mut TcpStream) -> Result<(), SocketError> {
+    fn open(&mut self, stream: BorrowedFd<'_>) -> Result<(), SocketError> {
         let mut sealed = &self.arrived[self.start..self.end];
         if !sealed.is_empty() {
             self.start += self.connection.read_tls(&mut sealed)?;
@@ -99,7 +99,7 @@ impl TlsSession {
     /// taken.
     pub(in crate::bridge::tcp) fn write(
         &mut self,
-        stream: &mut TcpStream,
+        stream: BorrowedFd<'_>,
         parts: &[IoSlice<'_>],
     ) -> io::Result<usize> {
         if !self.push(stream)? {
@@ -116,14 +116,14 @@ impl TlsSession {
     }
 
     /// Sends the end of our direction.
-    pub(in crate::bridge::tcp) fn finish(&mut self, stream: &mut TcpStream) {
+    pub(in crate::bridge::tcp) fn finish(&mut self, stream: BorrowedFd<'_>) {
         self.connection.send_close_notify();
         // Best effort: otherwise the other side sees the connection close.
         let _ = self.push(stream);
     }
 
     /// Sends what is encrypted; `true` once all is sent.
-    fn push(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
+    fn push(&mut self, stream: BorrowedFd<'_>) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut NoSigpipe(stream)) {
                 Ok(_) => {}

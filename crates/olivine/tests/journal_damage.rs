@@ -9,7 +9,7 @@ mod recording;
 
 use common::{Place, Random, setting, spawn, until};
 use olivine::journal::{JournalError, Recorder, Replay, ReplayState};
-use olivine::{Compression, Rotation, SyncPolicy};
+use olivine::{Compression, NotSent, Publisher, ReceiveError, Rotation, Subscriber, SyncPolicy};
 use recording::{
     Account, Recorded, deliver, fast, frame, lanes, packings, replay_all, replay_past_damage,
 };
@@ -311,6 +311,10 @@ fn role() {
             without_files(&path("OLIVINE_DEATH_ROOT"));
             std::fs::write(path("OLIVINE_DEATH_DONE"), "done").unwrap();
         }
+        "filled" => {
+            full_at_the_end(&path("OLIVINE_DEATH_ROOT"));
+            std::fs::write(path("OLIVINE_DEATH_DONE"), "done").unwrap();
+        }
         "cramped" => {
             full_disk(&path("OLIVINE_DEATH_ROOT"));
             std::fs::write(path("OLIVINE_DEATH_DONE"), "done").unwrap();
@@ -487,6 +491,70 @@ fn full_disk(root: &Path) {
     assert!(refusals > 0);
     recorder.close().unwrap();
     assert_eq!(replay_all(&path).messages, account.messages);
+}
+
+#[test]
+fn closing_publisher_waits_for_a_full_disk_until_linger_is_over() {
+    in_small_file_system("filled", "");
+}
+
+fn full_at_the_end(root: &Path) {
+    let filler = root.join("filler");
+    for comes_back in [true, false] {
+        let path = root.join(format!("{comes_back}.olv"));
+        let uri = |query: &str| format!("file://{}?{query}", path.display());
+        let linger = if comes_back { "0s" } else { "200ms" };
+        let mut publisher = Publisher::open(&uri(&format!("linger={linger}"))).unwrap();
+        let status = |publisher: &Publisher| publisher.link_status().unwrap();
+        publisher.publish(b"recorded").unwrap();
+        until("it is recorded", || {
+            let status = status(&publisher);
+            status.bytes > 0 && status.acknowledged_bytes == status.bytes
+        });
+        // What is left of the last page of the journal is less than its index needs.
+        loop {
+            let length = std::fs::metadata(&path).unwrap().len();
+            let left = usize::try_from(length.next_multiple_of(4096) - length).unwrap();
+            if left < 200 {
+                break;
+            }
+            // A block has 64 bytes of header, 32 for a run, 8 for a frame, and the message.
+            let message = (left - 104).min(2000);
+            let before = status(&publisher).bytes;
+            publisher.publish(&vec![1; message]).unwrap();
+            until("it is recorded", || {
+                let status = status(&publisher);
+                status.bytes > before && status.acknowledged_bytes == status.bytes
+            });
+        }
+        std::fs::write(&filler, vec![1; 1 << 20]).unwrap_err();
+        if comes_back {
+            let (tell, told) = std::sync::mpsc::channel();
+            let closing = std::thread::spawn(move || {
+                tell.send(()).unwrap();
+                publisher.close()
+            });
+            told.recv().unwrap();
+            let mut deadline = common::Deadline::of(std::time::Duration::from_millis(300));
+            while deadline.lasts() {}
+            assert!(!closing.is_finished(), "nothing waited for room");
+            std::fs::remove_file(&filler).unwrap();
+            closing.join().unwrap().unwrap();
+        } else {
+            assert_eq!(publisher.close(), Err(NotSent::LinkFailed));
+            std::fs::remove_file(&filler).unwrap();
+        }
+        let mut subscriber = Subscriber::open(&uri("unfinished=fail")).unwrap();
+        let mut count = 0;
+        let end = loop {
+            match subscriber.receive() {
+                Ok(_) => count += 1,
+                Err(end) => break end,
+            }
+        };
+        assert!(count >= 1);
+        assert_eq!(matches!(end, ReceiveError::Closed), comes_back, "{end}");
+    }
 }
 
 #[test]

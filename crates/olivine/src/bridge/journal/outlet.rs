@@ -187,7 +187,7 @@ impl Recording {
             if is_asked || until_end && self.egress.is_ended() {
                 self.settle(control)?;
                 if self.egress.is_delivered().map_err(receive_error)? {
-                    return self.recorder.close().map(|_| ()).map_err(link_error);
+                    return self.close(control);
                 }
                 // Messages may have been committed before the publisher was seen to have closed.
                 continue;
@@ -249,7 +249,8 @@ impl Recording {
                 {
                     Ok(()) => {}
                     Err(error @ JournalError::NoSpace { .. }) => {
-                        // Messages appended before are still acknowledged below.
+                        // A finished sync gives room back, also on a full disk.
+                        self.collect(control)?;
                         return self.wait_for_room(error, control).map(|()| total.max(1));
                     }
                     Err(error) => return Err(link_error(error)),
@@ -376,12 +377,24 @@ impl Recording {
         Ok(())
     }
 
+    /// Ends the journal with its index, after everything was recorded. Waits on a full disk, as
+    /// while recording.
+    fn close(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+        loop {
+            match self.recorder.try_close() {
+                Ok(()) => return Ok(()),
+                Err(error @ JournalError::NoSpace { .. }) => self.wait_for_room(error, control)?,
+                Err(error) => return Err(link_error(error)),
+            }
+        }
+    }
+
     /// No time is left to record the rest: counts it. The journal stays without its end, so that
     /// readers do not take it for complete.
-    fn give_up(mut self, control: &Control) -> Result<(), LinkError> {
+    fn give_up(mut self, control: &Arc<Control>) -> Result<(), LinkError> {
         self.egress.set_goal().map_err(receive_error)?;
         if self.egress.is_delivered().map_err(receive_error)? {
-            self.recorder.close().map_err(link_error)?;
+            self.close(control)?;
         } else {
             control.leave_undelivered(self.egress.undelivered());
         }

@@ -396,6 +396,11 @@ impl Recorder {
         Ok(self.stats)
     }
 
+    /// As [`Recorder::close`], but after `NoSpace` nothing is lost: call again.
+    pub(super) fn try_close(&mut self) -> Result<(), JournalError> {
+        self.finish()
+    }
+
     /// From now on only [`Recorder::close`] ends the file with its index. If the recorder is
     /// dropped without it, because its source failed, appended frames are recorded, and readers see
     /// an unfinished recording.

@@ -149,7 +149,13 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         let name = crate::terminal::escaped(name);
         out.push_str(&format!("type         {name}\n"));
     }
-    out.push_str(&format!("memory       {}\n", text::bytes(info.file_bytes)));
+    out.push_str(&format!(
+        "memory       {}\ncounters     {} subscribers ever, {} evicted, {} dead reclaimed\n",
+        text::bytes(info.file_bytes),
+        info.subscribers_ever,
+        info.evictions,
+        info.reclaims,
+    ));
     if !info.publishers.is_empty() {
         let heads = [
             "LANE",
@@ -490,6 +496,9 @@ fn channel_json(info: &ChannelInfo) -> Value {
         "slow": info.slow.to_string(),
         "type_name": info.type_name,
         "file_bytes": info.file_bytes,
+        "subscribers_ever_count": info.subscribers_ever,
+        "evictions_count": info.evictions,
+        "reclaims_count": info.reclaims,
         "publishers": publishers,
         "subscribers": subscribers,
     })

@@ -21,9 +21,20 @@ fn live_channel_is_listed_and_not_removed() {
         shown["publishers"][0]["process_id"],
         u64::from(publisher.child.id())
     );
+    let counters = [
+        "subscribers_ever_count",
+        "evictions_count",
+        "reclaims_count",
+    ];
+    assert_eq!(
+        counters.map(|name| shown[name].as_u64()),
+        [Some(1), Some(0), Some(0)]
+    );
     let table = place.run(&["inspect", "shm://live"]);
     let text = String::from_utf8_lossy(&table.stdout);
     assert!(text.contains("audit") && text.contains("open"), "{text}");
+    let counters = "counters     1 subscribers ever, 0 evicted, 0 dead reclaimed\n";
+    assert!(text.contains(counters), "{text}");
     assert!(
         text.lines().all(|line| line.chars().count() <= 80),
         "{text}"

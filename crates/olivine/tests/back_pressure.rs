@@ -213,20 +213,86 @@ fn bound() -> Duration {
     Duration::from_millis(setting("OLIVINE_SLOW_MS", 200))
 }
 
-/// Publishes far more than the ring holds; returns the longest wait for one message.
-fn publish_laps(publisher: &mut Publisher, messages: u64) -> Duration {
-    let mut longest = Duration::ZERO;
-    for _ in 0..messages {
-        let started = Instant::now();
-        publisher.publish_timeout(&[7; 120], WATCHDOG).unwrap();
-        longest = longest.max(started.elapsed());
+/// Most that a message waits: a quarter above the eviction time.
+fn most() -> Duration {
+    bound() + bound() / 4
+}
+
+/// Time that this thread was ready to run and had no processor; zero if the kernel does not count
+/// it.
+fn unscheduled() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = text.split_ascii_whitespace().nth(1);
+    Duration::from_nanos(nanos.map_or(0, |nanos| nanos.parse().unwrap()))
+}
+
+/// Waits of a publisher, without the time that its thread had no processor.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waits {
+    longest: Duration,
+    /// That of all messages that waited longer than a millisecond.
+    total: Duration,
+    /// Longest time that another thread of this process found itself without a processor.
+    gap: Duration,
+}
+
+impl Waits {
+    /// The machine took processors away for so long that a wait beyond the bound means nothing.
+    fn is_disturbed(&self) -> bool {
+        self.gap > bound() / 8
     }
-    longest
+}
+
+/// Publishes far more than the ring holds.
+fn publish_laps(publisher: &mut Publisher, messages: u64) -> Waits {
+    let step = Duration::from_millis(1);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let pulse = scope.spawn(|| {
+            let mut gap = Duration::ZERO;
+            while !stop.load(Ordering::Relaxed) {
+                let started = Instant::now();
+                std::thread::park_timeout(step);
+                gap = gap.max(started.elapsed());
+            }
+            gap
+        });
+        let mut waits = Waits::default();
+        for _ in 0..messages {
+            let (started, before) = (Instant::now(), unscheduled());
+            publisher.publish_timeout(&[7; 120], WATCHDOG).unwrap();
+            let waited = started.elapsed().saturating_sub(unscheduled() - before);
+            waits.longest = waits.longest.max(waited);
+            if waited > step {
+                waits.total += waited;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        waits.gap = pulse.join().unwrap();
+        waits
+    })
+}
+
+/// Runs a scene that returns a wait, until one is within the bound. A wait beyond it fails, unless
+/// the machine took processors away meanwhile.
+fn waits_within_bound(scene: impl Fn() -> (Duration, Waits)) {
+    for _ in 0..5 {
+        let (waited, waits) = scene();
+        if waited <= most() {
+            return;
+        }
+        assert!(
+            waits.is_disturbed(),
+            "{waited:?}; at most {:?}: {waits:?}",
+            most()
+        );
+    }
+    common::skip("the machine took processors away in each of five runs: no wait could be judged");
 }
 
 /// `count` silent subscribers each have a different position: the publisher waits for one eviction
 /// time, not for each.
-fn silent_subscribers_cost_one_eviction_time(uri: &str, count: u32) {
+fn silent_subscribers_cost_one_eviction_time(uri: &str, count: u32) -> (Duration, Waits) {
     let mut publisher = Publisher::open(uri).unwrap();
     let silent: Vec<_> = (0..count)
         .map(|_| {
@@ -235,19 +301,17 @@ fn silent_subscribers_cost_one_eviction_time(uri: &str, count: u32) {
             subscriber
         })
         .collect();
-    publish_laps(&mut publisher, 2000);
+    let waits = publish_laps(&mut publisher, 2000);
     let stats = publisher.stats();
     assert_eq!(stats.evicted, u64::from(count));
     let waited = Duration::from_nanos(stats.back_pressure_ns);
     println!(
-        "{count} silent subscribers, evicted after {:?}: waited {waited:?}",
+        "{count} silent subscribers, evicted after {:?}: waited {waited:?}, {waits:?}",
         bound()
     );
-    assert!(
-        waited >= bound() && waited < bound() * (count / 2),
-        "{waited:?}"
-    );
+    assert!(waited >= bound(), "{waited:?}");
     drop(silent);
+    (waits.total, waits)
 }
 
 #[test]
@@ -257,15 +321,22 @@ fn silent_subscribers_share_one_eviction_clock() {
         "capacity=64KiB&wait=park&slow=evict:{}ms",
         bound().as_millis()
     );
-    silent_subscribers_cost_one_eviction_time(&place.uri("silent", &slow), 20);
+    let uri = place.uri("silent", &slow);
+    waits_within_bound(|| silent_subscribers_cost_one_eviction_time(&uri, 20));
     let sealed = format!("shm+fd://{}?{slow}", place.file("socket").display());
-    silent_subscribers_cost_one_eviction_time(&sealed, 19);
+    waits_within_bound(|| silent_subscribers_cost_one_eviction_time(&sealed, 19));
 }
 
-/// Silent, slow, absent and stopped subscribers together. Prints the longest wait for a message.
-/// The goal is 1.25 times the eviction time, on a machine with an idle processor.
 #[test]
 fn no_message_waits_longer_than_the_eviction_time() {
+    waits_within_bound(|| {
+        let waits = subscribers_that_do_not_keep_up();
+        (waits.longest, waits)
+    });
+}
+
+/// Silent, slow, absent and stopped subscribers together.
+fn subscribers_that_do_not_keep_up() -> Waits {
     let place = Place::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let each = setting("OLIVINE_SLOW_SUBSCRIBERS", 100) / 4;
@@ -287,7 +358,7 @@ fn no_message_waits_longer_than_the_eviction_time() {
         publisher.publish(&[7; 120]).unwrap();
     }
     let stop = AtomicBool::new(false);
-    let longest = std::thread::scope(|scope| {
+    let waits = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 for one in &mut crawling {
@@ -298,13 +369,13 @@ fn no_message_waits_longer_than_the_eviction_time() {
                 std::thread::park_timeout(bound() / 2);
             }
         });
-        let longest = publish_laps(&mut publisher, 130);
+        let waits = publish_laps(&mut publisher, 130);
         stop.store(true, Ordering::Relaxed);
-        longest
+        waits
     });
     let stats = publisher.stats();
     println!(
-        "{} subscribers that do not keep up, evicted after {:?}: the longest wait {longest:?}, {} waits, {:?} in all, \
+        "{} subscribers that do not keep up, evicted after {:?}: {waits:?}, {} waits, {:?} in all, \
          {} evicted",
         4 * each,
         bound(),
@@ -313,10 +384,6 @@ fn no_message_waits_longer_than_the_eviction_time() {
         stats.evicted,
     );
     assert!(stats.evicted >= 3 * each, "{stats:?}");
-    // Each wait ends within its time, and the waits are counted.
-    let waits = u32::try_from(stats.back_pressure_count).unwrap();
-    let waited = Duration::from_nanos(stats.back_pressure_ns);
-    assert!(longest <= waited + bound() && waited < bound() * 4 * waits.max(1));
     kill(stopped);
     // Each absent name gets the evicted error.
     for n in 0..each {
@@ -324,4 +391,5 @@ fn no_message_waits_longer_than_the_eviction_time() {
         assert!(again.lost_bytes() > 0);
         again.unsubscribe();
     }
+    waits
 }

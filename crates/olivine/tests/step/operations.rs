@@ -27,6 +27,15 @@ pub(crate) fn acknowledged(operation: &Operation, done: bool) -> u64 {
 /// Messages that a publishing child sends before the operation.
 const PREPARED: u64 = 3;
 
+/// An error with its causes.
+fn described(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
 fn nothing(_: &mut Scene) {}
 
 fn idle(_: &str, _: &mut Handles) {}
@@ -40,14 +49,14 @@ fn publisher(uri: &str, handles: &mut Handles) {
 }
 
 fn open_publisher(uri: &str, handles: &mut Handles) -> Result<(), String> {
-    let publisher = Publisher::open(uri).map_err(|error| error.to_string())?;
+    let publisher = Publisher::open(uri).map_err(|error| described(&error))?;
     handles.publisher = Some(publisher);
     Ok(())
 }
 
 fn open_subscriber(uri: &str, handles: &mut Handles) -> Result<(), String> {
     let uri = format!("{uri}&from=oldest");
-    let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
+    let subscriber = Subscriber::open(&uri).map_err(|error| described(&error))?;
     handles.subscriber = Some(subscriber);
     Ok(())
 }
@@ -135,7 +144,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: Scene::leave_a_durable_place,
         act: |uri, handles| {
             let uri = format!("{uri}&name=durable");
-            let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
+            let subscriber = Subscriber::open(&uri).map_err(|error| described(&error))?;
             handles.subscriber = Some(subscriber);
             Ok(())
         },
@@ -146,7 +155,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         before: Scene::leave_a_lost_place,
         act: |uri, handles| {
             let uri = format!("{uri}&name=durable");
-            let subscriber = Subscriber::open(&uri).map_err(|error| error.to_string())?;
+            let subscriber = Subscriber::open(&uri).map_err(|error| described(&error))?;
             let told = subscriber.durable();
             handles.subscriber = Some(subscriber);
             match told {
@@ -179,7 +188,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         act: |_, handles| {
             let long = Duration::from_secs(120);
             let room = of(handles).wait_for_room(4000, Some(long));
-            room.map_err(|error| error.to_string())?;
+            room.map_err(|error| described(&error))?;
             Ok(())
         },
         ..PLAIN
@@ -235,7 +244,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         act: |_, handles| {
             let long = Duration::from_secs(120);
             let room = of(handles).wait_for_room(4000, Some(long));
-            room.map_err(|error| error.to_string())?;
+            room.map_err(|error| described(&error))?;
             match of(handles).stats().reclaimed {
                 1 => Ok(()),
                 count => Err(format!("{count} reclaimed")),

@@ -10,7 +10,7 @@
 //! | `head` | request heads: strict, sans-I/O |
 //! | `host` | the value of Host and of an absolute target's authority |
 //! | `chunk` | chunked bodies, both ways |
-//! | `claims` | tests and fuzzing only: what must hold of `head` and `chunk` for any bytes |
+//! | `fuzz_checks` | tests and fuzzing only: checks of `head` and `chunk` for any bytes |
 //! | `message` | the request as a service sees it; rendering of answers |
 //! | `service` | what an application supplies and answers through |
 //! | `body` | bodies that come in pieces, and the memory of all of them |
@@ -53,10 +53,10 @@
 
 mod body;
 mod chunk;
-#[cfg(any(test, fuzzing))]
-pub(crate) mod claims;
 mod connection;
 mod date;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz_checks;
 mod head;
 mod host;
 mod limits;

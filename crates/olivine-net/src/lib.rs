@@ -98,7 +98,7 @@ mod wheel;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::http::claims::{check_chunked, check_head};
+    pub use crate::http::fuzz_checks::{check_chunked, check_head};
 }
 
 pub use crate::{

@@ -49,7 +49,7 @@ pub(crate) mod wire;
 
 #[cfg(feature = "tcp")]
 use crate::channel::attach;
-use crate::channel::attach::{Part, TypeTag, draw, least_for};
+use crate::channel::attach::{ShapeRole, TypeTag, least_for, random_id};
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 #[cfg(feature = "tcp")]
@@ -65,8 +65,8 @@ pub(crate) trait Outlet: Send {
     fn is_single(&self) -> bool;
 
     /// What its subscriber does with the settings of an open ring.
-    fn part(&self) -> Part {
-        Part::Names
+    fn part(&self) -> ShapeRole {
+        ShapeRole::Names
     }
 
     /// Carries until everything is delivered and nothing more can come, or until a request to stop.
@@ -152,8 +152,8 @@ impl Destination {
     ///
     /// [`LinkError::Ring`] if the settings exclude each other.
     #[cfg(feature = "tcp")]
-    pub(crate) fn look(&self) -> Result<(Geometry, bool), LinkError> {
-        attach::look(&self.ring, &self.typed).map_err(ring_error)
+    pub(crate) fn planned_shape(&self) -> Result<(Geometry, bool), LinkError> {
+        attach::planned_shape(&self.ring, &self.typed).map_err(ring_error)
     }
 
     /// The type of the ring's messages.
@@ -179,7 +179,7 @@ impl Destination {
 pub(crate) struct Source {
     ring: Config,
     first: Option<Egress>,
-    part: Part,
+    part: ShapeRole,
 }
 
 impl Source {
@@ -188,7 +188,7 @@ impl Source {
     /// # Errors
     ///
     /// [`OpenError`].
-    pub(crate) fn new(ring: &Config, first: bool, part: Part) -> Result<Self, OpenError> {
+    pub(crate) fn new(ring: &Config, first: bool, part: ShapeRole) -> Result<Self, OpenError> {
         let first = first.then(|| Egress::open(ring, part)).transpose()?;
         Ok(Self {
             ring: ring.clone(),
@@ -200,9 +200,9 @@ impl Source {
     /// For a bridge with a random name. An earlier bridge of this name may have delivered
     /// everything, reported the end, and been stopped or killed before it freed its slot. Then the
     /// end that exists already ends this bridge, too.
-    pub(crate) fn expect_end(&mut self) {
+    pub(crate) fn accept_closed_as_end(&mut self) {
         if let Some(first) = self.first.as_mut().filter(|first| first.is_resumed()) {
-            first.expect_end();
+            first.accept_closed_as_end();
         }
     }
 
@@ -303,7 +303,7 @@ pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
         }
         None => {
             ring.scheme = Scheme::Inproc;
-            ring.channel = format!("link.{:016x}", draw());
+            ring.channel = format!("link.{:016x}", random_id());
             (ring.dir, ring.mode, ring.group) = (None, None, None);
             ring.expire = crate::uri::Expire::Never;
         }

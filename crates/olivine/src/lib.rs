@@ -46,12 +46,12 @@ pub mod admin;
 mod bridge;
 #[cfg(not(loom))]
 mod channel;
-#[cfg(all(any(test, fuzzing), not(loom)))]
-mod claims;
 pub mod clock;
 mod error;
 #[cfg(not(loom))]
 mod fork;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+mod fuzz_checks;
 #[cfg(not(loom))]
 mod link;
 #[cfg(not(loom))]
@@ -78,7 +78,7 @@ mod wait;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing {
-    pub use crate::claims::{
+    pub use crate::fuzz_checks::{
         check_control, check_frames, check_journal, check_sealed, check_uri, check_wire,
     };
 }

@@ -2,7 +2,7 @@
 //! remote.
 
 use crate::bridge::{self, Destination, Source};
-use crate::channel::attach::{Part, TypeTag};
+use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
 use crate::channel::typed::tag_of;
@@ -126,7 +126,7 @@ impl<T: Plain> Subscriber<T> {
 impl<T: ?Sized> Subscriber<T> {
     fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
         if is_here(config) {
-            return Self::open_as(config, &typed, Part::Leaves);
+            return Self::open_as(config, &typed, ShapeRole::Leaves);
         }
         config.validate()?;
         let mut inlet = bridge::inlet(config)?;
@@ -137,7 +137,7 @@ impl<T: ?Sized> Subscriber<T> {
         ring.subscribers = 0;
         inlet.shape(&mut ring)?;
         let in_ring = in_ring(&typed);
-        let mut subscriber = Self::open_as(&ring, &typed, Part::Leaves)?;
+        let mut subscriber = Self::open_as(&ring, &typed, ShapeRole::Leaves)?;
         let link = start(config, move |control| {
             let destination = Destination::new(&ring, in_ring, control);
             inlet.run(destination, control, false)

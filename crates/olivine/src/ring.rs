@@ -11,10 +11,10 @@ pub(crate) mod layout;
 pub(crate) mod pages;
 pub(crate) mod publish;
 
-#[cfg(all(any(test, fuzzing), not(loom)))]
-pub(crate) mod claims;
 #[cfg(all(test, not(loom)))]
 mod crash_tests;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub(crate) mod fuzz_checks;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 mod heap;
 #[cfg(all(test, not(loom)))]

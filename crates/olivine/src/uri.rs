@@ -5,9 +5,9 @@
 //! tool and the options of the bindings have the same names, units, ranges and defaults. The
 //! grammar is strict: no escapes, no repeated keys, and nothing is ignored.
 
-#[cfg(any(test, fuzzing))]
-pub(crate) mod claims;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz_checks;
 mod journal;
 mod key;
 mod keys;

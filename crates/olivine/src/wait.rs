@@ -239,11 +239,11 @@ impl Idle {
 
 /// Whether long naps are safe: see [`Sleeper::sleep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reliance {
+pub(crate) enum LongNaps {
     /// Each event that matters has a waker that cannot die without us, or a watch.
-    Sure,
+    Safe,
     /// An event may come without a wake-up.
-    Unsure,
+    Unsafe,
 }
 
 /// A sleeper's flags in the control file.
@@ -288,11 +288,11 @@ impl Sleeper {
 
 /// The length of a nap after `naps` successive naps that ended by time.
 #[cfg(not(loom))]
-fn longest_nap(covered: bool, naps: u32, reliance: Reliance) -> Duration {
-    match (naps, reliance) {
+fn longest_nap(covered: bool, naps: u32, long_naps: LongNaps) -> Duration {
+    match (naps, long_naps) {
         _ if !covered => NAP_UNCOVERED,
         (0, _) => NAP_FIRST,
-        (SHORT_NAPS.., Reliance::Sure) => NAP_LONG,
+        (SHORT_NAPS.., LongNaps::Safe) => NAP_LONG,
         _ => NAP_SHORT,
     }
 }
@@ -302,13 +302,13 @@ impl Sleeper {
     /// Sleeps until woken, or for `longest`, unless `ready` already finds something.
     ///
     /// Each nap ends by time, after at most [`NAP_LONG`]. Naps are long only after a while without
-    /// events, if `rely` says that each event causes a wake-up. `rely` is called before each long
+    /// events, if `watch` says that each event causes a wake-up. `watch` is called before each long
     /// nap and may set watches; a last check follows. Returns `true` if another participant woke
     /// it.
     pub(crate) fn sleep(
         &self,
         longest: Duration,
-        rely: impl FnOnce(&mut warden::Watches) -> Reliance,
+        watch: impl FnOnce(&mut warden::Watches) -> LongNaps,
         mut ready: impl FnMut() -> bool,
     ) -> bool {
         let rest = self.rest.lock();
@@ -328,16 +328,16 @@ impl Sleeper {
             return false;
         }
         let endless = covered && crate::points::naps_are_off();
-        let mut reliance = Reliance::Unsure;
+        let mut long_naps = LongNaps::Unsafe;
         if endless || (covered && rest.naps >= SHORT_NAPS && longest > NAP_SHORT) {
-            reliance = rely(&mut rest.watches);
+            long_naps = watch(&mut rest.watches);
             // What happened before the watches were set.
             if ready() {
                 rest.naps = 0;
                 return false;
             }
         }
-        let nap = longest_nap(covered, rest.naps, reliance);
+        let nap = longest_nap(covered, rest.naps, long_naps);
         // A nap that the caller shortens does not show how long nothing happens.
         let whole = nap <= longest;
         futex::wait(&self.park, (!endless).then_some(nap.min(longest)));
@@ -374,11 +374,11 @@ mod tests {
     #[test]
     fn two_naps_are_short_and_long_naps_need_wake_guarantee() {
         let naps =
-            |covered, reliance| [0, 1, 2, 9].map(|naps| longest_nap(covered, naps, reliance));
+            |covered, long_naps| [0, 1, 2, 9].map(|naps| longest_nap(covered, naps, long_naps));
         let millis = |naps: [u64; 4]| naps.map(Duration::from_millis);
-        assert_eq!(naps(true, Reliance::Sure), millis([8, 16, 1000, 1000]));
-        assert_eq!(naps(true, Reliance::Unsure), millis([8, 16, 16, 16]));
-        assert_eq!(naps(false, Reliance::Sure), millis([1, 1, 1, 1]));
+        assert_eq!(naps(true, LongNaps::Safe), millis([8, 16, 1000, 1000]));
+        assert_eq!(naps(true, LongNaps::Unsafe), millis([8, 16, 16, 16]));
+        assert_eq!(naps(false, LongNaps::Safe), millis([1, 1, 1, 1]));
     }
 
     #[test]
@@ -392,7 +392,7 @@ mod tests {
             until_woken(
                 &sleeper,
                 nap,
-                |_: &mut warden::Watches| Reliance::Sure,
+                |_: &mut warden::Watches| LongNaps::Safe,
                 || false,
             )
         };

@@ -8,7 +8,7 @@ use crate::source::{File, Token, Tree, has_word};
 /// memory and `ring::gate` who holds it back, so they stand below whatever maps, waits on or walks
 /// it.
 const LAYERS: &[&[&str]] = &[
-    &["uri", "clock", "claims::input", "small_file"],
+    &["uri", "clock", "fuzz_checks::input", "small_file"],
     &["error"],
     &["sync"],
     &["region", "points"],
@@ -22,7 +22,7 @@ const LAYERS: &[&[&str]] = &[
     &["channel"],
     &["admin", "bridge"],
     &["open"],
-    &["claims"],
+    &["fuzz_checks"],
 ];
 
 /// The entry of the table that a path belongs to, with its layer: `ring::layout::X` to

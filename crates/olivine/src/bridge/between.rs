@@ -2,7 +2,7 @@
 
 use super::egress::Egress;
 use super::{Destination, Source, any_type, inlet, outlet, relay, ring_error};
-use crate::channel::attach::Part;
+use crate::channel::attach::ShapeRole;
 use crate::error::{LinkError, OpenError};
 use crate::link::{Control, Link, LinkStage, LinkStatus, Stop};
 use crate::ring::layout::fnv;
@@ -81,14 +81,14 @@ impl Bridge {
                 place.clone_from(&ring.name);
                 let given_up = ring.clone();
                 let is_ours = source.name.is_none();
-                let mut from = Source::new(&ring, true, Part::Names)?;
+                let mut from = Source::new(&ring, true, ShapeRole::Names)?;
                 if is_ours {
-                    from.expect_end();
+                    from.accept_closed_as_end();
                 }
                 let to = Destination::new(destination, any_type(), &control);
                 Link::start(words.clone(), control, move |control| {
                     relay::run(from, to, control, until_end)?;
-                    give_up_place(&given_up, Part::Names, is_ours, control)
+                    give_up_place(&given_up, ShapeRole::Names, is_ours, control)
                 })
             }
             (true, false) => {
@@ -104,7 +104,7 @@ impl Bridge {
                 let part = outlet.part();
                 let mut from = Source::new(&ring, single, part)?;
                 if is_ours {
-                    from.expect_end();
+                    from.accept_closed_as_end();
                 }
                 Link::start(words.clone(), control, move |control| {
                     outlet.run(from, control, until_end)?;
@@ -206,7 +206,7 @@ impl Bridge {
 /// Gives up the position of a bridge that ended without error, if it has a default name: `is_ours`.
 fn give_up_place(
     ring: &Config,
-    part: Part,
+    part: ShapeRole,
     is_ours: bool,
     control: &Control,
 ) -> Result<(), LinkError> {

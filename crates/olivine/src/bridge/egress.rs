@@ -1,6 +1,6 @@
 //! Out of a ring: a reliable subscriber whose position moves only on acknowledgement.
 
-use crate::channel::attach::{Part, TypeTag};
+use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{LinkError, OpenError, ReceiveError};
@@ -10,7 +10,7 @@ use crate::ring::ending::{self, Failure};
 use crate::ring::layout::Geometry;
 use crate::uri::Config;
 use crate::wait::warden::Watches;
-use crate::wait::{Reliance, Sleeper};
+use crate::wait::{LongNaps, Sleeper};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -48,7 +48,7 @@ impl Egress {
     /// # Errors
     ///
     /// [`OpenError`].
-    pub(crate) fn open(config: &Config, part: Part) -> Result<Self, OpenError> {
+    pub(crate) fn open(config: &Config, part: ShapeRole) -> Result<Self, OpenError> {
         let any = TypeTag {
             any: true,
             ..TypeTag::default()
@@ -435,8 +435,8 @@ impl Egress {
     }
 
     /// Publishers that closed before the bridge looked count as an end.
-    pub(crate) fn expect_end(&mut self) {
-        self.subscriber.expect_end();
+    pub(crate) fn accept_closed_as_end(&mut self) {
+        self.subscriber.accept_closed_as_end();
     }
 
     /// A descriptor that becomes readable once there is more than at the last [`Egress::arm`].
@@ -460,8 +460,8 @@ impl Egress {
     }
 
     /// Whether a thread that sleeps with [`Egress::sleeper`] may sleep long; `park` is its word.
-    pub(crate) fn rely(&self, watches: &mut Watches, park: &Word) -> Reliance {
-        self.subscriber.rely(watches, park)
+    pub(crate) fn watch_publishers(&self, watches: &mut Watches, park: &Word) -> LongNaps {
+        self.subscriber.watch_publishers(watches, park)
     }
 
     /// Gives up a durable name with everything that was not acknowledged.
@@ -476,7 +476,7 @@ impl Drop for Egress {
         // release unacknowledged frames.
         self.rewind();
         // A bridge that ends without being killed has reported the end of what it delivered.
-        self.subscriber.hand_on_end();
+        self.subscriber.mark_end_reported();
     }
 }
 
@@ -489,7 +489,7 @@ mod tests {
     #[test]
     fn evicted_egress_reports_eviction_from_every_call() {
         let config = Config::parse("inproc://lapped?capacity=4KiB&slow=evict:1ms").unwrap();
-        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
         let mut publisher: Publisher =
             Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         publisher.publish(&[1; 24]).unwrap();
@@ -522,7 +522,7 @@ mod tests {
     #[test]
     fn frame_with_stale_cursor_is_handed_over() {
         let config = Config::parse("inproc://shown").unwrap();
-        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
         let mut publisher: Publisher =
             Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         let start = publisher.cursor().0;
@@ -540,7 +540,7 @@ mod tests {
     #[test]
     fn messages_after_an_end_request_are_left_out() {
         let config = Config::parse("inproc://goal").unwrap();
-        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
         let mut publisher: Publisher =
             Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         let mut publish = || publisher.publish(&[1; 24]).unwrap().0;
@@ -565,7 +565,7 @@ mod tests {
     #[test]
     fn only_ends_of_sent_frames_are_acknowledged() {
         let config = Config::parse("inproc://acknowledged").unwrap();
-        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
         let mut publisher: Publisher =
             Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         let start = publisher.cursor().0;
@@ -600,7 +600,7 @@ mod tests {
     #[test]
     fn failure_of_a_lane_that_was_opened_again_is_reported_between_its_messages() {
         let config = Config::parse("inproc://reopened").unwrap();
-        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
         let open =
             || -> Publisher { Publisher::open_as(&config, &TypeTag::default(), None).unwrap() };
         let mut publisher = open();

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::channel::attach::{self, Part, TypeTag};
+use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{BridgeLaneOwner, Origin, lanes_kept_for};
@@ -112,8 +112,8 @@ impl Ingress {
         (config.name, config.expire, config.topic) = (None, Expire::Never, None);
         (config.cpu, config.linger) = (None, Duration::ZERO);
         let (attached, (kept, geometry)) =
-            attach::open(&config, &typed, Part::Leaves, |attached| {
-                let settings = ShapeRequest::of(&config, &typed, Part::Fixes)?;
+            attach::open(&config, &typed, ShapeRole::Leaves, |attached| {
+                let settings = ShapeRequest::of(&config, &typed, ShapeRole::Fixes)?;
                 let geometry = settings.merged(&attached.geometry, attached.backing.free_bytes());
                 Ok((lanes_kept_for(attached, key), geometry))
             })?;

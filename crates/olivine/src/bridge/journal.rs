@@ -12,9 +12,9 @@
 //!
 //! `docs/journal.md` describes the files.
 
-#[cfg(any(test, fuzzing))]
-pub(crate) mod claims;
 mod format;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz_checks;
 mod index;
 pub(super) mod inlet;
 mod lane;

@@ -1,6 +1,6 @@
 //! Attempts to reach a far side: reports that it is away, and repeats with a growing pause.
 
-use crate::channel::attach::draw;
+use crate::channel::attach::random_id;
 use crate::link::{Control, LinkStage};
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ impl<'a> ReconnectBackoff<'a> {
             return false;
         }
         // Random, because many connections may lose the same far side at once.
-        let share = u32::try_from(draw() % 128).unwrap_or(0);
+        let share = u32::try_from(random_id() % 128).unwrap_or(0);
         self.control.pause(self.pause * (128 + share) / 256);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         !self.control.must_stop()

@@ -27,7 +27,7 @@ mod waker;
 
 use super::wire::hello::Side;
 use super::{Destination, Inlet, Outlet, Source, secret};
-use crate::channel::attach::draw;
+use crate::channel::attach::random_id;
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 use crate::uri::remote::{Address, TIMEOUT_DEFAULT};
@@ -83,7 +83,7 @@ impl Tcp {
             tls,
             token,
             timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
-            instance: draw(),
+            instance: random_id(),
         })
     }
 

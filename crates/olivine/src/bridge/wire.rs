@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 #[cfg(any(test, fuzzing))]
-pub(crate) mod claims;
+pub(crate) mod fuzz_checks;
 pub(super) mod hello;
 #[cfg(test)]
 mod tests;

@@ -11,8 +11,8 @@ use super::boot::{self, Earlier};
 use super::dying_holder::HolderWait;
 #[cfg(feature = "tcp")]
 use super::shape::DEFAULT_MAX;
-pub(crate) use super::shape::{Part, TypeTag, least_for};
 use super::shape::{ShapeRequest, map_shape, read_record, settle};
+pub(crate) use super::shape::{ShapeRole, TypeTag, least_for};
 use super::slots;
 use crate::error::OpenError;
 use crate::liveness::Locks;
@@ -46,7 +46,7 @@ const SPARE_DESCRIPTORS: usize = 4;
 pub(crate) fn open<T>(
     config: &Config,
     typed: &TypeTag,
-    part: Part,
+    part: ShapeRole,
     mut join: impl FnMut(&mut Attached) -> Result<T, OpenError>,
 ) -> Result<(Attached, T), OpenError> {
     config.validate()?;
@@ -247,12 +247,15 @@ fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, Ope
 ///
 /// [`OpenError`] if the settings exclude each other.
 #[cfg(feature = "tcp")]
-pub(crate) fn look(config: &Config, typed: &TypeTag) -> Result<(Geometry, bool), OpenError> {
+pub(crate) fn planned_shape(
+    config: &Config,
+    typed: &TypeTag,
+) -> Result<(Geometry, bool), OpenError> {
     let any = TypeTag {
         any: true,
         ..typed.clone()
     };
-    let request = ShapeRequest::of(config, &any, Part::Fixes)?;
+    let request = ShapeRequest::of(config, &any, ShapeRole::Fixes)?;
     let found = find_open(config).filter(|found| request.agree(config.channel(), found).is_ok());
     let found = found.unwrap_or_else(|| request.first());
     let is_typed = found.is_fixed(fixed::TYPE);
@@ -349,7 +352,7 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
     words[control::GEOMETRY..control::GEOMETRY + control::GEOMETRY_WORDS]
         .copy_from_slice(&geometry.to_words());
     words[control::CREATOR_PID] = u64::from(std::process::id());
-    words[control::INCARNATION] = draw();
+    words[control::INCARNATION] = random_id();
     words[control::BOOT..control::BOOT + control::BOOT_WORDS].copy_from_slice(&segment::boot());
     words[control::ALWAYS] = 1;
     for slot in 0..geometry.slots() {
@@ -361,7 +364,7 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
 }
 
 /// A random number, never 0. Two draws are different, except by accident.
-pub(crate) fn draw() -> u64 {
+pub(crate) fn random_id() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds its hashers from the system's random numbers.
     let mut hasher = std::hash::RandomState::new().build_hasher();

@@ -3,7 +3,7 @@
 
 use super::attached::Attached;
 use super::slots::{self, SlotCheck};
-use super::slow_state::rely_on;
+use super::slow_state::watch_peers;
 use crate::clock::monotonic_ns;
 use crate::region::Word;
 use crate::ring::gate::Slowest;
@@ -11,7 +11,7 @@ use crate::ring::layout::{Geometry, lane, lock_byte, slot};
 use crate::ring::publish::{Producer, add_to_counter};
 use crate::sync::Ordering;
 use crate::uri::Config;
-use crate::wait::{Idle, Reliance, Sleeper, Step, warden};
+use crate::wait::{Idle, LongNaps, Sleeper, Step, warden};
 use std::time::{Duration, Instant};
 
 /// Interval at which a blocked publisher checks whether the slowest subscriber lives.
@@ -310,18 +310,18 @@ impl ParkTarget {
         match &self.last {
             Some((_, page)) if self.woken < FUTILE_WAKES_MAX => {
                 // The thread that serves the socket wakes us when the subscriber ends.
-                let woken = page.sleep(longest, |_| Reliance::Sure, ready);
+                let woken = page.sleep(longest, |_| LongNaps::Safe, ready);
                 self.woken += u32::from(woken);
             }
             Some(_) => {
-                own.sleep(longest, |_| Reliance::Unsure, ready);
+                own.sleep(longest, |_| LongNaps::Unsafe, ready);
             }
             None => {
-                let rely = |watches: &mut _| {
+                let watch = |watches: &mut _| {
                     let slowest = producer.borrow().gate().slowest();
-                    rely_on_slowest(attached, slowest, &own.park, watches)
+                    watch_slowest(attached, slowest, &own.park, watches)
                 };
-                own.sleep(longest, rely, ready);
+                own.sleep(longest, watch, ready);
             }
         }
     }
@@ -333,16 +333,16 @@ const EVICTION_STEP_MAX: Duration = Duration::from_millis(8);
 
 /// Whether a publisher that `slowest` holds back may sleep long: the warden watches for its death,
 /// and its releases wake the publisher.
-fn rely_on_slowest(
+fn watch_slowest(
     attached: &Attached,
     slowest: Option<Slowest>,
     park: &Word,
     watches: &mut warden::Watches,
-) -> Reliance {
+) -> LongNaps {
     let locks = attached.locks.reader();
     // If no subscriber gates, the publisher waits for new ones, and each of those wakes it.
     let Some(slowest) = slowest.filter(|_| !locks.is_inproc()) else {
-        return Reliance::Sure;
+        return LongNaps::Safe;
     };
     let Attached {
         control, geometry, ..
@@ -350,7 +350,7 @@ fn rely_on_slowest(
     let byte = lock_byte::SLOT + slowest.slot as u64;
     if !locks.is_held(byte) && slots::state(control, geometry, slowest.slot) != slot::DURABLE {
         // Dead, and not reclaimed yet.
-        return Reliance::Unsure;
+        return LongNaps::Unsafe;
     }
     let base = geometry.slot(slowest.slot);
     let peer = warden::Peer {
@@ -359,7 +359,7 @@ fn rely_on_slowest(
         space: control.resolve(base + slot::PID_SPACE),
         open: None,
     };
-    rely_on(&locks, watches, park, &[peer])
+    watch_peers(&locks, watches, park, &[peer])
 }
 
 /// A wait by a wait strategy, perhaps with a deadline.

@@ -256,7 +256,7 @@ pub(super) fn consumer(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::attach::{self, Part, TypeTag};
+    use crate::channel::attach::{self, ShapeRole, TypeTag};
     use crate::channel::publisher::Publisher;
     use crate::error::NotSent;
 
@@ -268,7 +268,7 @@ mod tests {
         let open = || Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         let mut publishers: [Publisher; 2] = [open(), open()];
         let (attached, slot) =
-            attach::open(&config, &TypeTag::default(), Part::Names, |attached| {
+            attach::open(&config, &TypeTag::default(), ShapeRole::Names, |attached| {
                 let Attached {
                     channel,
                     backing,

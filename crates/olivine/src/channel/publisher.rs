@@ -3,7 +3,7 @@
 mod room;
 mod wait;
 
-use super::attach::{self, Part, TypeTag};
+use super::attach::{self, ShapeRole, TypeTag};
 use super::attached::{Attached, is_unlinked};
 use super::back_pressure::StallMonitor;
 use super::batch::{Batch, BatchNotSent};
@@ -240,7 +240,7 @@ impl<T: ?Sized> Publisher<T> {
         ))?;
         let rendezvous = Rendezvous::of(config)?;
         let (attached, (index, mut producer)) =
-            attach::open(config, typed, Part::Fixes, |attached| {
+            attach::open(config, typed, ShapeRole::Fixes, |attached| {
                 take_lane(attached, config, &page, brought)
             })?;
         let entry = attached.geometry.lane_entry(index);

@@ -3,7 +3,7 @@
 
 use super::attached::Attached;
 use super::publisher::{Ending, Publisher};
-use super::slow_state::{end_mark, failure_of, rely};
+use super::slow_state::{end_mark, failure_of, watch_publishers};
 use super::subscriber::Subscriber;
 use crate::error::{NotSent, ReceiveError};
 use crate::link::{Link, LinkStatus};
@@ -14,7 +14,7 @@ use crate::ring::ending;
 use crate::ring::layout::{control, lane, lane_entry};
 use crate::sync::Ordering;
 use crate::wait::warden::Watches;
-use crate::wait::{Reliance, Sleeper};
+use crate::wait::{LongNaps, Sleeper};
 
 /// The owner of a bridge's lane: a hash that names the bridge, and the lane's index at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +318,7 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     /// The bridge has reported the end of the stream: the durable name does not report it again.
-    pub(crate) fn hand_on_end(&mut self) {
+    pub(crate) fn mark_end_reported(&mut self) {
         if self.is_at_end() {
             self.slow_state.reported_end = end_mark(&self.lanes);
         }
@@ -326,7 +326,7 @@ impl<T: ?Sized> Subscriber<T> {
 
     /// Lanes that are closed by now count as an end although nothing was received: an earlier
     /// subscriber of the name may have received their messages.
-    pub(crate) fn expect_end(&mut self) {
+    pub(crate) fn accept_closed_as_end(&mut self) {
         self.slow_state.stream_started = true;
     }
 
@@ -341,8 +341,8 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     /// Whether a thread that sleeps by [`Subscriber::sleeper`] may sleep long; `park` is its word.
-    pub(crate) fn rely(&self, watches: &mut Watches, park: &Word) -> Reliance {
-        rely(&self.slow_state, &self.lanes, watches, park)
+    pub(crate) fn watch_publishers(&self, watches: &mut Watches, park: &Word) -> LongNaps {
+        watch_publishers(&self.slow_state, &self.lanes, watches, park)
     }
 
     /// Arms the descriptor of `event_fd`, if there is one, for the lanes as they are now.

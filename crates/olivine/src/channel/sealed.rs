@@ -5,9 +5,9 @@
 //! [`memory`] the memory that they share. Rings, gate and sleeping are those of every channel.
 //! [`crate::ring::pages`] holds what is special to sealed channels.
 
-#[cfg(any(test, fuzzing))]
-pub(crate) mod claims;
 mod connect;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz_checks;
 mod listen;
 mod memory;
 mod serve;

@@ -29,7 +29,7 @@ pub(crate) struct TypeTag {
 
 /// What an opener does with the settings that it does not name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum ShapeRole {
     /// Leaves them to the first publisher.
     Leaves,
     /// Names capacity, align and type, because it must report them to its far side before the first
@@ -45,7 +45,7 @@ pub(crate) struct ShapeRequest {
     /// A setting that is not named has the value that a new channel would get. [`Geometry::fixed`]
     /// says which are named.
     shape: Geometry,
-    part: Part,
+    part: ShapeRole,
     /// Accepts any type: bytes are read.
     any_type: bool,
     /// Least capacity if none is named.
@@ -58,9 +58,9 @@ impl ShapeRequest {
     /// # Errors
     ///
     /// [`UriError::Pair`] if the ring would hold less than two frames.
-    pub(crate) fn of(config: &Config, typed: &TypeTag, part: Part) -> Result<Self, OpenError> {
+    pub(crate) fn of(config: &Config, typed: &TypeTag, part: ShapeRole) -> Result<Self, OpenError> {
         let sealed = config.scheme() == Scheme::Sealed;
-        let reads_bytes = part == Part::Leaves && typed.hash == 0;
+        let reads_bytes = part == ShapeRole::Leaves && typed.hash == 0;
         let named = [
             config.capacity.is_some(),
             config.align.is_some(),
@@ -110,7 +110,7 @@ impl ShapeRequest {
             ..Geometry::default()
         };
         let leaves = Self {
-            part: Part::Leaves,
+            part: ShapeRole::Leaves,
             ..self.clone()
         };
         leaves.merged(&blank, None)
@@ -126,17 +126,21 @@ impl ShapeRequest {
         let pid = u64::from(std::process::id());
         let reported_keys = [fixed::CAPACITY, fixed::ALIGN, fixed::TYPE];
         let names = |key: usize| {
-            let reports = self.part == Part::Names && reported_keys.contains(&key);
+            let reports = self.part == ShapeRole::Names && reported_keys.contains(&key);
             reports || self.shape.fixed >> key & 1 == 1
         };
         let mut takes = |key: usize| {
-            let takes = !found.is_fixed(key) && (names(key) || self.part == Part::Fixes);
+            let takes = !found.is_fixed(key) && (names(key) || self.part == ShapeRole::Fixes);
             if takes {
                 next.fixed_by[key] = pid;
                 // A setting that a publisher names counts with its lane, like a setting that it
                 // chooses.
                 let bit = u64::from(names(key)) << key;
-                next.fixed |= if self.part == Part::Fixes { 0 } else { bit };
+                next.fixed |= if self.part == ShapeRole::Fixes {
+                    0
+                } else {
+                    bit
+                };
             }
             takes
         };
@@ -167,7 +171,7 @@ impl ShapeRequest {
             next.type_hash = self.shape.type_hash;
             next.type_name.clone_from(&self.shape.type_name);
         }
-        if self.part == Part::Fixes {
+        if self.part == ShapeRole::Fixes {
             next.fixed |= fixed::SHAPED;
             next.origin = self.shape.origin.max(found.origin);
         }

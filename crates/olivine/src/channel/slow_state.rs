@@ -16,7 +16,7 @@ use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Scheme};
-use crate::wait::{Reliance, Sleeper, warden};
+use crate::wait::{LongNaps, Sleeper, warden};
 
 /// Whether the next call must report that the durable name lost its place before it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -357,31 +357,31 @@ impl SubscriberSlowState {
 
 /// Whether this subscriber may sleep long: the warden watches each living publisher of the known
 /// lanes. A new publisher wakes the subscriber.
-pub(super) fn rely(
+pub(super) fn watch_publishers(
     slow_state: &SubscriberSlowState,
     lanes: &[Consumer],
     watches: &mut warden::Watches,
     park: &Word,
-) -> Reliance {
+) -> LongNaps {
     let locks = slow_state.attached.locks.reader();
     let peers: Vec<_> = lanes
         .iter()
         .map(|lane| slow_state.publisher_of(lane))
         .collect();
-    rely_on(&locks, watches, park, &peers)
+    watch_peers(&locks, watches, park, &peers)
 }
 
 /// Whether a sleeper that waits for `peers` may sleep long.
-pub(super) fn rely_on(
+pub(super) fn watch_peers(
     locks: &LockReader,
     watches: &mut warden::Watches,
     park: &Word,
     peers: &[warden::Peer],
-) -> Reliance {
+) -> LongNaps {
     if locks.is_inproc() {
-        return Reliance::Sure;
+        return LongNaps::Safe;
     }
-    watches.rely_on(park, peers, |byte| locks.is_held(byte))
+    watches.watch(park, peers, |byte| locks.is_held(byte))
 }
 
 /// Whether a poll would return something, or a lane is new.

@@ -1,11 +1,13 @@
 //! The receiving end: every lane of a channel, polled in turn.
 
-use super::attach::{self, Part, TypeTag};
+use super::attach::{self, ShapeRole, TypeTag};
 use super::attached::{Attached, is_unlinked, wake_publishers};
 use super::join::{Admission, join};
 use super::sealed;
 use super::slots::{self, MissedBytes};
-use super::slow_state::{Joined, LossNotice, SubscriberSlowState, is_ready, rely, would_find};
+use super::slow_state::{
+    Joined, LossNotice, SubscriberSlowState, is_ready, watch_publishers, would_find,
+};
 use super::status::{Durable, LaneState, LaneStatus};
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
@@ -164,7 +166,11 @@ impl Subscriber {
 
 impl<T: ?Sized> Subscriber<T> {
     /// Opens a channel whose ring is on this machine: `shm://`, `shm+fd://` or `inproc://`.
-    pub(crate) fn open_as(config: &Config, typed: &TypeTag, part: Part) -> Result<Self, OpenError> {
+    pub(crate) fn open_as(
+        config: &Config,
+        typed: &TypeTag,
+        part: ShapeRole,
+    ) -> Result<Self, OpenError> {
         attach::pin(config)?;
         let page = ForkPage::new().map_err(attach::io_error(
             "map a private page for",
@@ -320,7 +326,9 @@ impl<T: ?Sized> Subscriber<T> {
                 let (slow_state, lanes) = (&self.slow_state, &self.lanes);
                 slow_state.sleeper.sleep(
                     nap,
-                    |watches| rely(slow_state, lanes, watches, &slow_state.sleeper.park),
+                    |watches| {
+                        watch_publishers(slow_state, lanes, watches, &slow_state.sleeper.park)
+                    },
                     || is_ready(slow_state, lanes),
                 );
             }

@@ -1,6 +1,6 @@
 //! The descriptor form of waiting: a thread parks for the event loop and signals an `eventfd`.
 
-use super::slow_state::{SubscriberSlowState, rely_on};
+use super::slow_state::{SubscriberSlowState, watch_peers};
 use crate::link::Control;
 use crate::liveness::LockReader;
 use crate::region::Word;
@@ -191,7 +191,7 @@ fn run(
         while !ready() {
             sleeper.sleep(
                 Duration::MAX,
-                |watches| rely_on(locks, watches, &sleeper.park, &peers),
+                |watches| watch_peers(locks, watches, &sleeper.park, &peers),
                 ready,
             );
         }

@@ -13,7 +13,7 @@
 //! The thread starts with the first watch and ends with the last sleeper that has a watch. Busy
 //! programs never start it.
 
-use super::{Reliance, wake};
+use super::{LongNaps, wake};
 use crate::fork;
 use crate::region::Word;
 use crate::sync::{AtomicU64, Ordering};
@@ -98,18 +98,18 @@ struct Watched {
 impl Watches {
     /// Watches `peers` from here on, and no other process, for the sleeper with this park word.
     ///
-    /// `Sure` if the end of each of them wakes the sleeper, or has occurred. The caller checks what
+    /// `Safe` if the end of each of them wakes the sleeper, or has occurred. The caller checks what
     /// they did until now.
-    pub(crate) fn rely_on(
+    pub(crate) fn watch(
         &mut self,
         park: &Word,
         peers: &[Peer],
         is_held: impl Fn(u64) -> bool,
-    ) -> Reliance {
+    ) -> LongNaps {
         let me = (std::process::id(), pid_space());
         let old = std::mem::take(&mut self.watched);
         let mut kept = Vec::with_capacity(old.len());
-        let mut reliance = Reliance::Sure;
+        let mut long_naps = LongNaps::Safe;
         for peer in peers {
             let Some(current) = peer.current() else {
                 continue;
@@ -132,7 +132,7 @@ impl Watches {
                 })
             } else {
                 let set = if current.1 == me.1 && me.1 != 0 {
-                    self.watch(peer.byte, current, park)
+                    self.watch_one(peer.byte, current, park)
                 } else {
                     None
                 };
@@ -147,7 +147,7 @@ impl Watches {
                 set
             };
             if peer.current() != Some(current) || watched.is_none() {
-                reliance = Reliance::Unsure;
+                long_naps = LongNaps::Unsafe;
             }
             kept.extend(watched);
         }
@@ -166,12 +166,12 @@ impl Watches {
             .as_ref()
             .is_some_and(|warden| warden.has_stopped())
         {
-            reliance = Reliance::Unsure;
+            long_naps = LongNaps::Unsafe;
         }
-        reliance
+        long_naps
     }
 
-    fn watch(&mut self, byte: u64, (pid, space): (u32, u64), park: &Word) -> Option<Watched> {
+    fn watch_one(&mut self, byte: u64, (pid, space): (u32, u64), park: &Word) -> Option<Watched> {
         if self.warden.is_none() {
             self.warden = Warden::current().ok();
             self.process = std::process::id();
@@ -453,13 +453,10 @@ mod tests {
         let peers = [1, 2].map(|byte| peer(&words, byte, other.0.id(), pid_space()));
         let mut watches = Watches::default();
         for _ in 0..3 {
-            assert_eq!(watches.rely_on(&park, &peers, |_| true), Reliance::Sure);
+            assert_eq!(watches.watch(&park, &peers, |_| true), LongNaps::Safe);
             assert_eq!(sleepers(&watches), 2);
             // The publisher of the second lane leaves.
-            assert_eq!(
-                watches.rely_on(&park, &peers[..1], |_| true),
-                Reliance::Sure
-            );
+            assert_eq!(watches.watch(&park, &peers[..1], |_| true), LongNaps::Safe);
             assert_eq!(sleepers(&watches), 1, "the watch of the second lane stayed");
         }
         let (warden, pid) = (watches.warden.clone().unwrap(), other.0.id());
@@ -476,12 +473,9 @@ mod tests {
         let park = words.resolve(60);
         let mut watches = Watches::default();
         let here = [peer(&words, 1, other.0.id(), pid_space())];
-        assert_eq!(watches.rely_on(&park, &here, |_| true), Reliance::Sure);
+        assert_eq!(watches.watch(&park, &here, |_| true), LongNaps::Safe);
         // The lane's next publisher has the same number elsewhere.
         let elsewhere = [peer(&words, 1, other.0.id(), pid_space() + 1)];
-        assert_eq!(
-            watches.rely_on(&park, &elsewhere, |_| true),
-            Reliance::Unsure
-        );
+        assert_eq!(watches.watch(&park, &elsewhere, |_| true), LongNaps::Unsafe);
     }
 }

@@ -7,7 +7,7 @@ use super::settings::RecorderSettings;
 use super::syncer::Syncer;
 use crate::bridge::egress::Egress;
 use crate::bridge::{Outlet, Source};
-use crate::channel::attach::Part;
+use crate::channel::attach::ShapeRole;
 use crate::clock::wall_ns;
 use crate::error::JournalError;
 use crate::error::{LinkError, ReceiveError};
@@ -76,9 +76,9 @@ impl JournalOutlet {
 }
 
 impl Outlet for JournalOutlet {
-    fn part(&self) -> Part {
+    fn part(&self) -> ShapeRole {
         // A journal stores align and type with each lane.
-        Part::Leaves
+        ShapeRole::Leaves
     }
 
     fn is_single(&self) -> bool {
@@ -97,7 +97,7 @@ impl Outlet for JournalOutlet {
         if recorder.recovered().is_some() && egress.is_resumed() {
             // The recorder before may have been killed after it recorded everything and before it
             // reported the end.
-            egress.expect_end();
+            egress.accept_closed_as_end();
         }
         let recording = Recording {
             egress,

@@ -1,7 +1,7 @@
 //! Settings of the server and credentials, from the URI and the environment.
 
 use crate::bridge::secret;
-use crate::channel::attach::draw;
+use crate::channel::attach::random_id;
 use crate::error::{LinkError, OpenError};
 use crate::small_file::{self, SETTINGS_FILE_MAX};
 use crate::uri::remote::{Nats, TIMEOUT_DEFAULT};
@@ -93,7 +93,7 @@ impl Settings {
             credentials: credentials(config)?,
             tls: remote.tls.then(|| Tls::new(config)).transpose()?,
             timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
-            instance: draw(),
+            instance: random_id(),
             config: config.clone(),
         })
     }

@@ -45,7 +45,7 @@ pub(super) fn of_destination(
     destination: &Destination,
     again: bool,
 ) -> Result<Hello, LinkError> {
-    let (geometry, is_typed) = destination.look()?;
+    let (geometry, is_typed) = destination.planned_shape()?;
     let any_type = destination.typed().any && !is_typed;
     Ok(Hello {
         side: Side::Destination,
@@ -312,7 +312,7 @@ pub(super) fn put_resume(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::attach::{Part, TypeTag};
+    use crate::channel::attach::{ShapeRole, TypeTag};
     use crate::channel::publisher::Publisher;
     use crate::uri::Config;
 
@@ -321,7 +321,7 @@ mod tests {
     #[test]
     fn a_resume_in_another_incarnation_is_refused_and_moves_nothing() {
         let config = Config::parse("inproc://shifted").unwrap();
-        let mut egress = Egress::open(&config, Part::Names).unwrap();
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
         let mut publisher: Publisher =
             Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
         let end = publisher.publish(&[1; 24]).unwrap().0;

@@ -11,7 +11,7 @@ use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::hello::{Hello, Side};
 use crate::bridge::wire::{Close, WireError};
 use crate::bridge::{Destination, Source, ring_error};
-use crate::channel::attach::{self, Part};
+use crate::channel::attach::{self, ShapeRole};
 use crate::error::LinkError;
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage};
@@ -69,7 +69,7 @@ pub(super) fn sources(
                 expire => Expire::After(expire),
             };
         }
-        Egress::open(&ring, Part::Names).map_err(full_or_failed)
+        Egress::open(&ring, ShapeRole::Names).map_err(full_or_failed)
     };
     let serve = |pipe: &mut Pipe, egress: &mut Egress, _: &Hello| {
         let open_there = greet::resume(pipe, control, egress)?;
@@ -166,7 +166,7 @@ fn shape(source: &Source) -> Result<Geometry, LinkError> {
     let looked = attach::open(
         source.ring(),
         &crate::bridge::any_type(),
-        Part::Names,
+        ShapeRole::Names,
         |_| Ok(()),
     );
     let (mut attached, ()) = looked.map_err(ring_error)?;

@@ -383,7 +383,7 @@ impl Sending<'_> {
         let this = std::cell::RefCell::new(&mut *self);
         let signalled = waker.wait(
             nap,
-            |watches, park| this.borrow().egress.rely(watches, park),
+            |watches, park| this.borrow().egress.watch_publishers(watches, park),
             || this.borrow_mut().has_more(state).unwrap_or(true),
         );
         if signalled {

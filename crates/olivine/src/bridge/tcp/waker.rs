@@ -11,7 +11,7 @@ use crate::link::Control;
 use crate::region::Word;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wait::warden::Watches;
-use crate::wait::{Reliance, Sleeper, wake};
+use crate::wait::{LongNaps, Sleeper, wake};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::io::Errno;
 use std::io;
@@ -84,16 +84,16 @@ impl SocketWaker {
     }
 
     /// Sleeps until an event, until `ready` returns true, or for `longest`, which is shortened
-    /// unless `rely` is sure. Returns whether an event came since the last call.
+    /// unless `watch` returns `Safe`. Returns whether an event came since the last call.
     pub(super) fn wait(
         &self,
         longest: Duration,
-        rely: impl FnOnce(&mut Watches, &Word) -> Reliance,
+        watch: impl FnOnce(&mut Watches, &Word) -> LongNaps,
         mut ready: impl FnMut() -> bool,
     ) -> bool {
         let signalled = &self.shared.signalled;
-        let rely = |watches: &mut Watches| rely(watches, &self.sleeper.park);
-        self.sleeper.sleep(longest, rely, || {
+        let watch = |watches: &mut Watches| watch(watches, &self.sleeper.park);
+        self.sleeper.sleep(longest, watch, || {
             // Acquire: the data before the event can be read.
             signalled.load(Ordering::Acquire) != 0 || ready()
         });
@@ -147,12 +147,12 @@ mod tests {
     #[test]
     fn sleeper_is_woken_by_its_socket_and_by_end_requests() {
         let config = Config::parse("inproc://waker").unwrap();
-        let egress = Egress::open(&config, crate::channel::attach::Part::Names).unwrap();
+        let egress = Egress::open(&config, crate::channel::attach::ShapeRole::Names).unwrap();
         let (mut ours, mut theirs) = UnixStream::pair().unwrap();
         let control = Control::new().unwrap();
         let waker = SocketWaker::start(ours.as_fd(), &control, egress.sleeper()).unwrap();
-        let sure = |_: &mut Watches, _: &Word| Reliance::Sure;
-        let until_signalled = || while !waker.wait(Duration::from_secs(1), sure, || false) {};
+        let safe = |_: &mut Watches, _: &Word| LongNaps::Safe;
+        let until_signalled = || while !waker.wait(Duration::from_secs(1), safe, || false) {};
         for _ in 0..1000 {
             theirs.write_all(b"x").unwrap();
             until_signalled();

@@ -1,6 +1,6 @@
 //! The codec with splits at every byte, with garbage, and with false lengths.
 
-use super::claims::hear;
+use super::fuzz_checks::hear;
 use super::hello::Side;
 use super::*;
 use crate::uri::Start;
@@ -110,7 +110,7 @@ fn session_matches_the_golden_bytes() {
         .map(<[_]>::concat)
         .collect();
     assert_eq!(lines.join("\n"), golden.trim_end());
-    assert_eq!(claims::sealed(&session), session);
+    assert_eq!(fuzz_checks::sealed(&session), session);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn flipped_bit_with_valid_checksums_never_panics() {
         for bit in 0..8 {
             let mut bytes = bytes.clone();
             bytes[at] ^= 1 << bit;
-            hear(&claims::sealed(&bytes), &[64]);
+            hear(&fuzz_checks::sealed(&bytes), &[64]);
         }
     }
 }

@@ -5,7 +5,7 @@ use super::listen::{new_socket, refused};
 use super::memory::{LANE, PAGE, check, lane_seals, page_seals};
 use super::watch::PublisherWatch;
 use super::wire::{Datagram, HandshakeReply, Hello, LONGEST, Refusal, RefusalCode};
-use crate::channel::attach::{Part, TypeTag, attach_inproc};
+use crate::channel::attach::{ShapeRole, TypeTag, attach_inproc};
 use crate::channel::attached::Attached;
 use crate::channel::backing::InprocMemory;
 use crate::channel::shape::ShapeRequest;
@@ -273,7 +273,7 @@ pub(super) fn accept_answer(
     }
     let mut found = shape.clone();
     found.subscribers_max = welcome.subscribers_max.into();
-    ShapeRequest::of(config, typed, Part::Leaves)?.agree(config.channel(), &found)?;
+    ShapeRequest::of(config, typed, ShapeRole::Leaves)?.agree(config.channel(), &found)?;
     let lane = attached
         .backing
         .open_lane(&attached.lane(0), false, config.hugepages);

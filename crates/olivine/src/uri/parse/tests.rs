@@ -10,10 +10,12 @@ fn every_key_round_trips_through_its_canonical_form() {
     let round = |uri: &str| Config::parse(uri).map(|config| config.uri());
     assert_eq!(round(far).as_deref(), Ok(far));
     let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks\
-                &sync=interval:1s&rotate=1GiB,60s&compress=zstd:3&follow=yes&pace=0.5x&unfinished=accept";
+                &sync=interval:1s&rotate=1GiB,60s&compress=zstd:3&follow=yes\
+                &pace=0.5x&unfinished=accept";
     assert_eq!(round(file).as_deref(), Ok(file));
     let nats = "nats://h:4222/a.b?token=@/run/token&stream=s&replicas=3&storage=memory\
-                &retention=interest&max_bytes=1GiB&max_age=3600s&duplicates=60s&servers=g:4222,[::1]:4223";
+                &retention=interest&max_bytes=1GiB&max_age=3600s&duplicates=60s\
+                &servers=g:4222,[::1]:4223";
     assert_eq!(round(nats).as_deref(), Ok(nats));
     let keys = "nats://h:4222/a?nkey=@/etc/seed";
     assert_eq!(round(keys).as_deref(), Ok(keys));

@@ -4,7 +4,7 @@ use super::*;
 use crate::bridge::tcp::socket::Socket;
 use crate::bridge::wire::Decoder;
 use crate::bridge::wire::hello::Hello;
-use crate::channel::attach::{Part, TypeTag};
+use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::fork::ClosedInChildren;
 use crate::uri::Config;
@@ -17,7 +17,7 @@ use std::time::Duration;
 #[test]
 fn partial_block_is_finished_before_the_close() {
     let config = Config::parse("inproc://half-out?capacity=16MiB").unwrap();
-    let mut egress = Egress::open(&config, Part::Names).unwrap();
+    let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
     let mut publisher: Publisher = Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
     // More than the sockets of both sides hold.
     for _ in 0..200 {

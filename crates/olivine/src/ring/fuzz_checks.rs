@@ -6,8 +6,8 @@
 use super::consume::{Consumer, Stop, committed_up_to};
 use super::heap::{Channel, channel, send};
 use super::layout::lane;
-use crate::claims::input::Input;
 use crate::error::ReceiveError;
+use crate::fuzz_checks::input::Input;
 use crate::region::Copied;
 use crate::sync::{AtomicU64, Ordering};
 

@@ -10,12 +10,12 @@ mod control;
 pub(crate) mod input;
 
 #[cfg(feature = "journal")]
-pub use crate::bridge::journal::claims::check_journal;
+pub use crate::bridge::journal::fuzz_checks::check_journal;
 #[cfg(feature = "tcp")]
-pub use crate::bridge::wire::claims::check_wire;
-pub use crate::channel::sealed::claims::check_sealed;
-pub use crate::ring::claims::check_frames;
-pub use crate::uri::claims::check_uri;
+pub use crate::bridge::wire::fuzz_checks::check_wire;
+pub use crate::channel::sealed::fuzz_checks::check_sealed;
+pub use crate::ring::fuzz_checks::check_frames;
+pub use crate::uri::fuzz_checks::check_uri;
 pub use control::check_control;
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::format::{BlockFacts, BlockHeader, Codec, Kind, TermHeader};
 use super::{JournalError, Recorder, RecorderSettings, Replay};
-use crate::claims::input::Input;
+use crate::fuzz_checks::input::Input;
 use crate::uri::SyncPolicy;
 use std::path::Path;
 use zerocopy::IntoBytes as _;

@@ -1,5 +1,5 @@
 //! What must hold of the parsers for any bytes at all: the fuzz targets, the property tests and the
-//! replay of the kept inputs check the same claims.
+//! replay of the kept inputs run the same checks.
 //!
 //! A claim that does not hold panics, which is what a fuzzer and a test look for.
 

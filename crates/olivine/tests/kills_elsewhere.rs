@@ -55,7 +55,7 @@ fn next(subscriber: &mut Subscriber) -> Result<Option<u64>, ReceiveError> {
 /// Kills the program of `publish` several times, each time after it has published some numbers. The
 /// next one continues after the noted numbers, and the last one closes. The subscriber gets every
 /// noted number.
-fn nothing_is_lost(place: &Place, publish: &str, open: impl FnOnce() -> Subscriber) {
+fn nothing_is_lost(place: &Place, publish: &str, is_live: bool, open: impl Fn() -> Subscriber) {
     let noted = place.file("noted");
     for round in 1..=3 {
         let killed = program(publish, &noted, count(&noted));
@@ -63,9 +63,14 @@ fn nothing_is_lost(place: &Place, publish: &str, open: impl FnOnce() -> Subscrib
         kill(killed);
     }
     let published = count(&noted);
-    let mut subscriber = open();
+    let early = is_live.then(&open);
     let last = Publisher::open(publish).unwrap();
     let closing = std::thread::spawn(move || last.close());
+    let mut subscriber = early.unwrap_or_else(|| {
+        // Until then the recording is not finished.
+        until("the last one has closed", || closing.is_finished());
+        open()
+    });
     let mut expected = 0;
     let mut deadline = Deadline::new();
     loop {
@@ -95,7 +100,9 @@ fn killed_named_tcp_publisher_loses_nothing() {
         dir.display()
     );
     let listen = format!("{address}?role=listen&capacity=1MiB");
-    nothing_is_lost(&place, &publish, || Subscriber::open(&listen).unwrap());
+    nothing_is_lost(&place, &publish, true, || {
+        Subscriber::open(&listen).unwrap()
+    });
 }
 
 #[test]
@@ -103,7 +110,7 @@ fn killed_named_recording_publisher_loses_nothing() {
     let place = Place::new();
     let journal = format!("file://{}", place.file("killed.olv").display());
     let publish = format!("{journal}?name=ticks&dir={}", place.dir().display());
-    nothing_is_lost(&place, &publish, || {
+    nothing_is_lost(&place, &publish, false, || {
         Subscriber::open(&format!("{journal}?follow=no")).unwrap()
     });
 }
@@ -139,6 +146,19 @@ fn killed_while_received(place: &Place, publish: &str, subscriber: &mut Subscrib
     });
     kill(killed);
     expected
+}
+
+#[test]
+fn killed_unnamed_connecting_publisher_is_reported_as_failed() {
+    let place = Place::new();
+    let address = format!("tcp://127.0.0.1:{}/killed", free_port());
+    let mut subscriber = Subscriber::open(&format!("{address}?role=listen")).unwrap();
+    let publish = format!("{address}?role=connect&expire=200ms&subscribers=1&capacity=64KiB");
+    let received = killed_while_received(&place, &publish, &mut subscriber);
+    let (received, error) = until_failed(&mut subscriber, received);
+    assert!(received <= count(&place.file("noted")) + 1);
+    let text = error.to_string();
+    assert!(text.contains("was away for longer"), "{text}");
 }
 
 #[test]

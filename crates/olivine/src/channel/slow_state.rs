@@ -282,9 +282,10 @@ impl SubscriberSlowState {
         failure.map_or(Ok(()), |failure| Err(ReceiveError::Failed(failure)))
     }
 
-    /// Whether the thread of our own bridge fills the ring. That bridge reports its failure itself.
-    fn has_own_link(&self) -> bool {
-        self.link.is_some() && self.config.scheme() != Scheme::Sealed
+    /// Whether our own bridge fills the ring and has failed: it reports that itself. It fails
+    /// before it closes its lanes. A bridge that listens goes on after a failure of one far side.
+    fn own_link_has_failed(&self) -> bool {
+        self.config.scheme() != Scheme::Sealed && self.link_has_failed()
     }
 
     /// Reports each failure of a lane's source once, after everything before it was read.
@@ -306,7 +307,7 @@ impl SubscriberSlowState {
                 && failed != 0
                 && consumer.position() >= ending::failed_position(consumer.lane())
         });
-        place.filter(|_| !self.has_own_link())
+        place.filter(|_| !self.own_link_has_failed())
     }
 
     /// Counts an overrun, and returns its error.
@@ -331,8 +332,8 @@ impl SubscriberSlowState {
     pub(super) fn end(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
         let failed = lanes.iter().find(|lane| ending::is_failed(lane.lane()));
         match failed.and_then(failure_of) {
-            // The link reports it soon.
-            Some(_) if self.has_own_link() => Ok(()),
+            // The link reports it.
+            Some(_) if self.own_link_has_failed() => Ok(()),
             Some(failure) => Err(failure),
             None => Err(ReceiveError::Closed),
         }

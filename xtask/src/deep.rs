@@ -10,6 +10,11 @@ use clap::value_parser;
 use std::fmt::Display;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+/// Names of tests that a step runs alone.
+const KILLS: &str = "survivors_of_kills_lose_nothing_and_continue";
+const CROWD: &str = "busy_processes_do_not_block_a_stream";
+const CHURN: &str = "churn_leaks_no_descriptors_or_memory";
+
 /// The amount of each check.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Plan {
@@ -125,9 +130,9 @@ pub(crate) fn death(kills: u64, seed: u64) -> Result<Step> {
 
 /// Kills, stops and new participants for `duration`.
 pub(crate) fn soak(duration: Duration, seed: u64) -> Result<Step> {
-    let test = "death -- --nocapture --test-threads=1 whoever_is_killed";
+    let test = format!("death -- --nocapture --test-threads=1 {KILLS}");
     core(
-        test,
+        &test,
         &[
             ("OLIVINE_SOAK_S", &duration.as_secs()),
             ("OLIVINE_SEED", &seed),
@@ -219,7 +224,7 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
     // More busy processes than processors on any machine here.
     progress.step("crowd", || {
         core(
-            "limits -- --nocapture --test-threads=1 crowd",
+            &format!("limits -- --nocapture --test-threads=1 {CROWD}"),
             &[("OLIVINE_CROWD", &64)],
         )
     });
@@ -270,14 +275,28 @@ fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
     // So many that any leak is visible.
     progress.step("churn", || {
         let connections = ("OLIVINE_NET_CHURN", plan.connections.to_string());
-        let words = "--package olivine-net --release --test process churn -- --nocapture";
-        suite(words, &[connections])
+        let words =
+            format!("--package olivine-net --release --test process {CHURN} -- --nocapture");
+        suite(&words, &[connections])
     });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tests_that_run_alone_exist() {
+        for (name, path) in [
+            (KILLS, "olivine/tests/death/main.rs"),
+            (CROWD, "olivine/tests/limits.rs"),
+            (CHURN, "olivine-net/tests/process.rs"),
+        ] {
+            let path = format!("{}/../crates/{path}", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.contains(&format!("fn {name}(")), "{name} in {path}");
+        }
+    }
 
     #[test]
     fn times_have_units() {

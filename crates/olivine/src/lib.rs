@@ -67,7 +67,7 @@ mod region;
 mod ring;
 #[cfg(not(loom))]
 mod segment;
-/// For the crates of this repository; not part of the library.
+// For the crates of this repository; not part of the library.
 #[doc(hidden)]
 pub mod small_file;
 mod sync;

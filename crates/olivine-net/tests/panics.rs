@@ -289,7 +289,9 @@ fn ended_shard_reports_its_reason() {
             reason: reason.clone(),
         };
         // The mailbox closes while the shard unwinds, and the reason is known after it.
-        wait_until("the reason is reported", || engine.health()[0].state == state);
+        wait_until("the reason is reported", || {
+            engine.health()[0].state == state
+        });
         let report = engine.stop(Duration::from_secs(1));
         assert_eq!(
             (report.failed_shards, report.reasons),

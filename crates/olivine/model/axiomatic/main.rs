@@ -29,23 +29,38 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("model/axiomatic")
 }
 
-/// Programs of a folder, by name: path and text.
+/// Programs of a folder, by name: the path of the file, and the text.
+///
+/// A file holds many programs. Each begins with a line `program NAME`. Its text starts with as many
+/// empty lines as the file has before it, so errors name the line of the file.
 fn programs(below: &str) -> BTreeMap<String, (String, String)> {
-    let folder = folder().join(below);
-    let entries = std::fs::read_dir(&folder).expect("the folder of programs");
-    let paths = entries.map(|entry| entry.expect("a program").path());
-    paths
-        .filter(|path| path.extension().is_some_and(|end| end == "litmus"))
-        .map(|path| {
-            let name = path
-                .file_stem()
-                .expect("a name")
-                .to_string_lossy()
-                .into_owned();
-            let text = std::fs::read_to_string(&path).expect("a program");
-            (name.clone(), (format!("{below}/{name}.litmus"), text))
-        })
-        .collect()
+    let mut programs = BTreeMap::new();
+    for entry in std::fs::read_dir(folder().join(below)).expect("the folder of programs") {
+        let path = entry.expect("a file of programs").path();
+        if path.extension().is_none_or(|end| end != "litmus") {
+            continue;
+        }
+        let file = format!("{below}/{}", path.file_name().expect("a name").display());
+        let text = std::fs::read_to_string(&path).expect("programs");
+        let lines: Vec<&str> = text.lines().collect();
+        let is_start = |at: &usize| lines[*at].starts_with("program ");
+        let mut starts: Vec<usize> = (0..lines.len()).filter(is_start).collect();
+        let is_head = |line: &&str| line.is_empty() || line.starts_with("//");
+        let head = lines.iter().take_while(|line| is_head(line)).count();
+        assert_eq!(starts.first(), Some(&head), "{file} begins with no program");
+        starts.push(lines.len());
+        for part in starts.windows(2) {
+            let name = lines[part[0]].trim_start_matches("program ").trim();
+            let before = "\n".repeat(part[0] + 1);
+            let text = before + &lines[part[0] + 1..part[1]].join("\n");
+            let other = programs.insert(name.to_owned(), (file.clone(), text));
+            assert!(
+                other.is_none(),
+                "{file}: {name} is the name of two programs"
+            );
+        }
+    }
+    programs
 }
 
 /// The result of all executions of a program.

@@ -448,7 +448,7 @@ fn selfcheck(stage: &Stage) {
         "--runs",
         "2",
         "--seconds",
-        "0.4",
+        "1.5",
     ];
     let longer = stage.run(&[&words[..], &longer].concat());
     assert_eq!(std::fs::read(&saved).unwrap(), longer.stdout);

@@ -106,6 +106,8 @@ pub(crate) struct Control {
     wake: OwnedFd,
     /// Park words of the handles of this bridge.
     sleepers: Mutex<Vec<Word>>,
+    /// The process that has the bridge's thread.
+    generation: u64,
 }
 
 #[derive(Debug, Default)]
@@ -141,7 +143,14 @@ impl Control {
             changed: Condvar::new(),
             wake: rustix::event::eventfd(0, flags)?,
             sleepers: Mutex::default(),
+            generation: crate::fork::generation(),
         }))
+    }
+
+    /// Whether this process has the bridge's thread. A forked child has not: the thread may have
+    /// held the lock at the fork, and a request would reach the parent by the shared descriptor.
+    fn is_of_this_process(&self) -> bool {
+        crate::fork::generation() == self.generation
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -149,8 +158,11 @@ impl Control {
     }
 
     /// Asks the bridge to end. A later `Now` replaces an earlier request, and a deadline replaces
-    /// none.
+    /// none. Does nothing in a forked child.
     pub(crate) fn stop(&self, stop: Stop) {
+        if !self.is_of_this_process() {
+            return;
+        }
         let mut state = self.lock();
         let sooner = matches!(
             (state.stop, stop),
@@ -234,9 +246,12 @@ impl Control {
         self.changed.notify_all();
     }
 
-    /// Asks the bridge to free its slot in the ring, if it ends with everything delivered.
+    /// Asks the bridge to free its slot in the ring, if it ends with everything delivered. Does
+    /// nothing in a forked child.
     pub(crate) fn leave(&self) {
-        self.lock().leaves = true;
+        if self.is_of_this_process() {
+            self.lock().leaves = true;
+        }
     }
 
     /// Whether a bridge that has ended without a failure frees its slot in the ring: its source has
@@ -253,9 +268,15 @@ impl Control {
         state.status.undelivered += messages;
     }
 
-    /// The status of the bridge.
+    /// The status of the bridge; in a forked child only a note that the parent has it.
     pub(crate) fn status(&self) -> LinkStatus {
-        self.lock().status.clone()
+        if self.is_of_this_process() {
+            return self.lock().status.clone();
+        }
+        LinkStatus {
+            note: "this process is a forked child: its parent has the bridge".to_owned(),
+            ..LinkStatus::default()
+        }
     }
 
     /// Whether the bridge failed. One load.
@@ -265,9 +286,10 @@ impl Control {
         self.failed.load(Ordering::Acquire) != 0
     }
 
-    /// Why the bridge failed.
+    /// Why the bridge failed; `None` in a forked child.
     pub(crate) fn failure(&self) -> Option<LinkError> {
-        self.lock().failure.clone()
+        let state = self.is_of_this_process().then(|| self.lock())?;
+        state.failure.clone()
     }
 
     /// Reports a failure before the bridge's end of the ring is closed. Otherwise the closing would
@@ -327,8 +349,6 @@ pub(crate) struct Link {
     uri: String,
     control: Arc<Control>,
     thread: Option<JoinHandle<()>>,
-    /// The process that has the thread.
-    generation: u64,
 }
 
 impl Link {
@@ -357,7 +377,6 @@ impl Link {
             uri,
             control,
             thread,
-            generation: crate::fork::generation(),
         })
     }
 
@@ -392,8 +411,11 @@ impl Link {
     }
 
     /// Ends the bridge after everything was delivered, or when `linger` is over; `linger` 0 sets no
-    /// deadline. Returns whether everything was delivered.
+    /// deadline. Returns whether everything was delivered. In a forked child it does nothing.
     pub(crate) fn finish(&mut self, linger: Duration) -> bool {
+        if !self.control.is_of_this_process() {
+            return false;
+        }
         let deadline = (!linger.is_zero())
             .then(|| Instant::now().checked_add(linger))
             .flatten();
@@ -404,7 +426,7 @@ impl Link {
 
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            if crate::fork::generation() != self.generation {
+            if !self.control.is_of_this_process() {
                 // A forked child: the thread runs in the parent, and does not end here.
                 let _theirs = std::mem::ManuallyDrop::new(thread);
                 return;

@@ -243,10 +243,17 @@ fn bridge_dropped_in_a_forked_child_does_not_hang() {
     let from = place.uri("bridged", "");
     let bridge = olivine::Bridge::start(&config(&from), &config(&to), true).unwrap();
     let mut bridge = Some(bridge);
+    let before = eventfds();
     forked(|| {
-        drop(bridge.take());
+        let mut bridge = bridge.take().unwrap();
+        let note = bridge.status().note;
+        assert!(note.contains("its parent has the bridge"), "{note}");
+        bridge.ask_to_leave();
+        assert!(!bridge.leave(common::WATCHDOG).unwrap());
         0
     });
+    // A request would keep the parent's bridge spinning.
+    assert_eq!(eventfds(), before);
     let mut publisher = Publisher::open(&from).unwrap();
     publisher.publish(b"after").unwrap();
     publisher.close().unwrap();
@@ -255,6 +262,24 @@ fn bridge_dropped_in_a_forked_child_does_not_hang() {
     assert!(bridge.stop(common::WATCHDOG).unwrap());
     let mut subscriber = Subscriber::open(&to).unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"after");
+}
+
+/// The count of each eventfd of this process, from `fdinfo`.
+fn eventfds() -> Vec<(std::ffi::OsString, String)> {
+    let found = std::fs::read_dir("/proc/self/fdinfo").unwrap();
+    let mut counts: Vec<_> = found
+        .filter_map(|entry| {
+            let entry = entry.unwrap();
+            // The descriptor that lists the folder is closed by now.
+            let text = std::fs::read_to_string(entry.path()).ok()?;
+            let count = text
+                .lines()
+                .find(|line| line.starts_with("eventfd-count"))?;
+            Some((entry.file_name(), count.to_owned()))
+        })
+        .collect();
+    counts.sort();
+    counts
 }
 
 /// A listener forked and died, and its child lives: the port is free, the connection is closed.

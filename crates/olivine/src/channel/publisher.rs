@@ -440,7 +440,11 @@ impl<T: ?Sized> Publisher<T> {
         }
         // A bridge waits for `linger` itself, once no message can follow.
         let is_local = self.endpoint.link.is_none() || self.producer.pages().is_some();
-        let drained = !is_local || linger.is_zero() || self.wait_drained(Some(linger))?;
+        // The stream ends in any case, with its reason: the error of this wait is returned last.
+        let drained = match !is_local || linger.is_zero() {
+            true => Ok(true),
+            false => self.wait_drained(Some(linger)),
+        };
         self.endpoint.closed = true;
         self.endpoint.stall.stall_ended(&self.producer);
         self.producer.shut();
@@ -463,9 +467,9 @@ impl<T: ?Sized> Publisher<T> {
             if failed {
                 return Err(NotSent::LinkFailed);
             }
-            return Ok(if is_local { drained } else { delivered });
+            return if is_local { drained } else { Ok(delivered) };
         }
-        Ok(drained)
+        drained
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::channel::attached::Attached;
 use crate::channel::slots;
-use crate::error::NotSent;
+use crate::error::{LinkError, NotSent, ReceiveError};
 use crate::points::hook;
 use crate::ring::gate::set_bit;
 use crate::ring::layout::{control, lock_byte, slot};
@@ -102,4 +102,23 @@ fn joined_subscriber_wakes_publisher_that_waits_for_subscribers() {
         });
         assert_eq!(publisher.count_subscribers(), 1);
     }
+}
+
+/// The wait for subscribers failed first, and the stream ended as complete.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn sealed_stream_ends_with_its_reason_though_its_link_has_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s").display().to_string();
+    let publisher = Publisher::open(&format!("shm+fd://{path}?linger=1h")).unwrap();
+    let mut subscriber = Subscriber::open(&format!("shm+fd://{path}")).unwrap();
+    let link = publisher.endpoint.link.as_ref().unwrap();
+    link.control().give_up(&LinkError::Panicked);
+    let error = publisher.close_failed("torn").unwrap_err();
+    assert!(matches!(error, NotSent::LinkFailed), "{error}");
+    let error = subscriber.receive().unwrap_err();
+    let ReceiveError::Failed(LinkError::Upstream { reason, .. }) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(reason, "torn");
 }

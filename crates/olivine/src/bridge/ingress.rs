@@ -161,7 +161,6 @@ impl Ingress {
     fn failure(&self) -> Option<String> {
         match self.control.failure() {
             Some(failure) => Some(chain(&failure)),
-            None if std::thread::panicking() => Some(chain(&LinkError::Panicked)),
             None if self.control.stopping().is_some() => None,
             None => Some("it ended before its source, without a reason".to_owned()),
         }
@@ -548,10 +547,13 @@ impl Ingress {
 
 impl Drop for Ingress {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Before the lanes close.
+            self.control.give_up(&LinkError::Panicked);
+        }
         let failure = self.failure();
         // A bridge that ended in order has closed every lane, and adds nothing.
-        let gave_up = self.control.has_failed() || std::thread::panicking();
-        if gave_up && self.lanes.iter().all(|lane| lane.publisher.is_none()) {
+        if self.control.has_failed() && self.lanes.iter().all(|lane| lane.publisher.is_none()) {
             // Every lane had ended, but another stream would have followed: one lane reports the
             // failure.
             if let Some(lane) = self.lanes.first_mut()

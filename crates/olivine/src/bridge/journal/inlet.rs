@@ -158,7 +158,13 @@ impl Inlet for JournalInlet {
             destination.adopt(lane.type_hash, &lane.type_name, 0);
         }
         let ingress = destination.ingress(&self.who())?;
-        self.seek(&mut replay, &ingress).map_err(link_error)?;
+        // From here on a failure is reported before the lanes close.
+        let failed = |error: LinkError| {
+            control.give_up(&error);
+            error
+        };
+        let unread = |error: JournalError| failed(link_error(error));
+        self.seek(&mut replay, &ingress).map_err(unread)?;
         // An earlier replay may have delivered everything, and was killed before it reported the
         // end.
         let is_resumed = !ingress.resume(replay.journal()).is_empty();
@@ -171,13 +177,13 @@ impl Inlet for JournalInlet {
             channel: None,
             is_open: false,
             is_resumed,
-            is_live: !was_there || is_owed || replay.is_recorded_into().map_err(link_error)?,
+            is_live: !was_there || is_owed || replay.is_recorded_into().map_err(unread)?,
             saw_end: false,
             destination: ingress,
             bytes: 0,
         };
         if is_typed {
-            replaying.open()?;
+            replaying.open().map_err(failed)?;
         }
         control.report(|status| {
             status.stage = LinkStage::Connected;
@@ -186,11 +192,8 @@ impl Inlet for JournalInlet {
             status.note.clear();
         });
         control.tried();
-        let outcome = self.replay(&mut replay, &mut replaying, control);
-        if let Err(error) = &outcome {
-            control.give_up(error);
-        }
-        outcome
+        self.replay(&mut replay, &mut replaying, control)
+            .map_err(failed)
     }
 }
 

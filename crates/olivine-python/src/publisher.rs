@@ -20,6 +20,9 @@ pub(crate) struct Publisher {
     state: Mutex<State>,
     /// The process that opened it.
     opener: u32,
+    /// Why the stream has failed, where an exception left its `with` block and a claim is still
+    /// looked at.
+    failed: Mutex<Option<String>>,
 }
 
 /// A publisher, and what it is in the middle of.
@@ -241,6 +244,7 @@ impl Publisher {
         let publisher = opened.map_err(|error| of_open(py, &error))?;
         Ok(Self {
             state: Mutex::new(State::Open(Box::new(publisher))),
+            failed: Mutex::new(None),
             opener: std::process::id(),
         })
     }
@@ -441,10 +445,12 @@ impl Publisher {
         value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        match self.end(py, failure(exception, value)) {
-            // A claim is still looked at, by what the exception holds as a rule: it closes when it
-            // is collected.
+        let failure = failure(exception, value);
+        match self.end(py, failure.clone()) {
+            // A claim is still looked at, by what the exception holds as a rule: the stream ends,
+            // with this reason, when the publisher is collected.
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failure;
                 Ok(())
             }
             done => done,
@@ -465,10 +471,27 @@ impl Drop for Publisher {
     fn drop(&mut self) {
         let state = self.state.get_mut();
         let state = state.unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(state, State::Closed) {
-            State::Open(publisher) => forget(publisher),
-            State::Claimed { claim, .. } => forget(claim.abort()),
-            State::Closed => {}
+        let publisher = match std::mem::replace(state, State::Closed) {
+            State::Open(publisher) => publisher,
+            State::Claimed { claim, .. } => claim.abort(),
+            State::Closed => return,
+        };
+        let failed = self.failed.get_mut();
+        match failed.unwrap_or_else(PoisonError::into_inner).take() {
+            Some(reason) => forget(Failed(Some(publisher), reason)),
+            None => forget(publisher),
+        }
+    }
+}
+
+/// Ends a stream as failed when it is dropped.
+struct Failed(Option<Box<RustPublisher>>, String);
+
+impl Drop for Failed {
+    fn drop(&mut self) {
+        if let Some(publisher) = self.0.take() {
+            // Nothing can be raised here; the stream has ended in any case.
+            let _ = publisher.close_failed(&self.1);
         }
     }
 }
@@ -493,7 +516,7 @@ fn failure(exception: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Option<Str
 }
 
 impl Publisher {
-    /// Closes it; as failed where there is a reason.
+    /// Closes it; as failed where there is a reason, now or from an earlier `with` block.
     fn end(&self, py: Python<'_>, failure: Option<String>) -> PyResult<()> {
         let publisher = {
             let mut state = lock(&self.state)?;
@@ -508,6 +531,10 @@ impl Publisher {
                 State::Closed => return Ok(()),
             }
         };
+        let failure = failure.or_else(|| {
+            let failed = self.failed.lock();
+            failed.unwrap_or_else(PoisonError::into_inner).take()
+        });
         // It may linger.
         let closed = aside(py, "closing", move || {
             match failure {

@@ -716,6 +716,20 @@ class Refusing(Case):
             self.assertIn(f"its program raised {type(error).__name__}", str(failed))
         for error in [None, SystemExit(), SystemExit(0), GeneratorExit()]:
             self.assertIsInstance(ended(error), olivine.EndOfStream)
+        # A view of a claim lives on: the stream ends later, and as failed as well.
+        for explicit in [False, True]:
+            publisher, subscriber = self.pair()
+            claim = publisher.claim(4)
+            view = memoryview(claim)
+            with contextlib.suppress(RuntimeError), publisher:
+                raise RuntimeError("no")
+            view.release()
+            if explicit:
+                publisher.close()
+            del view, claim, publisher
+            with self.assertRaisesRegex(olivine.ReceiveError, "raised RuntimeError"):
+                subscriber.receive()
+            subscriber.close()
         publisher, subscriber = self.pair()
         publisher.close_failed("no more ticks")
         with self.assertRaisesRegex(olivine.ReceiveError, "no more ticks"):

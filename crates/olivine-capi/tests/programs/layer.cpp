@@ -226,8 +226,9 @@ static void unwinding() {
     const std::string thrown =
         reason_of([](olivine::Publisher &) { throw std::length_error("in the middle"); });
     WANT(has(thrown, "an exception destroyed its publisher"));
+    const std::string reason("no\0more ticks", 13);
     const std::string told =
-        reason_of([](olivine::Publisher &publisher) { publisher.close_failed("no more ticks"); });
+        reason_of([&](olivine::Publisher &publisher) { publisher.close_failed(reason); });
     WANT(has(told, "no more ticks"));
     const std::string ended = reason_of([](olivine::Publisher &) {});
     WANT(!ended.empty() && !has(ended, "failed"));

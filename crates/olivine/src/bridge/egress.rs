@@ -28,6 +28,9 @@ pub(crate) struct Egress {
     goal: Option<Vec<u64>>,
     /// For each lane the [`ending::failed_state`] of its newest failure that is not to be reported.
     reported: Vec<u64>,
+    /// The far side that reads, if it has a number.
+    #[cfg(feature = "tcp")]
+    reader: Option<u64>,
 }
 
 /// Whole frames of one lane as in the ring, padding included.
@@ -67,6 +70,8 @@ impl Egress {
             copy: Vec::new(),
             goal: None,
             reported,
+            #[cfg(feature = "tcp")]
+            reader: None,
         })
     }
 
@@ -84,9 +89,10 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`]; [`ReceiveError::Failed`] if a lane was
-    /// closed with a failure and everything before it is acknowledged. The far side must not take
-    /// this for the end. Once also if another publisher has opened the lane since.
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`]; [`ReceiveError::Failed`], from each call,
+    /// once everything before a failure of a lane is acknowledged. The far side must not take this
+    /// for the end. A failure from before this bridge is reported only if every lane is closed: the
+    /// other publishers' messages are still carried.
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
         if let Some(error) = self.subscriber.eviction() {
             return Err(error);
@@ -94,20 +100,51 @@ impl Egress {
         self.subscriber.map_lanes()?;
         let count = self.subscriber.consumers().len();
         self.reported.resize(count, 0);
-        let mut failure = self.subscriber.lane_failure();
-        for place in 0..count {
-            let Some(owed) = self.owed_failure(place) else {
+        match self.due_failure() {
+            Some(failure) => Err(failure),
+            None => Ok(count),
+        }
+    }
+
+    /// The failures to report now, as one error: the lane of the first, and the reasons of all.
+    fn due_failure(&mut self) -> Option<ReceiveError> {
+        let is_over = self.subscriber.is_failed_and_released();
+        let mut due: Option<(usize, String)> = None;
+        for place in 0..self.reported.len() {
+            let owed = self.owed_failure(place);
+            let consumer = &self.subscriber.consumers()[place];
+            let failure = owed
+                .filter(|owed| consumer.released() >= owed.position)
+                .or_else(|| is_over.then(|| failure_of_closed(consumer)).flatten());
+            let (Some(Failure { reason, .. }), lane) = (failure, consumer.index()) else {
                 continue;
             };
-            let consumer = &self.subscriber.consumers()[place];
-            if consumer.released() >= owed.position {
-                self.reported[place] = owed.state;
-                let lane = consumer.index();
-                let reason = owed.reason;
-                failure.get_or_insert(ReceiveError::Failed(LinkError::Upstream { lane, reason }));
+            match &mut due {
+                None => due = Some((lane, reason)),
+                Some((_, reasons)) => reasons.push_str(&format!("; lane {lane}: {reason}")),
             }
         }
-        failure.map_or(Ok(count), Err)
+        due.map(|(lane, reason)| ReceiveError::Failed(LinkError::Upstream { lane, reason }))
+    }
+
+    /// The far side `number` reads from here on. One that comes back is told again what it may have
+    /// missed; another gets the messages behind the failures that were told to the one before.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn set_reader(&mut self, number: u64) {
+        if self
+            .reader
+            .replace(number)
+            .is_none_or(|before| before == number)
+        {
+            return;
+        }
+        for place in 0..self.reported.len() {
+            if let Some(owed) = self.owed_failure(place)
+                && self.acknowledged(place) >= owed.position
+            {
+                self.reported[place] = owed.state;
+            }
+        }
     }
 
     /// The newest failure of a lane, if it was not reported.
@@ -134,8 +171,9 @@ impl Egress {
     /// As [`Egress::committed`].
     #[cfg(any(feature = "tcp", feature = "nats"))]
     pub(crate) fn reachable(&mut self, place: usize) -> Result<u64, ReceiveError> {
-        let limit = self.limit(place);
-        Ok(self.committed(place)?.min(limit))
+        // `limit` comes last, as in `frames_end`.
+        let committed = self.committed(place)?;
+        Ok(committed.min(self.limit(place)))
     }
 
     /// Index of the lane at `place`, as messages carry it.
@@ -198,8 +236,9 @@ impl Egress {
     ///
     /// As [`Egress::committed`].
     pub(crate) fn frames_end(&mut self, place: usize, most: u64) -> Result<u64, ReceiveError> {
-        let most = most.min(self.limit(place));
+        // A lane that fails and is opened again in between ends at the failure: `limit` comes last.
         let committed = self.committed(place)?;
+        let most = most.min(self.limit(place));
         if committed <= most {
             return Ok(committed);
         }
@@ -214,10 +253,10 @@ impl Egress {
     ///
     /// As [`Egress::committed`].
     pub(crate) fn next_frame(&mut self, place: usize) -> Result<Option<(u64, u64)>, ReceiveError> {
-        if self.position(place) >= self.limit(place) {
-            return Ok(None);
-        }
-        self.frame_at_position(place)
+        let frame = self.frame_at_position(place)?;
+        // `limit` comes last, as in `frames_end`.
+        let is_behind = self.position(place) >= self.limit(place);
+        Ok(frame.filter(|_| !is_behind))
     }
 
     /// As [`Egress::next_frame`], also behind a failure that is not reported.
@@ -470,6 +509,14 @@ impl Egress {
     }
 }
 
+/// The failure with which a lane is closed.
+fn failure_of_closed(consumer: &Consumer) -> Option<Failure> {
+    let words = consumer.lane();
+    ending::is_failed(words)
+        .then(|| ending::failure(words))
+        .flatten()
+}
+
 impl Drop for Egress {
     fn drop(&mut self) {
         // A subscriber that leaves releases everything before its position: without this it would
@@ -596,6 +643,13 @@ mod tests {
         assert_eq!(checked(ends[2], end), (true, end));
     }
 
+    fn failure_of(egress: &mut Egress) -> (usize, String) {
+        match egress.look().unwrap_err() {
+            ReceiveError::Failed(LinkError::Upstream { lane, reason }) => (lane, reason),
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// A bridge that was behind went on past it in silence: only a lane that was still closed told.
     #[test]
     fn failure_of_a_lane_that_was_opened_again_is_reported_between_its_messages() {
@@ -617,16 +671,56 @@ mod tests {
         assert_eq!(egress.reachable(0).unwrap(), before);
         assert_eq!(egress.look().unwrap(), 1, "not acknowledged");
         assert!(egress.acknowledge(0, before));
-        let failure = egress.look().unwrap_err();
-        let ReceiveError::Failed(LinkError::Upstream { lane: 0, reason }) = failure else {
-            panic!("{failure:?}");
-        };
-        assert_eq!(reason, "torn");
-        // Once: then the messages behind it come, and the end.
+        assert_eq!(failure_of(&mut egress), (0, "torn".to_owned()));
+        // The far side that comes back is told again; the next one gets the messages behind it, and
+        // the end.
+        egress.set_reader(1);
+        egress.set_reader(1);
+        egress.look().unwrap_err();
+        assert_eq!(egress.next_frame(0).unwrap(), None);
+        egress.set_reader(2);
         assert_eq!(egress.look().unwrap(), 1);
         assert_eq!(egress.frames_end(0, u64::MAX).unwrap(), after);
         assert!(!egress.is_lane_ended(0));
         egress.advance(0, after);
         assert!(egress.is_lane_ended(0));
+    }
+
+    /// Bridges and recorders ended again at each start, until someone opened the lane again.
+    #[test]
+    fn bridge_that_starts_after_a_failure_carries_the_other_publishers() {
+        let config = Config::parse("inproc://others").unwrap();
+        let open =
+            || -> Publisher { Publisher::open_as(&config, &TypeTag::default(), None).unwrap() };
+        let [mut other, mut failing] = [open(), open()];
+        failing.publish(&[1; 24]).unwrap();
+        failing.fail("torn");
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
+        assert_eq!(egress.look().unwrap(), 2);
+        let end = other.publish(&[2; 24]).unwrap().0;
+        let place = (0..2).find(|place| egress.lane(*place) == 0).unwrap();
+        assert_eq!(egress.frames_end(place, u64::MAX).unwrap(), end);
+        other.close().unwrap();
+        assert_eq!(egress.look().unwrap(), 2, "the other is not read yet");
+        assert!(!egress.is_ended());
+        egress.advance(place, end);
+        assert!(egress.acknowledge(place, end));
+        // No publisher is left: the end of the whole stream is a failure.
+        assert_eq!(failure_of(&mut egress), (1, "torn".to_owned()));
+    }
+
+    #[test]
+    fn failures_of_two_lanes_are_reported_together() {
+        let config = Config::parse("inproc://two").unwrap();
+        let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
+        let open =
+            || -> Publisher { Publisher::open_as(&config, &TypeTag::default(), None).unwrap() };
+        let _other = open();
+        let pair = [open(), open()];
+        for (publisher, reason) in pair.into_iter().zip(["torn", "cut"]) {
+            publisher.fail(reason);
+        }
+        let failure = (1, "torn; lane 2: cut".to_owned());
+        assert_eq!(failure_of(&mut egress), failure);
     }
 }

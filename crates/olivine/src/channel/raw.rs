@@ -3,7 +3,7 @@
 
 use super::attached::Attached;
 use super::publisher::{Ending, Publisher};
-use super::slow_state::{end_mark, failure_of, watch_publishers};
+use super::slow_state::{end_mark, watch_publishers};
 use super::subscriber::Subscriber;
 use crate::error::{NotSent, ReceiveError};
 use crate::link::{Link, LinkStatus};
@@ -306,15 +306,15 @@ impl<T: ?Sized> Subscriber<T> {
         self.slow_state.is_at_end(&self.lanes) && !lanes.any(|lane| ending::is_failed(lane.lane()))
     }
 
-    /// The failure of a closed lane whose frames are all consumed and released.
-    pub(crate) fn lane_failure(&self) -> Option<ReceiveError> {
-        let mut lanes = self.lanes.iter();
-        let is_released = |lane: &&Consumer| {
-            ending::is_failed(lane.lane())
+    /// Whether every lane is closed, one with a failure, and every frame is consumed and released.
+    pub(crate) fn is_failed_and_released(&self) -> bool {
+        let is_over = |lane: &Consumer| {
+            ending::state(lane.lane()) & 1 == 0
                 && !self.slow_state.has_more(lane)
                 && lane.released() == lane.position()
         };
-        lanes.find(is_released).and_then(failure_of)
+        let mut lanes = self.lanes.iter();
+        self.lanes.iter().all(is_over) && lanes.any(|lane| ending::is_failed(lane.lane()))
     }
 
     /// The bridge has reported the end of the stream: the durable name does not report it again.

@@ -71,7 +71,8 @@ pub(super) fn sources(
         }
         Egress::open(&ring, ShapeRole::Names).map_err(full_or_failed)
     };
-    let serve = |pipe: &mut Pipe, egress: &mut Egress, _: &Hello| {
+    let serve = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
+        egress.set_reader(theirs.instance);
         let open_there = greet::resume(pipe, control, egress)?;
         let counters = LinkCounters(control);
         let mut sending = Sending {

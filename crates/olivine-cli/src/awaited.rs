@@ -137,7 +137,7 @@ fn slowest(info: &ChannelInfo, lane: usize) -> Option<(&SubscriberInfo, u64)> {
 
 fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     let uri = settings::short(config);
-    let dir = config.directory();
+    let dir = config.get_dir();
     let dir = dir.map_or_else(String::new, |dir| format!(" --dir {}", dir.display()));
     let lag = text::bytes(lag_bytes);
     let line = match (&slowest.name, slowest.alive) {

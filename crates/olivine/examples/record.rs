@@ -98,8 +98,7 @@ fn record(path: &Path, mebibytes: usize, policy: SyncPolicy) -> Measured {
 /// Publishes messages of 1 KiB into `file://`; closing returns when they are recorded.
 fn publish(path: &Path, mebibytes: usize, policy: SyncPolicy) -> Measured {
     let config = Config::new(Scheme::File, "speed")
-        .path(path)
-        .sync(policy)
+        .file(|file| file.path(path).sync(policy))
         .capacity(16 << 20);
     let message = [0x5a; 1016];
     let started = Instant::now();

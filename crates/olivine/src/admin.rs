@@ -342,9 +342,7 @@ fn find(config: &Config) -> Result<(Folder, ChannelFolder), AdminError> {
 
 /// The folder of channels of these settings.
 fn folder_of(config: &Config) -> PathBuf {
-    config
-        .directory()
-        .map_or_else(default_folder, Path::to_owned)
+    config.get_dir().map_or_else(default_folder, Path::to_owned)
 }
 
 fn remove_folder(folder: &Folder, name: &str, bytes: u64) -> Result<Removed, AdminError> {

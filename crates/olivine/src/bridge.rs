@@ -278,7 +278,7 @@ fn no_bridge(config: &Config) -> OpenError {
 /// names the handle in front: a publisher and a subscriber of one URI have different rings.
 pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
     let mut ring = config.clone();
-    *ring.remote = Default::default();
+    *ring.groups = Default::default();
     if config.scheme == Scheme::Nats {
         // The other subscribers are at the server: its bridge counts them.
         ring.subscribers = ring.subscribers.min(1);
@@ -287,10 +287,8 @@ pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
     match &config.name {
         Some(name) => {
             ring.scheme = Scheme::Shm;
-            let mut uri = config.clone();
-            uri.remote.token = None;
-            let path = || Some(uri.remote.path.as_ref()?.display().to_string());
-            let address = uri.remote.address.as_ref().map(ToString::to_string);
+            let path = || Some(config.path()?.display().to_string());
+            let address = config.address().map(ToString::to_string);
             let place = address.or_else(path);
             let words = format!(
                 "{end} {}://{}/{}/{name}",

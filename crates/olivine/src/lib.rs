@@ -105,8 +105,9 @@ pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
 pub use message::{Label, Message, Outgoing, OwnedMessage, Plain, Position};
 pub use uri::{
-    Compression, Config, Delivery, End, Expire, HugePages, Key, Pace, Peers, Retention, Role,
-    Rotation, Scheme, Slow, Start, Storage, SyncPolicy, Unfinished, UriError, WaitStrategy,
+    Compression, Config, Delivery, End, Expire, FileSettings, HugePages, Key, NatsSettings, Pace,
+    Peers, Retention, Role, Rotation, Scheme, SealedSettings, Slow, Start, Storage, SyncPolicy,
+    TcpSettings, Unfinished, UriError, WaitStrategy,
 };
 
 /// The programs of the READMEs, as tests.

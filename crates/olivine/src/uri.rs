@@ -8,6 +8,7 @@
 mod error;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz_checks;
+pub(crate) mod groups;
 mod journal;
 mod key;
 mod keys;
@@ -21,6 +22,7 @@ pub(crate) mod topic;
 mod values;
 
 pub use error::UriError;
+pub use groups::{FileSettings, NatsSettings, SealedSettings, TcpSettings};
 pub use journal::{Compression, Pace, Rotation, SyncPolicy, Unfinished};
 pub(crate) use key::is_secret;
 pub use key::{End, Key};
@@ -32,7 +34,7 @@ pub use values::{
 };
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -54,6 +56,11 @@ pub(crate) const NAME_LENGTH_MAX: usize = 48;
 /// so first. The first publisher fixes the settings that shape the channel (marked *channel*). A
 /// subscriber that comes first fixes only what it names. If it names another value than a live
 /// channel has, opening fails. If it names none, it accepts the channel's value.
+///
+/// A key `x` has a setter `x` and a getter `get_x`. What belongs to one scheme is in the group of
+/// that scheme: [`Config::tcp`], [`Config::nats`], [`Config::file`] and [`Config::sealed`] change
+/// it, and [`Config::get_tcp`] and its like show it. Settings for another scheme than the channel's
+/// are refused.
 ///
 /// ```
 /// use olivine::{Config, WaitStrategy};
@@ -90,12 +97,13 @@ pub struct Config {
     pub(crate) cpu: Option<u32>,
     pub(crate) topic: Option<String>,
     pub(crate) origin: u64,
-    pub(crate) remote: Box<remote::Remote>,
+    pub(crate) groups: Box<groups::Groups>,
 }
 
 impl Config {
-    /// Default settings for a channel of this scheme and name. `tcp://` and `nats://` also need
-    /// [`Config::address`], `file://` and `shm+fd://` need [`Config::path`].
+    /// Default settings for a channel of this scheme and name. `tcp://` and `nats://` also need an
+    /// `address`, `file://` and `shm+fd://` a `path`: see [`TcpSettings`], [`NatsSettings`],
+    /// [`FileSettings`] and [`SealedSettings`].
     pub fn new(scheme: Scheme, channel: &str) -> Self {
         Self {
             scheme,
@@ -121,7 +129,7 @@ impl Config {
             cpu: None,
             topic: None,
             origin: 0,
-            remote: Box::default(),
+            groups: Box::default(),
         }
     }
 
@@ -176,14 +184,8 @@ impl Config {
         &self.channel
     }
 
-    /// The folder named by `dir`, if there is one.
-    #[must_use]
-    pub fn directory(&self) -> Option<&Path> {
-        self.dir.as_deref()
-    }
-
     /// How long closing a `tcp://` or `nats://` channel waits for an absent far side that has not
-    /// received everything: [`Config::expire`], or 30 s if that is never. Other schemes do not wait
+    /// received everything: [`Config::get_expire`], or 30 s if that is never. Other schemes do not wait
     /// for an absent far side.
     #[must_use]
     pub fn close_timeout(&self) -> Duration {

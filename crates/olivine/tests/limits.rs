@@ -146,7 +146,7 @@ fn few_descriptors(uri: &str) {
     let mut taken: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
     let mut refusals = 0;
     let config = Config::parse(uri).unwrap();
-    let channel = config.directory().unwrap().join(config.channel());
+    let channel = config.get_dir().unwrap().join(config.channel());
     while let Err(error) = attempt(uri) {
         refused(&*error, "Too many open files");
         refusals += 1;
@@ -162,7 +162,7 @@ fn few_descriptors(uri: &str) {
 /// A channel that cannot be read is not damaged, and stays.
 fn few_descriptors_to_remove(uri: &str) {
     let config = Config::parse(uri).unwrap();
-    let channel = config.directory().unwrap().join(config.channel());
+    let channel = config.get_dir().unwrap().join(config.channel());
     let _subscriber = Subscriber::open(uri).unwrap();
     let _publisher = Publisher::open(uri).unwrap();
     limit(libc::RLIMIT_NOFILE, 256);

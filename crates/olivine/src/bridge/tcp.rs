@@ -58,21 +58,22 @@ impl Tcp {
     /// Reads the files that the settings name, for this side of the channel.
     pub(super) fn new(config: &Config, side: Side) -> Result<Self, OpenError> {
         config.validate()?;
-        let remote = &config.remote;
-        let role = remote.role.unwrap_or(match side {
+        let tcp = &config.groups.tcp;
+        let connection = &tcp.connection;
+        let role = tcp.role.unwrap_or(match side {
             Side::Source => Role::Listen,
             Side::Destination => Role::Connect,
         });
         // `validate` has checked that there is one.
-        let address = remote.address.clone().unwrap_or(Address {
+        let address = tcp.address.clone().unwrap_or(Address {
             host: String::new(),
             port: 0,
         });
-        let tls = remote
+        let tls = connection
             .tls
-            .then(|| Tls::new(role, &address, remote))
+            .then(|| Tls::new(role, &address, connection))
             .transpose()?;
-        let token = match remote.token.as_deref() {
+        let token = match connection.token.as_deref() {
             Some(token) => secret::read("read the token from", token)?,
             None => String::new(),
         };
@@ -82,7 +83,7 @@ impl Tcp {
             address,
             tls,
             token,
-            timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
+            timeout: connection.timeout.unwrap_or(TIMEOUT_DEFAULT),
             instance: random_id(),
         })
     }

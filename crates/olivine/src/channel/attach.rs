@@ -168,7 +168,7 @@ fn find_inproc(config: &Config, first: &Geometry) -> Result<Attached, OpenError>
 
 /// The memory of a sealed channel's publisher. It has no name.
 fn make_unnamed(config: &Config, first: &Geometry) -> Result<Attached, OpenError> {
-    let path = config.socket().unwrap_or_else(|| Path::new(""));
+    let path = config.path().unwrap_or_else(|| Path::new(""));
     let (bytes, fill) = (first.control_bytes(), control_bytes(first));
     let control = memory_file(path, bytes, None, &fill)?;
     let memory = InprocMemory::unnamed(path.to_owned(), control, HashMap::new())?;

@@ -119,7 +119,7 @@ pub(super) fn join(config: &Config, typed: &TypeTag) -> Result<JoinedChannel, Op
 }
 
 fn path_of(config: &Config) -> &Path {
-    config.socket().unwrap_or_else(|| Path::new(""))
+    config.path().unwrap_or_else(|| Path::new(""))
 }
 
 /// Starts the thread of one end.

@@ -20,10 +20,12 @@ pub fn check_uri(data: &[u8]) {
                 .unwrap_or_else(|error| panic!("{written:?} of {text:?}: {error}"));
             // Secrets are not printed.
             let mut shown = config.clone();
-            let (nats, read) = (&mut shown.remote.nats, &again.remote.nats);
-            nats.password.clone_from(&read.password);
-            nats.nkey.clone_from(&read.nkey);
-            shown.remote.token.clone_from(&again.remote.token);
+            let (groups, read) = (&mut shown.groups, &again.groups);
+            groups.nats.password.clone_from(&read.nats.password);
+            groups.nats.nkey.clone_from(&read.nats.nkey);
+            let (nats, tcp) = (&mut groups.nats.connection, &mut groups.tcp.connection);
+            nats.token.clone_from(&read.nats.connection.token);
+            tcp.token.clone_from(&read.tcp.connection.token);
             assert_eq!(again, shown, "{written:?} of {text:?}");
             assert_eq!(again.uri(), written);
             let channel = config.channel();

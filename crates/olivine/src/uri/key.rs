@@ -1,6 +1,6 @@
 //! A key of a URI, and the macro that makes rows of keys.
 //!
-//! Each key is one row of a table in [`super::keys`]. From the row come the method of [`Config`],
+//! Each key is one row of a table in [`super::keys`]. From the row come its setter and its getter,
 //! the parser, the printer, the checks, the listing of [`Config::keys`] and `docs/uri.md`.
 
 use super::{Config, Scheme, UriError};
@@ -137,15 +137,17 @@ impl Key {
     }
 }
 
-/// Makes rows: a constant with the table, and the methods of [`Config`] that set the keys.
+/// Makes rows: a constant with the table, and the methods that set and get the keys.
 ///
-/// `name(config, argument: Type) { … read, put … }` makes a method. `put` stores the argument of
-/// the method, or the value that `read` gets from text. `name() { … set … }` makes no method: `set`
-/// reads and stores.
+/// `name(part: Part, argument: Type) in Owner, … { … }`: the methods of each owner, a [`Config`] or
+/// a group of it, change the `part`. `put` stores the argument of the method, or the value that
+/// `read` gets from text. `name(part: Part) { … }` makes no setter: `set` reads and stores.
 macro_rules! keys {
     ($(#[$about:meta])* $table:ident { $(
         $(#[doc = $doc:literal])*
-        $name:ident $method:tt {
+        $name:ident ($at:ident: $part:ident $(, $argument:ident: $type:ty)?)
+            $(in $($owner:ident),+)? {
+            $(getter: $getter:ident -> $got:ty = $get:expr,)?
             value: $value:literal,
             schemes: $schemes:expr,
             end: $end:ident,
@@ -166,38 +168,72 @@ macro_rules! keys {
             rule: $rule,
             default: $default,
             doc: &[$($doc),*],
-            set: keys!(@set $method $($read, $put)? $($set)?),
-            show: $show,
-            holds: keys!(@holds $($holds)?),
+            set: keys!(@set ($at: $part $(, $argument: $type)?) $($read, $put)? $($set)?),
+            show: |config| {
+                let $at = <$crate::uri::Config as $crate::uri::groups::Has<$part>>::part(config);
+                $show
+            },
+            holds: keys!(@holds $at: $part $(, $holds)?),
         }),+];
 
-        impl $crate::uri::Config {
-            $(keys! { @method [$($doc,)*] $name $method $rule, $default, $($put)? })+
-        }
+        $(keys! { @methods [$($($owner),+)?] {
+            [$($doc,)*] $name ($at: $part $(, $argument: $type)?) $rule, $default,
+            [$($put)?] [$($getter -> $got = $get)?]
+        } })+
     };
-    (@set ($config:ident, $argument:ident: $type:ty) $read:expr, $put:expr) => {
-        |$config: &mut $crate::uri::Config, text: &str| {
+    (@set ($at:ident: $part:ident, $argument:ident: $type:ty) $read:expr, $put:expr) => {
+        |config: &mut $crate::uri::Config, text: &str| {
             let $argument = $read(text).ok_or(None::<$crate::uri::UriError>)?;
+            let $at = <$crate::uri::Config as $crate::uri::groups::Has<$part>>::part_mut(config);
             $put;
             Ok(())
         }
     };
-    (@set () $set:expr) => { $set };
-    (@holds) => { |_| true };
-    (@holds $holds:expr) => { $holds };
-    (@method [$($doc:literal,)*] $name:ident ($config:ident, $argument:ident: $type:ty)
-        $rule:literal, $default:literal, $put:expr) => {
+    (@set ($at:ident: $part:ident) $set:expr) => {
+        |config: &mut $crate::uri::Config, text: &str| {
+            let set: fn(&mut $part, &str) -> Result<(), $crate::uri::key::Refusal> = $set;
+            set(<$crate::uri::Config as $crate::uri::groups::Has<$part>>::part_mut(config), text)
+        }
+    };
+    (@holds $at:ident: $part:ident) => { |_| true };
+    (@holds $at:ident: $part:ident, $holds:expr) => {
+        |config: &$crate::uri::Config| {
+            let $at = <$crate::uri::Config as $crate::uri::groups::Has<$part>>::part(config);
+            $holds
+        }
+    };
+    (@methods [$($owner:ident),*] $row:tt) => { $(
+        impl $owner {
+            keys! { @setter $row }
+            keys! { @getter $row }
+        }
+    )* };
+    (@setter { [$($doc:literal,)*] $name:ident
+        ($at:ident: $part:ident, $argument:ident: $type:ty) $rule:literal, $default:literal,
+        [$put:expr] $getter:tt }) => {
         $(#[doc = $doc])*
         #[doc = ""]
         #[doc = concat!("Values of `", stringify!($name), "=`: ", $rule, ".")]
         #[doc = concat!("Default: ", $default, ".")]
-        pub fn $name(self, $argument: $type) -> Self {
-            let mut $config = self;
+        pub fn $name(mut self, $argument: $type) -> Self {
+            let $at = <Self as $crate::uri::groups::Has<$part>>::part_mut(&mut self);
             $put;
-            $config
+            self
         }
     };
-    (@method [$($doc:literal,)*] $name:ident () $rule:literal, $default:literal,) => {};
+    (@setter $row:tt) => {};
+    (@getter { $docs:tt $name:ident ($at:ident: $part:ident $($argument:tt)*)
+        $rule:literal, $default:literal, $put:tt [$getter:ident -> $got:ty = $get:expr] }) => {
+        #[doc = concat!("The value of `", stringify!($name), "=`.")]
+        #[doc = ""]
+        #[doc = concat!("Default: ", $default, ".")]
+        #[must_use]
+        #[allow(clippy::double_must_use, reason = "an iterator has it already")]
+        pub fn $getter(&self) -> $got {
+            let $at = <Self as $crate::uri::groups::Has<$part>>::part(self);
+            $get
+        }
+    };
 }
 pub(super) use keys;
 

@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod tests;
 
+use super::groups::{self, ConnectionSettings, Has as _};
 use super::keys::{self, JOURNAL_RULE};
-use super::remote::{self, Remote};
+use super::remote;
 use super::{Config, Delivery, Expire, Scheme, Start, UriError};
 use std::str::FromStr;
 
@@ -81,6 +82,7 @@ pub(super) fn validate(config: &Config) -> Result<(), UriError> {
     for key in keys::all() {
         key.check_scheme(config)?;
     }
+    groups::check(config)?;
     for key in keys::all() {
         key.check_value(config)?;
     }
@@ -132,33 +134,27 @@ fn pairs(config: &Config) -> Result<(), UriError> {
     if config.scheme != Scheme::File && matches!(config.from, Start::Time(_) | Start::Position(_)) {
         return refuse("from", "this scheme", JOURNAL_RULE);
     }
-    let Remote {
-        tls,
-        tls_cert,
-        tls_key,
-        tls_ca,
-        nats,
-        ..
-    } = &*config.remote;
-    if tls_cert.is_some() != tls_key.is_some() {
+    let connection: &ConnectionSettings = config.part();
+    if connection.tls_cert.is_some() != connection.tls_key.is_some() {
         return refuse(
             "tls_cert",
             "tls_key",
             "a certificate and its private key come together; give both",
         );
     }
-    if !tls && (tls_cert.is_some() || tls_ca.is_some()) {
+    if !connection.tls && (connection.tls_cert.is_some() || connection.tls_ca.is_some()) {
         return refuse(
             "tls_cert or tls_ca",
             "tls=no",
             "certificates are for TLS; add tls=yes",
         );
     }
+    let nats = &config.groups.nats;
     if nats.user.is_some() != nats.password.is_some() {
         return refuse("user", "password", "the two come together; give both");
     }
     let ways = [
-        config.remote.token.is_some(),
+        connection.token.is_some(),
         nats.user.is_some(),
         nats.nkey.is_some(),
         nats.creds.is_some(),

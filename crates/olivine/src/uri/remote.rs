@@ -1,18 +1,17 @@
-//! The place of a channel outside this machine's memory, and the settings of its connection.
+//! The place of a channel outside this machine's memory.
+//!
+//! HOST is a name, an IPv4 address, or an IPv6 address in brackets.
 //!
 //! | scheme | after `://` | what the channel's name is |
 //! |---|---|---|
-//! | `tcp` | `HOST:PORT/CHANNEL`; HOST is a name, an IPv4 address, or an IPv6 address in brackets | the last part |
+//! | `tcp` | `HOST:PORT/CHANNEL` | the last part |
 //! | `nats` | `HOST[:PORT]/CHANNEL`; port 4222 unless given | the last part |
 //! | `shm+fd` | an absolute path of a socket | the file's name up to its last dot |
 //! | `file` | an absolute path | `channel=`, else the file's name up to its last dot |
 
 use super::parse::is_name;
-use super::{
-    Compression, Config, Pace, Peers, Retention, Role, Rotation, Scheme, Storage, SyncPolicy,
-    Unfinished, UriError, sealed,
-};
-use std::path::{Path, PathBuf};
+use super::{Config, Scheme, UriError, sealed};
+use std::path::Path;
 use std::time::Duration;
 
 /// Port of `nats://` if the URI names none.
@@ -47,88 +46,23 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// Settings of channels outside this machine's memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Remote {
-    /// For `tcp://` and `nats://`.
-    pub(crate) address: Option<Address>,
-    /// For `file://`, and the socket of `shm+fd://`.
-    pub(crate) path: Option<PathBuf>,
-    /// The name was given by `channel=`, not taken from the file's name.
-    pub(crate) named: bool,
-    pub(crate) role: Option<Role>,
-    pub(crate) tls: bool,
-    pub(crate) tls_cert: Option<PathBuf>,
-    pub(crate) tls_key: Option<PathBuf>,
-    pub(crate) tls_ca: Option<PathBuf>,
-    pub(crate) token: Option<String>,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) peers: Peers,
-    pub(crate) sync: Option<SyncPolicy>,
-    pub(crate) rotate: Option<Rotation>,
-    pub(crate) compress: Option<Compression>,
-    pub(crate) follow: bool,
-    pub(crate) pace: Option<Pace>,
-    pub(crate) unfinished: Option<Unfinished>,
-    pub(crate) nats: Nats,
-}
-
-/// Settings of channels in a NATS server.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Nats {
-    pub(crate) stream: Option<String>,
-    pub(crate) replicas: Option<u8>,
-    pub(crate) storage: Option<Storage>,
-    pub(crate) retention: Option<Retention>,
-    pub(crate) max_bytes: Option<u64>,
-    pub(crate) max_age: Option<Duration>,
-    pub(crate) duplicates: Option<Duration>,
-    pub(crate) servers: Vec<Address>,
-    pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
-    pub(crate) nkey: Option<String>,
-    pub(crate) creds: Option<PathBuf>,
-}
-
 impl Config {
-    /// Host and port of a `tcp://` or `nats://` channel.
-    pub fn address(mut self, host: &str, port: u16) -> Self {
-        let host = host.to_owned();
-        self.remote.address = Some(Address { host, port });
-        self
-    }
-
-    /// File of a `file://` channel, socket of a `shm+fd://` channel: an absolute path. The socket's
-    /// name up to its last dot is the name of its channel.
-    pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
-        let path = path.into();
-        if self.scheme == Scheme::Sealed {
-            self.channel = sealed::name_of(&path);
-        }
-        self.remote.path = Some(path);
-        self.remote.named = true;
-        self
-    }
-
-    /// One more server of a `nats://` cluster, at most 16, tried when the first does not answer.
-    pub fn server(mut self, host: &str, port: u16) -> Self {
-        let host = host.to_owned();
-        self.remote.nats.servers.push(Address { host, port });
-        self
-    }
-
     /// Host and port, if the scheme has them.
-    #[must_use]
-    pub fn host_and_port(&self) -> Option<(&str, u16)> {
-        let address = self.remote.address.as_ref()?;
-        Some((&address.host, address.port))
+    pub(crate) fn address(&self) -> Option<&Address> {
+        match self.scheme {
+            Scheme::Tcp => self.groups.tcp.address.as_ref(),
+            Scheme::Nats => self.groups.nats.address.as_ref(),
+            Scheme::Shm | Scheme::Sealed | Scheme::Inproc | Scheme::File => None,
+        }
     }
 
-    /// The file of a `file://` channel.
-    #[must_use]
-    pub fn file(&self) -> Option<&Path> {
-        let path = self.remote.path.as_deref();
-        path.filter(|_| self.scheme == Scheme::File)
+    /// The path of the journal or the socket, if the scheme has one.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        match self.scheme {
+            Scheme::File => self.groups.file.path.as_deref(),
+            Scheme::Sealed => self.groups.sealed.path.as_deref(),
+            Scheme::Shm | Scheme::Inproc | Scheme::Tcp | Scheme::Nats => None,
+        }
     }
 }
 
@@ -141,13 +75,18 @@ pub(super) fn read(scheme: Scheme, place: &str) -> Result<Config, UriError> {
             let path = Path::new(place);
             let name = path.file_stem().and_then(|stem| stem.to_str());
             let mut config = Config::new(scheme, name.unwrap_or_default());
-            config.remote.path = Some(path.to_owned());
+            config.groups.file.path = Some(path.to_owned());
             Ok(config)
         }
         Scheme::Tcp | Scheme::Nats => {
             let (address, channel) = place.split_once('/').unwrap_or((place, ""));
             let mut config = Config::new(scheme, channel);
-            config.remote.address = Some(read_address(scheme, address)?);
+            let address = Some(read_address(scheme, address)?);
+            if scheme == Scheme::Tcp {
+                config.groups.tcp.address = address;
+            } else {
+                config.groups.nats.address = address;
+            }
             Ok(config)
         }
     }
@@ -202,17 +141,17 @@ fn check_address(address: &Address, text: &str) -> Result<(), UriError> {
 
 /// The part between `://` and `?`.
 pub(super) fn show(config: &Config) -> String {
-    match (config.scheme, &config.remote.address, &config.remote.path) {
-        (Scheme::Tcp | Scheme::Nats, Some(address), _) => format!("{address}/{}", config.channel),
-        (Scheme::File | Scheme::Sealed, _, Some(path)) => path.display().to_string(),
-        _ => config.channel.clone(),
+    let (address, path) = (config.address(), config.path());
+    match (address, path) {
+        (Some(address), _) => format!("{address}/{}", config.channel),
+        (None, Some(path)) => path.display().to_string(),
+        (None, None) => config.channel.clone(),
     }
 }
 
 /// Checks the part between `://` and `?`.
 pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
-    let remote = &config.remote;
-    match (config.scheme, &remote.address, &remote.path) {
+    match (config.scheme, config.address(), config.path()) {
         (Scheme::Tcp | Scheme::Nats, Some(address), _) => {
             check_address(address, &address.to_string())?;
             // With port 0 the system chooses a port. Only a listener, which reports its port, can
@@ -244,7 +183,7 @@ pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
                     && !path.ends_with('/')
                     && !path.contains(|c: char| c.is_control() || "&?".contains(c))
             };
-            let text = path.as_ref().and_then(|path| path.to_str());
+            let text = path.and_then(Path::to_str);
             if !text.is_some_and(plain) {
                 return Err(UriError::Path {
                     path: text.unwrap_or_default().escape_default().to_string(),

@@ -71,20 +71,11 @@ impl FromStr for Peers {
     }
 }
 
-impl Config {
-    /// The socket of a `shm+fd://` channel.
-    #[must_use]
-    pub fn socket(&self) -> Option<&Path> {
-        let path = self.remote.path.as_deref();
-        path.filter(|_| self.scheme == Scheme::Sealed)
-    }
-}
-
 /// Reads the part between `shm+fd://` and `?`. The file's name up to its last dot names the
 /// channel.
 pub(super) fn read(place: &str) -> Result<Config, UriError> {
     check_path(Some(place))?;
-    Ok(Config::new(Scheme::Sealed, "").path(place))
+    Ok(Config::new(Scheme::Sealed, "").sealed(|sealed| sealed.path(place)))
 }
 
 /// The channel of a socket.
@@ -110,7 +101,7 @@ fn check_path(path: Option<&str>) -> Result<(), UriError> {
 
 /// Checks the socket, and the name that it gives the channel.
 pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
-    check_path(config.remote.path.as_ref().and_then(|path| path.to_str()))?;
+    check_path(config.path().and_then(Path::to_str))?;
     if is_name(&config.channel, 64) {
         return Ok(());
     }
@@ -132,8 +123,12 @@ mod tests {
                    &timeout=2s&peers=1000,0";
         let config = Config::parse(uri).unwrap();
         assert_eq!(config.channel(), "ticks");
-        assert_eq!(config.socket(), Some(Path::new("/run/app/ticks.sock")));
-        assert_eq!((config.uri().as_str(), config.file()), (uri, None));
+        let path = Path::new("/run/app/ticks.sock");
+        assert_eq!(config.get_sealed().get_path(), Some(path));
+        assert_eq!(
+            (config.uri().as_str(), config.get_file().get_path()),
+            (uri, None)
+        );
         assert!(config.validate().is_ok());
     }
 

@@ -48,12 +48,12 @@ impl JournalInlet {
     }
 
     fn path(&self) -> &Path {
-        self.config.file().unwrap_or_else(|| Path::new(""))
+        self.config.path().unwrap_or_else(|| Path::new(""))
     }
 
     /// Whether `lane` belongs to the selected channel.
     fn wants(&self, lane: &Lane) -> bool {
-        !self.config.remote.named || lane.channel == self.config.channel()
+        !self.config.groups.file.named || lane.channel == self.config.channel()
     }
 
     /// The first recorded lane of the selected channel; reads up to there. The replay reports
@@ -100,7 +100,7 @@ impl JournalInlet {
         loop {
             match Replay::open(self.path()) {
                 Ok(replay) => return Ok(Some(replay)),
-                Err(JournalError::Missing { .. }) if self.config.remote.follow => {
+                Err(JournalError::Missing { .. }) if self.config.groups.file.follow => {
                     control.report(|status| {
                         status.note =
                             format!("waiting for {} to be recorded", self.path().display());
@@ -173,7 +173,7 @@ impl Inlet for JournalInlet {
             path: self.path().display().to_string(),
             position: replay.position(),
             journal: replay.journal(),
-            pacer: Pacer::new(self.config.remote.pace.unwrap_or_default()),
+            pacer: Pacer::new(self.config.groups.file.pace.unwrap_or_default()),
             channel: None,
             is_open: false,
             is_resumed,
@@ -200,7 +200,7 @@ impl Inlet for JournalInlet {
 impl JournalInlet {
     /// Identifies this source of messages.
     fn who(&self) -> String {
-        let channel = if self.config.remote.named {
+        let channel = if self.config.groups.file.named {
             self.config.channel()
         } else {
             ""
@@ -224,7 +224,7 @@ impl JournalInlet {
         let mut note = String::new();
         let mut looked_again = false;
         let mut awaited = AwaitedChannel {
-            is_awaited: self.config.remote.named && !replaying.is_resumed,
+            is_awaited: self.config.groups.file.named && !replaying.is_resumed,
             ..AwaitedChannel::default()
         };
         // End of the journal when the end was requested: a recorder that continues cannot delay the
@@ -273,7 +273,7 @@ impl JournalInlet {
                 // The next replay continues here.
                 return Ok(());
             }
-            if !self.config.remote.follow && state != ReplayState::Growing {
+            if !self.config.groups.file.follow && state != ReplayState::Growing {
                 if looked_again {
                     break;
                 }
@@ -281,11 +281,11 @@ impl JournalInlet {
                 looked_again = true;
                 continue;
             }
-            if self.config.remote.follow && replaying.looks_again(&state)? {
+            if self.config.groups.file.follow && replaying.looks_again(&state)? {
                 continue;
             }
             looked_again = false;
-            if self.config.remote.follow {
+            if self.config.groups.file.follow {
                 awaited.report(self, control)?;
             }
             let wake = control.wake_fd();
@@ -294,7 +294,7 @@ impl JournalInlet {
         if replaying.channel.is_none() && !replaying.is_resumed {
             self.check_known()?;
         }
-        if self.config.remote.unfinished != Some(Unfinished::Accept) {
+        if self.config.groups.file.unfinished != Some(Unfinished::Accept) {
             replay.check_finished().map_err(link_error)?;
         }
         // Also if nothing was recorded: a lane must report the end.

@@ -44,7 +44,7 @@ impl JournalOutlet {
     ///
     /// Errors of [`Recorder::open`].
     pub(crate) fn new(config: &Config) -> Result<Self, LinkError> {
-        let path = config.file().unwrap_or_else(|| Path::new(""));
+        let path = config.path().unwrap_or_else(|| Path::new(""));
         Ok(Self {
             recorder: Recorder::open(path, &Self::settings(config)).map_err(link_error)?,
             config: config.clone(),
@@ -52,11 +52,11 @@ impl JournalOutlet {
     }
 
     fn settings(config: &Config) -> RecorderSettings {
-        let remote = &config.remote;
+        let file = &config.groups.file;
         let mut settings = RecorderSettings::default()
-            .sync(remote.sync.unwrap_or_default())
-            .rotate(remote.rotate.unwrap_or_default())
-            .compress(remote.compress.unwrap_or_default());
+            .sync(file.sync.unwrap_or_default())
+            .rotate(file.rotate.unwrap_or_default())
+            .compress(file.compress.unwrap_or_default());
         if let Some(bits) = config.mode {
             settings = settings.mode(bits);
         }
@@ -67,7 +67,7 @@ impl JournalOutlet {
     /// created for this journal.
     fn channel(&self, ring: &Config) -> String {
         let is_own = ring.scheme() == Scheme::Shm && self.config.name.is_none();
-        if is_own && !self.config.remote.named {
+        if is_own && !self.config.groups.file.named {
             ring.channel().to_owned()
         } else {
             self.config.channel().to_owned()
@@ -106,7 +106,7 @@ impl Outlet for JournalOutlet {
             recorder,
             channel,
             lanes: Vec::new(),
-            naps: match config.remote.sync {
+            naps: match config.groups.file.sync {
                 Some(SyncPolicy::Interval(every)) => every.min(NAP_MAX),
                 _ => NAP_MAX,
             },

@@ -4,8 +4,8 @@ use crate::bridge::secret;
 use crate::channel::attach::random_id;
 use crate::error::{LinkError, OpenError};
 use crate::small_file::{self, SETTINGS_FILE_MAX};
-use crate::uri::remote::{Nats, TIMEOUT_DEFAULT};
-use crate::uri::{Config, EXPIRE_DEFAULT, Expire};
+use crate::uri::remote::TIMEOUT_DEFAULT;
+use crate::uri::{Config, EXPIRE_DEFAULT, Expire, NatsSettings};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,10 +59,10 @@ impl std::fmt::Debug for Credentials {
 impl Tls {
     /// The client library reads the files at each connection; this only checks them.
     fn new(config: &Config) -> Result<Self, LinkError> {
-        let remote = &config.remote;
-        let own = remote.tls_cert.clone().zip(remote.tls_key.clone());
+        let connection = &config.groups.nats.connection;
+        let own = connection.tls_cert.clone().zip(connection.tls_key.clone());
         let tls = Self {
-            authorities: remote.tls_ca.clone().or_else(|| file_of("NATS_CA")),
+            authorities: connection.tls_ca.clone().or_else(|| file_of("NATS_CA")),
             own: own.or_else(|| file_of("NATS_CERT").zip(file_of("NATS_KEY"))),
         };
         let check = |action, path: &Path| {
@@ -88,31 +88,31 @@ impl Settings {
     /// [`OpenError`]; a file that cannot be read.
     pub(super) fn new(config: &Config) -> Result<Self, OpenError> {
         config.validate()?;
-        let remote = &config.remote;
+        let connection = &config.groups.nats.connection;
         Ok(Self {
             credentials: credentials(config)?,
-            tls: remote.tls.then(|| Tls::new(config)).transpose()?,
-            timeout: remote.timeout.unwrap_or(TIMEOUT_DEFAULT),
+            tls: connection.tls.then(|| Tls::new(config)).transpose()?,
+            timeout: connection.timeout.unwrap_or(TIMEOUT_DEFAULT),
             instance: random_id(),
             config: config.clone(),
         })
     }
 
     /// The stream's settings.
-    pub(super) fn nats(&self) -> &Nats {
-        &self.config.remote.nats
+    pub(super) fn nats(&self) -> &NatsSettings {
+        &self.config.groups.nats
     }
 
     /// Location of the channel, for messages: without secrets.
     pub(super) fn place(&self) -> String {
-        let address = self.config.remote.address.as_ref();
+        let address = self.nats().address.as_ref();
         let address = address.map(ToString::to_string).unwrap_or_default();
         format!("nats://{address}/{}", self.config.channel())
     }
 
     /// The servers that the URI names.
     pub(super) fn servers(&self) -> Vec<String> {
-        let first = self.config.remote.address.iter();
+        let first = self.nats().address.iter();
         let all = first.chain(&self.nats().servers);
         let scheme = if self.tls.is_some() { "tls" } else { "nats" };
         all.map(|address| format!("{scheme}://{address}")).collect()
@@ -135,8 +135,8 @@ impl Settings {
 
 /// From the URI, otherwise from the environment variables that the NATS tools use.
 fn credentials(config: &Config) -> Result<Credentials, OpenError> {
-    let (remote, nats) = (&config.remote, &config.remote.nats);
-    if let Some(token) = &remote.token {
+    let nats = &config.groups.nats;
+    if let Some(token) = &nats.connection.token {
         let token = secret::read("read the token from", token)?;
         return Ok(Credentials::Token(token));
     }

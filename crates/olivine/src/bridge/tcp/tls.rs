@@ -9,7 +9,8 @@ use super::socket::SocketError;
 use crate::error::LinkError;
 use crate::small_file::{self, SETTINGS_FILE_MAX};
 use crate::uri::Role;
-use crate::uri::remote::{Address, Remote};
+use crate::uri::groups::ConnectionSettings;
+use crate::uri::remote::Address;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -39,16 +40,24 @@ impl Tls {
     /// # Errors
     ///
     /// [`LinkError::Io`] and [`LinkError::Tls`], with the file.
-    pub(super) fn new(role: Role, address: &Address, remote: &Remote) -> Result<Self, LinkError> {
+    pub(super) fn new(
+        role: Role,
+        address: &Address,
+        connection: &ConnectionSettings,
+    ) -> Result<Self, LinkError> {
         let missing = |problem: &str| LinkError::Tls {
             far: address.to_string(),
             problem: problem.to_owned(),
         };
-        let identity = match (&remote.tls_cert, &remote.tls_key) {
+        let identity = match (&connection.tls_cert, &connection.tls_key) {
             (Some(chain), Some(key)) => Some(read_identity(chain, key)?),
             _ => None,
         };
-        let authorities = remote.tls_ca.as_deref().map(read_authorities).transpose()?;
+        let authorities = connection
+            .tls_ca
+            .as_deref()
+            .map(read_authorities)
+            .transpose()?;
         // The certificate does not belong to the key.
         let refused = |error: Error| {
             let path = |path: &Option<std::path::PathBuf>| {
@@ -56,12 +65,12 @@ impl Tls {
                     .map_or_else(String::new, |path| path.display().to_string())
             };
             LinkError::Tls {
-                far: path(&remote.tls_cert),
+                far: path(&connection.tls_cert),
                 problem: match error {
                     Error::InconsistentKeys(_) => format!(
                         "the certificate does not belong to the private key in {}: give a \
                         certificate and its key",
-                        path(&remote.tls_key)
+                        path(&connection.tls_key)
                     ),
                     other => format!("the certificate is invalid: {other}"),
                 },
@@ -81,9 +90,11 @@ impl Tls {
                     .with_protocol_versions(versions)
                     .map_err(refused)?;
                 let builder = match authorities {
-                    Some(authorities) => {
-                        builder.with_client_cert_verifier(verifier(authorities, provider, remote)?)
-                    }
+                    Some(authorities) => builder.with_client_cert_verifier(verifier(
+                        authorities,
+                        provider,
+                        connection,
+                    )?),
                     None => builder.with_no_client_auth(),
                 };
                 let mut config = builder.with_single_cert(chain, key).map_err(refused)?;
@@ -138,12 +149,12 @@ impl Tls {
 fn verifier(
     authorities: RootCertStore,
     provider: Arc<rustls::crypto::CryptoProvider>,
-    remote: &Remote,
+    connection: &ConnectionSettings,
 ) -> Result<Arc<dyn ClientCertVerifier>, LinkError> {
     WebPkiClientVerifier::builder_with_provider(Arc::new(authorities), provider)
         .build()
         .map_err(|error| LinkError::Tls {
-            far: (remote.tls_ca.as_deref())
+            far: (connection.tls_ca.as_deref())
                 .map_or_else(String::new, |path| path.display().to_string()),
             problem: error.to_string(),
         })

@@ -3,7 +3,8 @@
 use super::socket::SocketError;
 use crate::error::LinkError;
 use crate::uri::Role;
-use crate::uri::remote::{Address, Remote};
+use crate::uri::groups::ConnectionSettings;
+use crate::uri::remote::Address;
 
 /// Has no values.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +16,11 @@ impl Tls {
     /// # Errors
     ///
     /// [`LinkError::Tls`], always.
-    pub(super) fn new(_: Role, address: &Address, _: &Remote) -> Result<Self, LinkError> {
+    pub(super) fn new(
+        _: Role,
+        address: &Address,
+        _: &ConnectionSettings,
+    ) -> Result<Self, LinkError> {
         Err(LinkError::Tls {
             far: address.to_string(),
             problem: "this build has no TLS: build it with the feature 'tls'".into(),

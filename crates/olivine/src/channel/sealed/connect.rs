@@ -60,7 +60,12 @@ pub(super) fn join(
     path: &Path,
     typed: &TypeTag,
 ) -> Result<AcceptedAnswer, OpenError> {
-    let timeout = config.remote.timeout.unwrap_or(TIMEOUT_DEFAULT);
+    let timeout = config
+        .groups
+        .sealed
+        .connection
+        .timeout
+        .unwrap_or(TIMEOUT_DEFAULT);
     let started = Instant::now();
     let mut pause = Duration::from_millis(1);
     loop {
@@ -126,14 +131,14 @@ fn check_peer(config: &Config, path: &Path, socket: &OwnedFd) -> Result<Peer, Se
     };
     let peer = Peer::of(socket.as_fd()).map_err(unknown)?;
     let own = rustix::process::geteuid().as_raw();
-    if config.remote.peers.allow(peer.user, own) {
+    if config.groups.sealed.peers.allow(peer.user, own) {
         return Ok(peer);
     }
     Err(SealedError::Peer {
         socket: path.to_owned(),
         pid: peer.pid,
         user: peer.user,
-        peers: config.remote.peers.to_string(),
+        peers: config.groups.sealed.peers.to_string(),
     })
 }
 

@@ -167,7 +167,12 @@ impl Server {
     }
 
     fn handshake_timeout(&self) -> Duration {
-        self.config.remote.timeout.unwrap_or(TIMEOUT_DEFAULT)
+        self.config
+            .groups
+            .sealed
+            .connection
+            .timeout
+            .unwrap_or(TIMEOUT_DEFAULT)
     }
 
     fn failed(&self, action: &'static str, errno: Errno) -> LinkError {
@@ -208,10 +213,10 @@ impl Server {
             session: None,
         };
         let own = rustix::process::geteuid().as_raw();
-        if !self.config.remote.peers.allow(peer.user, own) {
+        if !self.config.groups.sealed.peers.allow(peer.user, own) {
             let text = format!(
                 "peers={} does not allow user {}",
-                self.config.remote.peers, peer.user
+                self.config.groups.sealed.peers, peer.user
             );
             return send_refusal(&connection, Refusal::new(RefusalCode::User, &text), control);
         }

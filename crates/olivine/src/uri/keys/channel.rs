@@ -8,10 +8,10 @@ use crate::uri::parse::is_name;
 use crate::uri::topic::Filter;
 use crate::uri::values::{parse_bytes, parse_duration, show_bytes, show_duration};
 use crate::uri::{
-    CAPACITY_RANGE, Delivery, Expire, HugePages, NAME_LENGTH_MAX, PUBLISHERS_LIMIT,
+    CAPACITY_RANGE, Config, Delivery, Expire, HugePages, NAME_LENGTH_MAX, PUBLISHERS_LIMIT,
     SUBSCRIBERS_LIMIT, Scheme, Slow, Start, WaitStrategy,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const NO_FILES: (&str, &str) = (
@@ -77,51 +77,56 @@ keys! { KEYS {
     /// If space is scarce, the default is at most a sixteenth of the free space, but at least
     /// 64 KiB. Larger rings absorb longer bursts before back-pressure. Rings larger than the caches
     /// cost cache misses, and a full ring adds queueing delay.
-    capacity(config, bytes: u64) {
+    capacity(config: Config, bytes: u64) in Config {
+        getter: get_capacity -> Option<u64> = config.capacity,
         value: "BYTES", schemes: EVERYWHERE, end: Both,
         default: "the smallest power of two from 1MiB to 4MiB that is at least twice the \
                   second-level cache",
         rule: "a power of two from 4KiB to 2GiB, such as 64KiB or 1MiB",
         read: parse_bytes, put: config.capacity = Some(bytes),
-        show: |config| config.capacity.map(show_bytes),
-        holds: |config| is_power(config.capacity, CAPACITY_RANGE),
+        show: config.capacity.map(show_bytes),
+        holds: is_power(config.capacity, CAPACITY_RANGE),
     }
 
     /// Bytes to which frames are padded (*channel*).
     ///
     /// With 64 each small message has its own cache line: lowest latency, more memory.
-    align(config, bytes: u64) {
+    align(config: Config, bytes: u64) in Config {
+        getter: get_align -> Option<u64> = config.align,
         value: "BYTES", schemes: EVERYWHERE, end: Both,
         default: "8", rule: "a power of two from 8 to 4096",
         read: parse_bytes, put: config.align = Some(bytes),
-        show: |config| given(&config.align),
-        holds: |config| is_power(config.align, (8, 4096)),
+        show: given(&config.align),
+        holds: is_power(config.align, (8, 4096)),
     }
 
     /// How this endpoint waits.
-    wait(config, strategy: WaitStrategy) {
+    wait(config: Config, strategy: WaitStrategy) in Config {
+        getter: get_wait -> WaitStrategy = config.wait,
         value: "STRATEGY", schemes: EVERYWHERE, end: Both,
         default: "adaptive", rule: "one of spin, yield, park, adaptive",
         read: word, put: config.wait = strategy,
-        show: |config| changed(&config.wait),
+        show: changed(&config.wait),
     }
 
     /// Whether publishers wait for this subscriber.
-    delivery(config, delivery: Delivery) {
+    delivery(config: Config, delivery: Delivery) in Config {
+        getter: get_delivery -> Delivery = config.delivery,
         value: "KIND", schemes: EVERYWHERE, end: Subscriber,
         default: "reliable", rule: "one of reliable, latest",
         read: word, put: config.delivery = delivery,
-        show: |config| changed(&config.delivery),
+        show: changed(&config.delivery),
     }
 
     /// The first message that a new subscriber gets.
-    from(config, start: Start) {
+    from(config: Config, start: Start) in Config {
+        getter: get_from -> Start = config.from,
         value: "START", schemes: EVERYWHERE, end: Subscriber,
         default: "now; oldest for file://",
         rule: "one of now, oldest, or for file:// time:DATE such as \
                time:2026-01-31T08:30:00Z, or position:BYTES",
         read: word, put: config.from = start,
-        show: |config| {
+        show: {
             let default = Start::default_of(config.scheme);
             (config.from != default).then(|| config.from.to_string())
         },
@@ -136,12 +141,13 @@ keys! { KEYS {
     /// in shared memory of this machine. After a crash, the next program that opens the same URI
     /// and `dir` with this name delivers them. Without a name the messages are in memory of the
     /// process, and a kill loses those that were not acknowledged.
-    name(config, name: &str) {
+    name(config: Config, name: &str) in Config {
+        getter: get_name -> Option<&str> = config.name.as_deref(),
         value: "NAME", schemes: WITH_NAMES, end: Both,
         default: "not durable", rule: "1 to 48 of A-Z a-z 0-9 . _ -",
         read: Some, put: config.name = Some(name.to_owned()),
-        show: |config| config.name.clone(),
-        holds: |config| {
+        show: config.name.clone(),
+        holds: {
             let name = config.name.as_deref();
             name.is_none_or(|name| is_name(name, NAME_LENGTH_MAX))
         },
@@ -151,90 +157,98 @@ keys! { KEYS {
     ///
     /// Over `tcp://` it also sets how long a subscriber without a name keeps its place after its
     /// connection broke: 30 s if not given, and at most 30 s. A longer time needs a `name`.
-    expire(config, expire: Expire) {
+    expire(config: Config, expire: Expire) in Config {
+        getter: get_expire -> Expire = config.expire,
         value: "DURATION", schemes: EVERYWHERE, end: Both,
         default: "never", rule: "never, or a duration such as 30s",
         read: word, put: config.expire = expire,
-        show: |config| changed(&config.expire),
+        show: changed(&config.expire),
     }
 
     /// Reliable subscribers a publisher waits for before its first message.
-    subscribers(config, count: u32) {
+    subscribers(config: Config, count: u32) in Config {
+        getter: get_subscribers -> u32 = config.subscribers,
         value: "COUNT", schemes: EVERYWHERE, end: Publisher,
         default: "0", rule: "a number from 0 to 1024",
         read: whole, put: config.subscribers = count,
-        show: |config| changed(&config.subscribers),
-        holds: |config| u64::from(config.subscribers) <= SUBSCRIBERS_LIMIT,
+        show: changed(&config.subscribers),
+        holds: u64::from(config.subscribers) <= SUBSCRIBERS_LIMIT,
     }
 
     /// What happens to a subscriber that does not keep up (*channel*).
     ///
     /// On a channel that may evict, subscribers copy each message out and check the copy. So an
     /// evicted subscriber never sees torn bytes, at the cost of a copy.
-    slow(config, slow: Slow) {
+    slow(config: Config, slow: Slow) in Config {
+        getter: get_slow -> Option<Slow> = config.slow,
         value: "POLICY", schemes: EVERYWHERE, end: Both,
         default: "wait",
         rule: "wait, or evict:DURATION with a duration above 0 such as evict:500ms",
         read: word, put: config.slow = Some(slow),
-        show: |config| given(&config.slow),
-        holds: |config| !matches!(config.slow, Some(Slow::Evict(after)) if after.is_zero()),
+        show: given(&config.slow),
+        holds: !matches!(config.slow, Some(Slow::Evict(after)) if after.is_zero()),
     }
 
     /// Most publishers at a time (*channel*).
     ///
     /// Rings are made as publishers come.
-    publishers_max(config, count: u32) {
+    publishers_max(config: Config, count: u32) in Config {
+        getter: get_publishers_max -> Option<u32> = config.publishers_max,
         value: "COUNT", schemes: EVERYWHERE, end: Both,
         default: "16", rule: "a number from 1 to 256",
         read: whole, put: config.publishers_max = Some(count),
-        show: |config| given(&config.publishers_max),
-        holds: |config| is_within(config.publishers_max.map(u64::from), (1, PUBLISHERS_LIMIT)),
+        show: given(&config.publishers_max),
+        holds: is_within(config.publishers_max.map(u64::from), (1, PUBLISHERS_LIMIT)),
     }
 
     /// Most subscribers at a time (*channel*).
     ///
     /// Each costs 384 bytes plus 8 per publisher.
-    subscribers_max(config, count: u32) {
+    subscribers_max(config: Config, count: u32) in Config {
+        getter: get_subscribers_max -> Option<u32> = config.subscribers_max,
         value: "COUNT", schemes: EVERYWHERE, end: Both,
         default: "64", rule: "a number from 1 to 1024",
         read: whole, put: config.subscribers_max = Some(count),
-        show: |config| given(&config.subscribers_max),
-        holds: |config| is_within(config.subscribers_max.map(u64::from), (1, SUBSCRIBERS_LIMIT)),
+        show: given(&config.subscribers_max),
+        holds: is_within(config.subscribers_max.map(u64::from), (1, SUBSCRIBERS_LIMIT)),
     }
 
     /// Folder of the channels.
-    dir(config, folder: impl Into<PathBuf>) {
+    dir(config: Config, folder: impl Into<PathBuf>) in Config {
+        getter: get_dir -> Option<&Path> = config.dir.as_deref(),
         value: "PATH", schemes: WITH_FOLDER, end: Both,
         default: "$OLIVINE_DIR, else /dev/shm/olivine-UID",
         rule: "an absolute path without control characters, '&' or '?'",
         read: Some, put: config.dir = Some(folder.into()),
-        show: |config| path(&config.dir),
-        holds: |config| is_path(&config.dir),
+        show: path(&config.dir),
+        holds: is_path(&config.dir),
     }
 
     /// Permission bits of the channel's files (*channel*).
     ///
     /// For `shm+fd://`: the bits of the socket. A channel that gives other users more rights is
     /// refused. Another user's channel can be used with `group` only.
-    mode(config, bits: u32) {
+    mode(config: Config, bits: u32) in Config {
+        getter: get_mode -> Option<u32> = config.mode,
         value: "BITS", schemes: WITH_FILES, end: Both,
         default: "0600",
         rule: "octal permission bits from 0600 to 0666 that keep 0600, such as 0660",
         read: octal, put: config.mode = Some(bits),
-        show: |config| config.mode.map(|bits| format!("{bits:04o}")),
-        holds: |config| config.mode.is_none_or(|bits| bits & !0o666 == 0 && bits & 0o600 == 0o600),
+        show: config.mode.map(|bits| format!("{bits:04o}")),
+        holds: config.mode.is_none_or(|bits| bits & !0o666 == 0 && bits & 0o600 == 0o600),
     }
 
     /// Group that owns the channel's files (*channel*).
     ///
     /// It implies mode `0o660`.
     /// A channel of another group is refused. A channel of this group may belong to any member.
-    group(config, name: &str) {
+    group(config: Config, name: &str) in Config {
+        getter: get_group -> Option<&str> = config.group.as_deref(),
         value: "NAME", schemes: WITH_GROUP, end: Both,
         default: "the caller's", rule: "a group name of this machine",
         read: Some, put: config.group = Some(name.to_owned()),
-        show: |config| config.group.clone(),
-        holds: |config| config.group.as_deref().is_none_or(|name| is_name(name, 32)),
+        show: config.group.clone(),
+        holds: config.group.as_deref().is_none_or(|name| is_name(name, 32)),
     }
 
     /// Large pages for the ring.
@@ -242,20 +256,22 @@ keys! { KEYS {
     /// The kernel shows whether a process got them: in `/proc/PID/smaps` the entries of the
     /// channel's `lane-N` count them under `ShmemPmdMapped`. `require` refuses to open if the
     /// kernel gives none.
-    hugepages(config, hugepages: HugePages) {
+    hugepages(config: Config, hugepages: HugePages) in Config {
+        getter: get_hugepages -> HugePages = config.hugepages,
         value: "CHOICE", schemes: EVERYWHERE, end: Both,
         default: "no", rule: "one of no, try, require",
         read: word, put: config.hugepages = hugepages,
-        show: |config| changed(&config.hugepages),
+        show: changed(&config.hugepages),
     }
 
     /// NUMA node of the memory of a new ring.
-    numa(config, node: u32) {
+    numa(config: Config, node: u32) in Config {
+        getter: get_numa -> Option<u32> = config.numa,
         value: "NODE", schemes: EVERYWHERE, end: Publisher,
         default: "the kernel's choice", rule: "a node number from 0 to 63",
         read: whole, put: config.numa = Some(node),
-        show: |config| given(&config.numa),
-        holds: |config| is_within(config.numa, (0, 63)),
+        show: given(&config.numa),
+        holds: is_within(config.numa, (0, 63)),
     }
 
     /// How long closing a publisher waits for reliable subscribers to read everything.
@@ -270,20 +286,22 @@ keys! { KEYS {
     /// default, at least 2 s and at most `expire=`. A far side that stands still costs one
     /// `timeout=` more: 16 s. Then the end counts as received, and closing succeeds. `linger=`
     /// bounds all of that.
-    linger(config, duration: Duration) {
+    linger(config: Config, duration: Duration) in Config {
+        getter: get_linger -> Duration = config.linger,
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,
         default: "0", rule: "a duration such as 500ms, 2s or 1m",
         read: parse_duration, put: config.linger = duration,
-        show: |config| (!config.linger.is_zero()).then(|| show_duration(config.linger)),
+        show: (!config.linger.is_zero()).then(|| show_duration(config.linger)),
     }
 
     /// CPU to which opening pins the calling thread.
-    cpu(config, cpu: u32) {
+    cpu(config: Config, cpu: u32) in Config {
+        getter: get_cpu -> Option<u32> = config.cpu,
         value: "N", schemes: EVERYWHERE, end: Both,
         default: "not pinned", rule: "a CPU number from 0 to 1023",
         read: whole, put: config.cpu = Some(cpu),
-        show: |config| given(&config.cpu),
-        holds: |config| is_within(config.cpu, (0, 1023)),
+        show: given(&config.cpu),
+        holds: is_within(config.cpu, (0, 1023)),
     }
 
     /// Topic of a publisher's messages, or filters of a subscriber.
@@ -296,15 +314,16 @@ keys! { KEYS {
     /// message, a subscriber with `topic` those that match. `>` matches every topic, and no message
     /// without one. A message carries its topic after the payload: the bytes of the topic and one
     /// more.
-    topic(config, topic: &str) {
+    topic(config: Config, topic: &str) in Config {
+        getter: get_topic -> Option<&str> = config.topic.as_deref(),
         value: "TOPIC", schemes: EVERYWHERE, end: Both,
         default: "a publisher's messages have no topic, a subscriber gets every message",
         rule: "words of A-Z a-z 0-9 _ - joined by dots, such as orders.eu.created, 128 \
                bytes at most; for subscribers also filters with * for a word and > for the rest, \
                16 at most, separated by commas",
         read: Some, put: config.topic = Some(topic.to_owned()),
-        show: |config| config.topic.clone(),
-        holds: |config| config.topic.as_deref().is_none_or(|topic| Filter::read(topic).is_some()),
+        show: config.topic.clone(),
+        holds: config.topic.as_deref().is_none_or(|topic| Filter::read(topic).is_some()),
     }
 } }
 

@@ -1,7 +1,7 @@
 //! The keys that only journals have.
 
 use crate::uri::key::{Schemes, given, keys, on, word, yes_or_no};
-use crate::uri::{Compression, Pace, Rotation, Scheme, SyncPolicy, Unfinished};
+use crate::uri::{Compression, FileSettings, Pace, Rotation, Scheme, SyncPolicy, Unfinished};
 
 /// The rule of a setting that only a journal has.
 pub(in crate::uri) const JOURNAL_RULE: &str =
@@ -15,53 +15,59 @@ const JOURNAL: Schemes = Schemes {
 
 keys! { KEYS {
     /// What a message recorded in a `file://` journal survives.
-    sync(config, policy: SyncPolicy) {
+    sync(file: FileSettings, policy: SyncPolicy) in FileSettings {
+        getter: get_sync -> Option<SyncPolicy> = file.sync,
         value: "POLICY", schemes: JOURNAL, end: Publisher,
         default: "block", rule: "block, never, or interval:DURATION such as interval:1s",
-        read: word, put: config.remote.sync = Some(policy),
-        show: |config| given(&config.remote.sync),
+        read: word, put: file.sync = Some(policy),
+        show: given(&file.sync),
     }
 
     /// When the recording of a `file://` journal continues in its next file.
-    rotate(config, when: Rotation) {
+    rotate(file: FileSettings, when: Rotation) in FileSettings {
+        getter: get_rotate -> Option<Rotation> = file.rotate,
         value: "LIMIT", schemes: JOURNAL, end: Publisher,
         default: "never",
         rule: "never, a size from 4KiB such as 1GiB, a duration such as 1h, or both as 1GiB,1h",
-        read: word, put: config.remote.rotate = Some(when),
-        show: |config| given(&config.remote.rotate),
+        read: word, put: file.rotate = Some(when),
+        show: given(&file.rotate),
     }
 
     /// Compression of a `file://` journal.
-    compress(config, how: Compression) {
+    compress(file: FileSettings, how: Compression) in FileSettings {
+        getter: get_compress -> Option<Compression> = file.compress,
         value: "METHOD", schemes: JOURNAL, end: Publisher,
         default: "no", rule: "no, zstd, or zstd:LEVEL with a level from 1 to 19",
-        read: word, put: config.remote.compress = Some(how),
-        show: |config| given(&config.remote.compress),
+        read: word, put: file.compress = Some(how),
+        show: given(&file.compress),
     }
 
     /// Whether a subscriber of a `file://` journal waits for the next recorder at its end.
     ///
     /// In both cases it follows a living recorder until that recorder closes the journal.
-    follow(config, on: bool) {
+    follow(file: FileSettings, on: bool) in FileSettings {
+        getter: get_follow -> bool = file.follow,
         value: "CHOICE", schemes: JOURNAL, end: Subscriber,
         default: "no", rule: "one of yes, no",
-        read: yes_or_no, put: config.remote.follow = on,
-        show: |config| on(config.remote.follow),
+        read: yes_or_no, put: file.follow = on,
+        show: on(file.follow),
     }
 
     /// How fast a `file://` journal is replayed.
-    pace(config, pace: Pace) {
+    pace(file: FileSettings, pace: Pace) in FileSettings {
+        getter: get_pace -> Option<Pace> = file.pace,
         value: "SPEED", schemes: JOURNAL, end: Subscriber,
         default: "full", rule: "full, original, or a factor such as 2x or 0.5x",
-        read: word, put: config.remote.pace = Some(pace),
-        show: |config| given(&config.remote.pace),
+        read: word, put: file.pace = Some(pace),
+        show: given(&file.pace),
     }
 
     /// How a subscriber of a `file://` journal reads an unfinished recording.
-    unfinished(config, unfinished: Unfinished) {
+    unfinished(file: FileSettings, unfinished: Unfinished) in FileSettings {
+        getter: get_unfinished -> Option<Unfinished> = file.unfinished,
         value: "CHOICE", schemes: JOURNAL, end: Subscriber,
         default: "fail", rule: "fail or accept",
-        read: word, put: config.remote.unfinished = Some(unfinished),
-        show: |config| given(&config.remote.unfinished),
+        read: word, put: file.unfinished = Some(unfinished),
+        show: given(&file.unfinished),
     }
 } }

@@ -1,13 +1,14 @@
 //! The keys of a channel outside this machine's memory: its name, its connection and its trust.
 
+use crate::uri::groups::ConnectionSettings as Connection;
 use crate::uri::key::{
     Schemes, changed, given, is_path, is_secret, is_within, keys, on, path, secret, word, yes_or_no,
 };
 use crate::uri::parse::is_name;
 use crate::uri::remote::TIMEOUT_RANGE;
 use crate::uri::values::{parse_duration, show_duration};
-use crate::uri::{Peers, Role, Scheme};
-use std::path::PathBuf;
+use crate::uri::{Config, NatsSettings, Peers, Role, Scheme, SealedSettings, TcpSettings};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const NETWORK: Schemes = Schemes {
@@ -46,7 +47,7 @@ const FILE: Schemes = Schemes {
 
 keys! { KEYS {
     /// Name of the channel in a journal.
-    channel() {
+    channel(config: Config) {
         value: "NAME", schemes: FILE, end: Both,
         default: "the file's name up to its last dot",
         rule: "for file:// only: 1 to 64 of A-Z a-z 0-9 . _ -",
@@ -55,45 +56,49 @@ keys! { KEYS {
                 return Err(None);
             }
             text.clone_into(&mut config.channel);
-            config.remote.named = true;
+            config.groups.file.named = true;
             Ok(())
         },
-        show: |config| {
-            let given = config.scheme == Scheme::File && config.remote.named;
+        show: {
+            let given = config.scheme == Scheme::File && config.groups.file.named;
             given.then(|| config.channel.clone())
         },
     }
 
     /// Which side of `tcp://` waits for connections.
-    role(config, role: Role) {
+    role(tcp: TcpSettings, role: Role) in TcpSettings {
+        getter: get_role -> Option<Role> = tcp.role,
         value: "SIDE", schemes: TCP, end: Both,
         default: "the publisher listens, subscribers connect", rule: "one of listen, connect",
-        read: word, put: config.remote.role = Some(role),
-        show: |config| given(&config.remote.role),
+        read: word, put: tcp.role = Some(role),
+        show: given(&tcp.role),
     }
 
     /// Word that both sides of `tcp://` must give, or that a `nats://` server requires.
     ///
     /// `@PATH` reads it from a file of at most 4 KiB. It is sent unencrypted without TLS: use TLS
     /// if others can listen.
-    token(config, token: &str) {
+    token(connection: Connection, token: &str) in TcpSettings, NatsSettings {
+        getter: get_token -> Option<&str> = connection.token.as_deref(),
         value: "WORD", schemes: NETWORK, end: Both,
         default: "none",
         rule: "1 to 256 visible ASCII characters, or @ and the path of a file with them",
-        read: Some, put: config.remote.token = Some(token.to_owned()),
-        show: |config| secret(&config.remote.token),
-        holds: |config| config.remote.token.as_deref().is_none_or(is_secret),
+        read: Some, put: connection.token = Some(token.to_owned()),
+        show: secret(&connection.token),
+        holds: connection.token.as_deref().is_none_or(is_secret),
     }
 
     /// Silence after which a connection is closed and made again.
     ///
     /// For `shm+fd://`: how long opening a subscriber waits for its publisher.
-    timeout(config, silence: Duration) {
+    timeout(connection: Connection, silence: Duration)
+        in TcpSettings, NatsSettings, SealedSettings {
+        getter: get_timeout -> Option<Duration> = connection.timeout,
         value: "DURATION", schemes: WITH_TIMEOUT, end: Both,
         default: "5s", rule: "a duration from 100ms to 1h",
-        read: parse_duration, put: config.remote.timeout = Some(silence),
-        show: |config| config.remote.timeout.map(show_duration),
-        holds: |config| is_within(config.remote.timeout, TIMEOUT_RANGE),
+        read: parse_duration, put: connection.timeout = Some(silence),
+        show: connection.timeout.map(show_duration),
+        holds: is_within(connection.timeout, TIMEOUT_RANGE),
     }
 
     /// Users whose processes may be at the other end of a `shm+fd://` channel.
@@ -101,51 +106,56 @@ keys! { KEYS {
     /// The kernel names the user. Both ends check: a publisher refuses subscribers of other users,
     /// and a subscriber maps no memory from a publisher of another user. Other users also need
     /// `mode`, or they cannot connect to the socket.
-    peers(config, peers: Peers) {
+    peers(sealed: SealedSettings, peers: Peers) in SealedSettings {
+        getter: get_peers -> &Peers = &sealed.peers,
         value: "USERS", schemes: SEALED, end: Both,
         default: "own", rule: "own, any, or up to 32 user ids such as 1000,1001",
-        read: word, put: config.remote.peers = peers,
-        show: |config| changed(&config.remote.peers),
+        read: word, put: sealed.peers = peers,
+        show: changed(&sealed.peers),
     }
 
     /// Encrypts and authenticates `tcp://` and `nats://` by TLS. Needs the feature `tls`.
     ///
     /// The listener of `tcp://` needs `tls_cert` and `tls_key`, the side that connects `tls_ca`.
     /// The listener's certificate must be for the host name or address that the URI names.
-    tls(config, on: bool) {
+    tls(connection: Connection, on: bool) in TcpSettings, NatsSettings {
+        getter: get_tls -> bool = connection.tls,
         value: "CHOICE", schemes: NETWORK, end: Both,
         default: "no", rule: "one of yes, no",
-        read: yes_or_no, put: config.remote.tls = on,
-        show: |config| on(config.remote.tls),
+        read: yes_or_no, put: connection.tls = on,
+        show: on(connection.tls),
     }
 
     /// PEM file with the certificate of this side, followed by its chain, of at most 1 MiB.
-    tls_cert(config, file: impl Into<PathBuf>) {
+    tls_cert(connection: Connection, file: impl Into<PathBuf>) in TcpSettings, NatsSettings {
+        getter: get_tls_cert -> Option<&Path> = connection.tls_cert.as_deref(),
         value: "PATH", schemes: NETWORK, end: Both,
         default: "none", rule: "an absolute path of a file",
-        read: Some, put: config.remote.tls_cert = Some(file.into()),
-        show: |config| path(&config.remote.tls_cert),
-        holds: |config| is_path(&config.remote.tls_cert),
+        read: Some, put: connection.tls_cert = Some(file.into()),
+        show: path(&connection.tls_cert),
+        holds: is_path(&connection.tls_cert),
     }
 
     /// PEM file with the private key of `tls_cert`, of at most 1 MiB.
-    tls_key(config, file: impl Into<PathBuf>) {
+    tls_key(connection: Connection, file: impl Into<PathBuf>) in TcpSettings, NatsSettings {
+        getter: get_tls_key -> Option<&Path> = connection.tls_key.as_deref(),
         value: "PATH", schemes: NETWORK, end: Both,
         default: "none", rule: "an absolute path of a file",
-        read: Some, put: config.remote.tls_key = Some(file.into()),
-        show: |config| path(&config.remote.tls_key),
-        holds: |config| is_path(&config.remote.tls_key),
+        read: Some, put: connection.tls_key = Some(file.into()),
+        show: path(&connection.tls_key),
+        holds: is_path(&connection.tls_key),
     }
 
     /// PEM file with the authorities that sign the other side's certificate, of at most 1 MiB.
     ///
     /// The side that connects checks the listener with it. A listener with `tls_ca` asks every
     /// connection for a certificate: mutual TLS.
-    tls_ca(config, file: impl Into<PathBuf>) {
+    tls_ca(connection: Connection, file: impl Into<PathBuf>) in TcpSettings, NatsSettings {
+        getter: get_tls_ca -> Option<&Path> = connection.tls_ca.as_deref(),
         value: "PATH", schemes: NETWORK, end: Both,
         default: "none", rule: "an absolute path of a file",
-        read: Some, put: config.remote.tls_ca = Some(file.into()),
-        show: |config| path(&config.remote.tls_ca),
-        holds: |config| is_path(&config.remote.tls_ca),
+        read: Some, put: connection.tls_ca = Some(file.into()),
+        show: path(&connection.tls_ca),
+        holds: is_path(&connection.tls_ca),
     }
 } }

@@ -150,6 +150,10 @@ impl Options {
     }
 }
 
+/// Last lines of the server's log that a failing run prints.
+#[cfg(feature = "nats")]
+const LOG_LINES: usize = 40;
+
 enum Link {
     Inside(Bridge),
     Process(Other),
@@ -374,6 +378,11 @@ impl Scene<'_> {
             for subject in ["STREAM.INFO", "CONSUMER.LIST"] {
                 let subject = format!("$JS.API.{subject}.{channel}");
                 println!("  {}", server.ask(&subject, ""));
+            }
+            let log = server.log();
+            let lines: Vec<&str> = log.lines().collect();
+            for line in lines.iter().skip(lines.len().saturating_sub(LOG_LINES)) {
+                println!("  {line}");
             }
         }
         for link in self.links.iter().flatten() {

@@ -85,7 +85,12 @@ pub(crate) fn cluster() -> Option<Vec<Server>> {
 
 impl Server {
     /// Starts it, possibly again, with its stored streams.
+    ///
+    /// # Panics
+    ///
+    /// If it runs: a second server on one folder removes files of the first.
     pub(crate) fn start(&mut self) {
+        assert!(!self.is_running(), "it was not stopped");
         let log = self.folder.path().join("log");
         let log = std::fs::File::options().create(true).append(true).open(log);
         let child = Command::new(&self.program)
@@ -101,6 +106,11 @@ impl Server {
             let connection = TcpStream::connect(("127.0.0.1", port));
             connection.is_ok_and(|mut c| c.read_exact(&mut first).is_ok() && first == *b"INFO")
         });
+    }
+
+    /// Whether it was started and not killed since.
+    pub(crate) fn is_running(&self) -> bool {
+        self.child.is_some()
     }
 
     /// Kills it by SIGKILL.

@@ -7,10 +7,12 @@
 // xtask: arguments 1
 
 use olivine::clock::TickClock;
-use olivine::probe::{SharedWords, allowed_cpus, pin_to_cpu, spin_hint};
+use olivine_bench::cpus;
 use olivine_bench::spread::Spread;
 use olivine_bench::text::{nanos, three_figures};
+use olivine_bench::words::SharedWords;
 use std::error::Error;
+use std::hint::spin_loop;
 use std::sync::Barrier;
 
 /// Round trips of a slice.
@@ -93,7 +95,7 @@ impl Driver<'_> {
 }
 
 fn pauses(count: u32) {
-    (0..count).for_each(|_| spin_hint());
+    (0..count).for_each(|_| spin_loop());
 }
 
 /// Results of a slice, in ticks.
@@ -145,19 +147,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some(words) => words.parse()?,
         None => 31,
     };
-    let cpus = allowed_cpus();
-    let [one, other, ..] = cpus.as_slice() else {
+    let allowed = cpus::allowed();
+    let [one, other, ..] = allowed.as_slice() else {
         println!("two CPUs are needed, one is allowed");
         return Ok(());
     };
     let folder = tempfile::tempdir()?;
-    let words = SharedWords::create(&folder.path().join("words"), 2 * 64)?;
+    let path = folder.path().join("words");
+    let words = SharedWords::create(&path, 2 * 64)?;
     let barrier = Barrier::new(2);
     let mut slices: Vec<Vec<Slice>> = vec![Vec::new(); WAYS.len()];
     let clock = TickClock::calibrate();
     std::thread::scope(|scope| -> Result<(), Box<dyn Error>> {
         let answering = scope.spawn(|| {
-            pin_to_cpu(*other)?;
+            cpus::pin(*other)?;
+            let words = SharedWords::attach(&path)?;
             let mut seen = Vec::new();
             for (number, way) in (0..).zip(WAYS.iter().cycle().take(turns * WAYS.len())) {
                 barrier.wait();
@@ -171,7 +175,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             Ok::<_, std::io::Error>(seen)
         });
-        pin_to_cpu(*one)?;
+        cpus::pin(*one)?;
         let mut asked = Vec::new();
         for (number, way) in (0..).zip(WAYS.iter().cycle().take(turns * WAYS.len())) {
             barrier.wait();

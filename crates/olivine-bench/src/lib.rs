@@ -6,6 +6,7 @@
 //! that every result has a ratio to it. No figure is reported for an unchecked message.
 
 pub mod channel;
+pub mod cpus;
 pub mod deadline;
 pub mod error;
 pub mod floor;
@@ -30,5 +31,6 @@ pub mod tally;
 pub mod text;
 pub mod twice;
 pub mod view;
+pub mod words;
 
 pub use error::BenchError;

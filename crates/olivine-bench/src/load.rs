@@ -41,13 +41,13 @@ pub use error::LoadError;
 pub use process::Server;
 pub use url::Url;
 
+use crate::cpus;
 use crate::latency::{Latency, Percentiles};
 use crate::pace::{Pacer, Rest};
 use answer::ReplyModel;
 use client::{Client, Protocol, Tally, Times};
 use echo::Echo;
 use olivine::clock::TickClock;
-use olivine::probe;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -211,7 +211,7 @@ fn load(
         }
         Interface::IoUring => Err(LoadError::Paced),
         Interface::Epoll => {
-            probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
+            cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
             Client::connect(address, &plan, protocol, begin)?.run()
         }
     });
@@ -301,7 +301,7 @@ mod tests {
                 depth: 1,
                 rate_per_s: None,
                 seconds: 0.1,
-                cpu: probe::allowed_cpus()[0],
+                cpu: cpus::allowed()[0],
                 waiting: Waiting::Block,
                 interface,
             };

@@ -44,7 +44,7 @@ impl Machine {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Self {
             cpu_model: field(&info, "model name").unwrap_or_else(|| "unknown".to_owned()),
-            cpus_allowed: olivine::probe::allowed_cpus().len(),
+            cpus_allowed: crate::cpus::allowed().len(),
             kernel: line_of("/proc/sys/kernel/osrelease"),
             governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             load_average_1m: line_of("/proc/loadavg")

@@ -5,7 +5,6 @@
 //! so that the rate is exact over days.
 
 use olivine::clock::TickClock;
-use olivine::probe;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -119,7 +118,7 @@ impl Pacer {
                 if rest == Rest::Yield {
                     std::thread::yield_now();
                 }
-                probe::spin_hint();
+                std::hint::spin_loop();
                 looks = looks.wrapping_add(1);
                 if looks.is_multiple_of(1 << 14) && stop() {
                     return false;

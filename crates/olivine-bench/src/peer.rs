@@ -14,8 +14,6 @@
 //!
 //! A `Deadline` limits every spin. The second process ends with its standard input, so neither
 //! process can outlive the other or wait forever.
-//!
-//! [`SharedWords`]: olivine::probe::SharedWords
 
 mod many;
 mod serve;
@@ -27,7 +25,7 @@ use crate::deadline::{Deadline, Watched};
 use crate::error::{BenchError, Result, io};
 use crate::latency::Snapshot;
 use crate::privileges::Privileges;
-use olivine::probe::{self, SharedWords};
+use crate::words::SharedWords;
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -241,7 +239,7 @@ impl Peer {
         let (words, mut deadline) = self.spin();
         while words.load(READY) != serial {
             deadline.spend()?;
-            probe::spin_hint();
+            std::hint::spin_loop();
         }
         Ok(())
     }

@@ -146,7 +146,7 @@ fn measure(methods: &'static [&'static dyn Method]) -> Result<Vec<Row>> {
         program: std::env::current_exe().map_err(io("find this program"))?,
         arguments: vec![PEER.to_owned()],
         cpus: job.cpus,
-        allowed: olivine::probe::allowed_cpus(),
+        allowed: crate::cpus::allowed(),
         runs: job.runs,
         seconds: job.seconds,
         privileges: job.privileges,

@@ -219,7 +219,7 @@ impl<'a> Session<'a> {
         }
         setup.privileges.take()?;
         let peer = setup.peer(setup.cpus.1)?;
-        olivine::probe::pin_to_cpu(setup.cpus.0).map_err(|source| BenchError::Io {
+        crate::cpus::pin(setup.cpus.0).map_err(|source| BenchError::Io {
             action: "pin this process",
             source,
         })?;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 /// Modules from the ground up. A module may name its own parts and modules of earlier lines, none
 /// beside it and none of later lines. The tool names all of them.
 const LAYERS: &[&[&str]] = &[
+    &["cpus"],
     &[
         "kernel", "latency", "machine", "pace", "payload", "spread", "sys", "text",
     ],
-    &["error", "tally"],
+    &["error", "tally", "words"],
     &["channel", "privileges"],
     &["deadline", "result"],
     &["method"],

@@ -16,7 +16,8 @@ use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, Scenario};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use measure::{Bench, Found};
-use olivine::{Config, probe};
+use olivine::Config;
+use olivine_bench::cpus;
 use olivine_bench::method;
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::RUNS_QUOTABLE;
@@ -204,7 +205,7 @@ pub(crate) fn serve(args: &PeerArgs) -> Outcome {
 
 /// The given CPUs, or the first two allowed.
 pub(crate) fn cpus(asked: Option<(u32, u32)>) -> Outcome<(u32, u32)> {
-    let allowed = probe::allowed_cpus();
+    let allowed = cpus::allowed();
     if let Some((first, second)) = asked {
         for cpu in [first, second] {
             if !allowed.contains(&cpu) {
@@ -235,7 +236,7 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
         program,
         arguments: vec![PEER_COMMAND.to_owned()],
         cpus,
-        allowed: probe::allowed_cpus(),
+        allowed: cpus::allowed(),
         runs,
         seconds,
         privileges: Privileges::default(),

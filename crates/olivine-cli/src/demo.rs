@@ -10,7 +10,7 @@ use crate::meter::percentile_lines;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::stop::Stop;
-use olivine::probe;
+use olivine_bench::cpus;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::machine::Machine;
 use olivine_bench::payload::SIZE_MIN;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
         )));
     }
     // With one CPU the two alternate: a spinning one would only block the other.
-    let cpus = if args.cpus.is_some() || probe::allowed_cpus().len() > 1 {
+    let cpus = if args.cpus.is_some() || cpus::allowed().len() > 1 {
         Some(bench::cpus(args.cpus)?)
     } else {
         None

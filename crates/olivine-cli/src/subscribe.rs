@@ -138,7 +138,7 @@ fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
     };
     // Opening pinned the thread that opened, and refused an invalid CPU.
     if let Some(cpu) = settings::cpu(config) {
-        olivine::probe::pin_to_cpu(cpu).map_err(|error| {
+        olivine_bench::cpus::pin(cpu).map_err(|error| {
             let context = format!("cannot tie this program to CPU {cpu}");
             Failure::Failed(anyhow::Error::new(error).context(context))
         })?;

@@ -152,7 +152,7 @@ fn killed_subscriber_of_many_fails_one_row() {
     let Some((_turn, place)) = stage() else {
         return;
     };
-    let allowed = olivine::probe::allowed_cpus();
+    let allowed = olivine_bench::cpus::allowed();
     // Not in the allowed order: the given order counts.
     let cpus = format!("{},{}", allowed[1], allowed[0]);
     let long = [
@@ -208,7 +208,7 @@ fn killed_subscriber_of_many_fails_one_row() {
 fn one_cpu_is_refused_in_one_line() {
     let place = TestFolder::new();
     let tool = place.olivine(&["bench", "--json"]);
-    let cpu = olivine::probe::allowed_cpus()[0].to_string();
+    let cpu = olivine_bench::cpus::allowed()[0].to_string();
     let output = Command::new("taskset")
         .args(["-c", &cpu])
         .arg(tool.get_program())
@@ -338,7 +338,7 @@ fn several_processes_share_a_channel() {
     let row = &report["results"][0];
     assert_eq!(
         row["oversubscribed"],
-        olivine::probe::allowed_cpus().len() < 3
+        olivine_bench::cpus::allowed().len() < 3
     );
     let rate = row["messages_per_s"]["median"].as_f64().unwrap();
     let deliveries = row["deliveries_per_s"].as_f64().unwrap();

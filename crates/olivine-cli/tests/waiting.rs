@@ -183,7 +183,7 @@ fn durable_subscriber_is_removed_from_every_channel() {
 fn sealed_channel_is_waited_for_up_to_the_timeout() {
     let place = TestFolder::new();
     let uri = format!("shm+fd://{}/sock", place.path().display());
-    let cpu = olivine::probe::allowed_cpus()[0].to_string();
+    let cpu = olivine_bench::cpus::allowed()[0].to_string();
     for pinned in [&[][..], &["--cpu", &cpu]] {
         let words = ["sub", &uri, "--duration", "1s", "--json"];
         let output = place.run(&[&words, pinned].concat());

@@ -43,6 +43,8 @@
 #[cfg(not(loom))]
 pub mod admin;
 #[cfg(not(loom))]
+mod affinity;
+#[cfg(not(loom))]
 mod bridge;
 #[cfg(not(loom))]
 mod channel;
@@ -61,8 +63,6 @@ mod message;
 #[cfg(not(loom))]
 mod open;
 mod points;
-#[cfg(not(loom))]
-pub mod probe;
 mod region;
 mod ring;
 #[cfg(not(loom))]

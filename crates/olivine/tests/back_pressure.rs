@@ -8,9 +8,9 @@
 
 mod common;
 
+use crate::common::words::SharedWords;
 use common::{Other, Place, WATCHDOG, kill, setting, signal, spawn, until};
 use olivine::admin::{self, ChannelInfo, ProcessState};
-use olivine::probe::SharedWords;
 use olivine::{Config, NotSent, Publisher, Subscriber};
 use rustix::process::Signal;
 use std::sync::atomic::{AtomicBool, Ordering};

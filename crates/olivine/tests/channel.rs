@@ -4,9 +4,9 @@
 
 mod common;
 
+use crate::common::words::SharedWords;
 use common::numbers::{LONG, SHORT, expect, fill, number, send};
 use common::{Other, Place, kill, spawn, until};
-use olivine::probe::SharedWords;
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};

@@ -5,8 +5,8 @@
 
 mod common;
 
+use crate::common::words::SharedWords;
 use common::{Place, kill, spawn, until};
-use olivine::probe::SharedWords;
 use olivine::{Durable, NotSent, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 

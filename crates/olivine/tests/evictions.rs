@@ -7,8 +7,8 @@
 
 mod common;
 
+use crate::common::words::SharedWords;
 use common::{Deadline, Other, Place, Random, setting, spawn, until};
-use olivine::probe::SharedWords;
 use olivine::{Durable, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 

@@ -10,9 +10,9 @@
 
 mod common;
 
+use crate::common::words::SharedWords;
 use common::mapped::{Mapped, nonsense};
 use common::{Deadline, Place, Random, setting, until};
-use olivine::probe::SharedWords;
 use olivine::{LinkError, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

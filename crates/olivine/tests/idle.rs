@@ -6,10 +6,10 @@
 
 mod common;
 
+use crate::common::words::SharedWords;
 use common::idle::wakeups;
 use common::numbers::{fill, number, send};
 use common::{Place, finished, spawn, until};
-use olivine::probe::SharedWords;
 use olivine::{Publisher, Subscriber};
 use std::time::Duration;
 

@@ -9,9 +9,9 @@ mod common;
 #[path = "death/message.rs"]
 mod message;
 
+use crate::common::words::SharedWords;
 use common::{Place, WATCHDOG, setting, spawn, until};
 use message::{check, fill};
-use olivine::probe::SharedWords;
 use olivine::{Config, Publisher, ReceiveError, Subscriber};
 use std::error::Error;
 
@@ -183,11 +183,18 @@ fn no_locked_memory(uri: &str) {
     attempt(uri).unwrap();
 }
 
+/// Bytes of a page of this machine.
+fn page_size() -> usize {
+    // SAFETY: takes no pointers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap()
+}
+
 /// Takes all available mappings, then fewer, until they suffice for a channel.
 fn few_mappings(uri: &str) {
     let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
     let most: usize = most.trim().parse().unwrap();
-    let (page, pages) = (olivine::probe::page_size(), 2 * most);
+    let (page, pages) = (page_size(), 2 * most);
     let protect = |at: usize, how| {
         // SAFETY: inside the range reserved below, which no other code uses.
         unsafe { libc::mprotect((at * page) as *mut libc::c_void, page, how) }

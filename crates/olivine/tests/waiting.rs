@@ -141,7 +141,7 @@ fn tests_pass_without_membarrier() {
 #[cfg(feature = "points")]
 mod storms {
     use super::*;
-    use olivine::probe::SharedWords;
+    use crate::common::words::SharedWords;
 
     const ROUNDS: u32 = 20_000;
 

@@ -8,11 +8,17 @@ use crate::source::{File, Token, Tree, has_word};
 /// memory and `ring::gate` who holds it back, so they stand below whatever maps, waits on or walks
 /// it.
 const LAYERS: &[&[&str]] = &[
-    &["uri", "clock", "fuzz_checks::input", "small_file"],
+    &[
+        "uri",
+        "clock",
+        "fuzz_checks::input",
+        "small_file",
+        "affinity",
+    ],
     &["error"],
     &["sync"],
     &["region", "points"],
-    &["ring::layout", "probe"],
+    &["ring::layout"],
     &["ring::gate"],
     &["segment", "fork"],
     &["wait"],

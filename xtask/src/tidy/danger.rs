@@ -19,10 +19,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/olivine/src/liveness.rs", "locks of the kernel"),
     ("crates/olivine/src/clock.rs", "the time-stamp counter"),
     (
-        "crates/olivine/src/probe.rs",
-        "affinity, the floor's own mapping",
-    ),
-    (
         "crates/olivine-net/src/sys",
         "the kernel interface of the engine",
     ),

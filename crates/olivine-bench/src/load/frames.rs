@@ -6,9 +6,9 @@
 
 use super::error::{LoadError, io};
 use super::usage;
+use crate::cpus;
 use crate::spread::Spread;
 use olivine::clock::TickClock;
-use olivine::probe;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn stream_with(
     cpu: u32,
     deadline: Duration,
 ) -> Result<Streamed, LoadError> {
-    probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
+    cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
     let clock = TickClock::calibrate();
     let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX)
         .map_err(|source| LoadError::Connect { address, source })?;
@@ -209,7 +209,7 @@ mod tests {
     fn stalled_receiver_ends_the_stream() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let cpu = probe::allowed_cpus()[0];
+        let cpu = cpus::allowed()[0];
         let deadline = Duration::from_millis(100);
         let error = stream_with(address, 2048, 3600.0, cpu, deadline).unwrap_err();
         assert!(matches!(error, LoadError::Stuck { .. }), "{error}");

@@ -1,9 +1,9 @@
 //! Servers in separate processes, pinned to a CPU and ended with their handle.
 
 use super::error::{LoadError, io};
+use crate::cpus;
 use crate::rival::restored;
 use crate::sys::child;
-use olivine::probe;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -124,7 +124,7 @@ impl Server {
 fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError> {
     // A child inherits the CPU mask of its parent thread.
     restored(|| {
-        probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
+        cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
         // On this signal a master also ends its workers; a killed one would leave them.
         child::start(&mut command, Signal::TERM).map_err(|source| LoadError::Start {
             server: name.to_owned(),
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn failed_server_start_is_reported_with_its_reason() {
-        let cpu = probe::allowed_cpus()[0];
+        let cpu = cpus::allowed()[0];
         let missing = Server::own("ours", Path::new("/nonexistent"), &[], cpu).unwrap_err();
         assert!(
             missing

@@ -2,8 +2,8 @@
 
 use super::error::{LoadError, io};
 use super::frames;
+use crate::cpus;
 use crate::error::chain;
-use olivine::probe;
 use olivine_net::http::{self, Limits, Request, Responder, Service, StaticAnswer};
 use olivine_net::{
     Backend, CloseReason, ConnectionId, Engine, EngineConfig, Handler, Origin, Shard, Slots,
@@ -214,7 +214,7 @@ fn bare(
     announce: impl FnOnce(SocketAddr),
     mut until: impl FnMut() -> bool,
 ) -> Result<(), LoadError> {
-    probe::pin_to_cpu(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
+    cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
     let listener = TcpListener::bind("127.0.0.1:0").map_err(io("listen"))?;
     listener
         .set_nonblocking(true)

@@ -7,9 +7,9 @@
 
 use super::harness::{Batches, Driver, End, drive};
 use super::{Rendezvous, Side};
+use crate::cpus;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use olivine::probe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -39,7 +39,7 @@ where
 {
     let mut rendezvous = rendezvous.again()?;
     if side == Side::Server {
-        let own = probe::allowed_cpus();
+        let own = cpus::allowed();
         let cpu = own
             .first()
             .copied()
@@ -75,7 +75,7 @@ fn serve<B: End + 'static>(
     todo: &Receiver<Job>,
     done: &Sender<Result<u64>>,
 ) {
-    let pinned = probe::pin_to_cpu(cpu).map_err(io("pin a thread"));
+    let pinned = cpus::pin(cpu).map_err(io("pin a thread"));
     let mut driver = drive(end, size);
     let mut failed = pinned.err();
     while let Ok(job) = todo.recv() {
@@ -120,7 +120,7 @@ impl Threads {
         let mut deadline = Deadline::of(super::WAIT_MAX);
         while !self.ready.load(Ordering::Acquire) {
             deadline.spend()?;
-            probe::spin_hint();
+            std::hint::spin_loop();
         }
         Ok(())
     }

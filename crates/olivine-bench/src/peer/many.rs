@@ -9,7 +9,6 @@ use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload::{self, Stamp};
 use olivine::clock::TickClock;
-use olivine::probe;
 use olivine::{Publisher, Subscriber};
 
 /// A publisher of a mesh.
@@ -41,7 +40,7 @@ impl Producer {
     ) -> Result<()> {
         // All start at the same time, whatever the order of requests.
         while TickClock::ticks() < at_ticks {
-            probe::spin_hint();
+            std::hint::spin_loop();
         }
         let mut deadline = Deadline::of(ANSWER_MAX);
         let mut next = first;

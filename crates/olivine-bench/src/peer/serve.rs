@@ -4,14 +4,15 @@ use super::many::{self, Producer};
 use super::socket::Bare;
 use super::{ANSWER_MAX, Answer, BACK, Order, READY, STAMP, THERE};
 use crate::channel::{POLL_LIMIT, WAIT_STEP};
+use crate::cpus;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, chain, io};
 use crate::latency::{Latency, Snapshot};
 use crate::method::{self, Driver, Method, Rendezvous, Side, WAIT_MAX};
 use crate::payload::{self, Stamp};
+use crate::words::SharedWords;
 use olivine::Subscriber;
 use olivine::clock::TickClock;
-use olivine::probe::{self, SharedWords};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
@@ -26,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// [`BenchError`] if the start fails; the failure of an order is answered instead.
 pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) -> Result<()> {
     let words = SharedWords::attach(words).map_err(io("attach to the shared words"))?;
-    probe::pin_to_cpu(cpu).map_err(io("pin the second process"))?;
+    cpus::pin(cpu).map_err(io("pin the second process"))?;
     let (tell, orders) = channel();
     let joined: Arc<Mutex<Option<PathBuf>>> = Arc::default();
     let left_over = Arc::clone(&joined);

@@ -24,7 +24,9 @@ enum Kind {
 
 /// System pages in bytes.
 pub(crate) fn page() -> usize {
-    olivine::probe::page_size()
+    // SAFETY: takes no pointers.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).unwrap_or(4096)
 }
 
 impl Mapping {

@@ -5,7 +5,7 @@ use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::json_line;
 use crate::progress::Progress;
-use olivine::probe;
+use olivine_bench::cpus;
 use olivine_bench::job::{Job, JobError};
 use olivine_bench::result::{ResultFile, Row};
 use std::fs;
@@ -20,7 +20,7 @@ impl From<JobError> for Failure {
 
 /// Runs the command.
 pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
-    let cpus = probe::allowed_cpus().len();
+    let cpus = cpus::allowed().len();
     let job = match (&args.preset, &args.job) {
         (Some(name), _) => Job::preset(name, cpus)?,
         (None, Some(path)) => Job::read(path, cpus)?,

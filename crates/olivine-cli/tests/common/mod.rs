@@ -116,7 +116,7 @@ pub(crate) fn skip(why: &str) {
 
 /// Whether two CPUs are allowed; otherwise prints that the test was skipped.
 pub(crate) fn has_two_cpus() -> bool {
-    let has_two = olivine::probe::allowed_cpus().len() > 1;
+    let has_two = olivine_bench::cpus::allowed().len() > 1;
     if !has_two {
         skip("it needs two CPUs, and one is allowed");
     }

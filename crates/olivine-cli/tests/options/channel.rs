@@ -145,7 +145,7 @@ fn hugepages_of_sub(stage: &Stage) {
 }
 
 fn cpu(stage: &Stage, words: &[&str]) {
-    let allowed = olivine::probe::allowed_cpus();
+    let allowed = olivine_bench::cpus::allowed();
     let last = allowed.last().unwrap().to_string();
     let listed = |pid: u32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

@@ -174,7 +174,7 @@ fn powers(stage: &Stage, short: &[&str]) {
         let said = said(&output);
         assert!(output.stdout.is_empty(), "measured: {short:?} {option}");
         // The threads of bridges need a CPU besides those of two real-time processes.
-        let crowded = short[1] == "bridge" && olivine::probe::allowed_cpus().len() < 3;
+        let crowded = short[1] == "bridge" && olivine_bench::cpus::allowed().len() < 3;
         let code = if option == "--fifo" && crowded { 2 } else { 1 };
         assert_eq!(
             output.status.code(),
@@ -190,7 +190,7 @@ fn powers(stage: &Stage, short: &[&str]) {
 
 /// The default CPUs of a pair.
 fn cpus() -> (u32, u32) {
-    let allowed = olivine::probe::allowed_cpus();
+    let allowed = olivine_bench::cpus::allowed();
     (allowed[0], allowed[1])
 }
 

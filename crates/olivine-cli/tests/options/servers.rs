@@ -38,7 +38,7 @@ fn method(stage: &Stage, words: &[&str]) {
     let output = stage.run(&[&short[..], &["--json", "--save", &saved]].concat());
     assert_eq!(std::fs::read(&saved).unwrap(), output.stdout);
     let one = json(&output);
-    let allowed = olivine::probe::allowed_cpus();
+    let allowed = olivine_bench::cpus::allowed();
     let (first, second) = (allowed[0], allowed[1]);
     let more = ["--cpus", &format!("{second},{first}"), "--json"];
     let other = [words, &more, &["--seconds", "1.5"]].concat();

@@ -14,6 +14,7 @@ use super::shape::DEFAULT_MAX;
 use super::shape::{ShapeRequest, map_shape, read_record, settle};
 pub(crate) use super::shape::{ShapeRole, TypeTag, least_for};
 use super::slots;
+use crate::affinity;
 use crate::error::OpenError;
 use crate::liveness::Locks;
 use crate::region::Words;
@@ -388,11 +389,8 @@ pub(crate) fn io_error<'a>(
 /// Pins the calling thread if the settings say so.
 pub(crate) fn pin(config: &Config) -> Result<(), OpenError> {
     let Some(cpu) = config.cpu else { return Ok(()) };
-    crate::probe::pin_to_cpu(cpu).map_err(|source| {
-        let allowed: Vec<_> = crate::probe::allowed_cpus()
-            .iter()
-            .map(u32::to_string)
-            .collect();
+    affinity::pin(cpu).map_err(|source| {
+        let allowed: Vec<_> = affinity::allowed().iter().map(u32::to_string).collect();
         OpenError::Cpu {
             cpu,
             allowed: allowed.join(","),

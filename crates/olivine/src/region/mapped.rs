@@ -115,11 +115,6 @@ impl Words {
         }
     }
 
-    /// Number of words.
-    pub(crate) fn count(&self) -> usize {
-        self.count
-    }
-
     /// Word `index`.
     #[inline]
     pub(crate) fn word(&self, index: usize) -> &AtomicU64 {

@@ -13,7 +13,6 @@ pub(crate) type View<'a> = Vec<u8>;
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     words: Arc<Vec<(usize, AtomicU64)>>,
-    count: usize,
 }
 
 impl Words {
@@ -27,12 +26,7 @@ impl Words {
                     .map(|(index, value)| (*index, AtomicU64::new(*value)))
                     .collect(),
             ),
-            count,
         }
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.count
     }
 
     fn place(&self, index: usize) -> usize {

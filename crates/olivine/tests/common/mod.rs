@@ -10,6 +10,7 @@ pub(crate) mod idle;
 pub(crate) mod mapped;
 pub(crate) mod numbers;
 pub(crate) mod proxy;
+pub(crate) mod words;
 
 use olivine::{Message, NotSent, Publisher, Subscriber};
 use std::io::Write as _;

@@ -29,9 +29,9 @@ mod tally;
 mod wake_word;
 mod zygote;
 
+use crate::common::words::SharedWords;
 use common::{Deadline, Place, setting, signal, until};
 use message::{check, fill};
-use olivine::probe::SharedWords;
 use olivine::{NotSent, Publisher, ReceiveError, Subscriber};
 use stage::{Actor, LAP, Stage};
 use std::sync::Mutex;

@@ -1,9 +1,9 @@
 //! Faults planted in the observer's input: each kind must fail a round.
 
 use crate::common::Place;
+use crate::common::words::SharedWords;
 use crate::tally::Tally;
 use crate::{lanes, roles, stage};
-use olivine::probe::SharedWords;
 
 /// Each kind of fault: the round must fail, and name it.
 #[test]

@@ -1,11 +1,11 @@
 //! The stage: a channel, its participants, an observer that verifies, and the kills.
 
+use crate::common::words::SharedWords;
 use crate::common::{self, Deadline, Place, Random, until};
 use crate::lanes::{Found, Lanes};
 use crate::roles::{self, SESSIONS_EACH};
 use crate::wake_word::WakeWord;
 use crate::zygote::{End, Order, Zygote, signal};
-use olivine::probe::SharedWords;
 use olivine::{OpenError, Publisher, ReceiveError, Subscriber};
 use rustix::process::{Pid, Signal};
 use std::collections::HashMap;

@@ -321,7 +321,8 @@ fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
     }
 }
 
-fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
+/// The settings of a channel in shared memory, in `dir` if one is given.
+pub(crate) fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     let config = shm_only(Config::parse(&full_uri(uri))?)?;
     if config.scheme() == Scheme::Sealed {
         return Err(Failure::usage(format!(

@@ -9,7 +9,7 @@ pub(crate) mod load;
 mod stream;
 pub(crate) mod values;
 
-pub(crate) use admin::{GcArgs, InspectArgs, LsArgs, RmArgs};
+pub(crate) use admin::{DoctorArgs, GcArgs, InspectArgs, LsArgs, RmArgs};
 pub(crate) use bench::{
     BenchArgs, CompareArgs, ManyArgs, MethodArgs, PageArgs, RingArgs, Scenario, SelfcheckArgs,
     SweepArgs,
@@ -102,6 +102,7 @@ pub(crate) enum Command {
     Record(RecordArgs),
     Replay(ReplayArgs),
     Demo(DemoArgs),
+    Doctor(DoctorArgs),
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),

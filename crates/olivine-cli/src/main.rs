@@ -10,6 +10,7 @@ mod awaited;
 mod bench;
 mod bridge;
 mod demo;
+mod doctor;
 mod failure;
 mod framing;
 mod journal;
@@ -60,6 +61,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Record(args) => journal::record(args, common),
         Command::Replay(args) => journal::replay(args, common),
         Command::Demo(args) => demo::run(args, common),
+        Command::Doctor(args) => doctor::run(args, common),
         Command::Bench(args) => bench::run(args, common),
         Command::Completions(args) => shell::completions(args, common),
         Command::Man(args) => shell::man(args, common),
@@ -95,8 +97,9 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Words of other tools for our commands.
-const SYNONYMS: [(&str, &str); 18] = [
+const SYNONYMS: [(&str, &str); 19] = [
     ("benchmark", "bench"),
+    ("check", "doctor"),
     ("clean", "gc"),
     ("delete", "rm"),
     ("get", "sub"),

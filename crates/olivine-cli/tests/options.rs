@@ -92,7 +92,7 @@ fn each_option_of_sub_acts_or_is_refused() {
 
 #[test]
 fn each_option_of_the_commands_that_look_after_channels_acts() {
-    play(&["ls", "inspect", "rm", "gc"]);
+    play(&["ls", "inspect", "rm", "gc", "doctor"]);
 }
 
 #[test]

@@ -72,3 +72,25 @@ pub(crate) struct GcArgs {
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
 }
+
+/// Check this machine, and one channel's participants, for what slows or stops Olivine
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine doctor
+  olivine doctor shm://ticks                  its participants, too
+  olivine doctor --json | jq -r '.checks[] | select(.status==\"warning\").mend'
+
+It reads, and changes nothing. Each check is good, a note (it matters to some
+uses), unknown, a warning or a problem. Exit codes: 0 nothing stops Olivine,
+1 a problem stops it or the command failed, 2 wrong usage.")]
+pub(crate) struct DoctorArgs {
+    /// Channel whose participants are checked, too, such as shm://ticks
+    pub(crate) uri: Option<String>,
+    /// Explain every check, not only warnings and problems
+    #[arg(long, short)]
+    pub(crate) all: bool,
+    /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<String>,
+}

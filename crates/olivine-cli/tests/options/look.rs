@@ -16,6 +16,9 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("gc", &["--dir"], |stage| dir(stage, &["gc"])),
     Scene::acts("gc", &["--dry-run"], dry_run),
     Scene::acts("gc", REPORT, |stage| report(stage, &["gc"])),
+    Scene::acts("doctor", &["--dir"], |stage| dir(stage, &["doctor", "x"])),
+    Scene::acts("doctor", &["--all"], all),
+    Scene::acts("doctor", REPORT, |stage| report(stage, &["doctor", "x"])),
     Scene::acts("demo", &["--seconds", "--size", "--rate", "--json"], demo),
     Scene::acts("demo", &["--capacity", "--cpus", "--log-level"], demo_pair),
     Scene::refused("completions", &["--json"], |stage| {
@@ -85,6 +88,13 @@ fn dry_run(stage: &Stage) {
     assert_eq!(stage.place.left(), ["x"]);
     assert!(stage.out(&["gc"]).contains("removed x"));
     assert!(stage.place.left().is_empty());
+}
+
+/// Good checks are explained, too.
+fn all(stage: &Stage) {
+    let reasons = |words: &[&str]| stage.out(words).matches("  why     ").count();
+    assert!(reasons(&["doctor"]) < 20);
+    assert!(reasons(&["doctor", "--all"]) > 20);
 }
 
 fn demo(stage: &Stage) {

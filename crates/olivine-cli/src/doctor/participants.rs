@@ -1,0 +1,328 @@
+//! Checks of one channel's participants: their processes, CPUs, namespaces and users.
+
+use super::processors::{DISTANCE, SET_GOVERNOR};
+use super::rule::{Judged, Rule, Status, Verdict};
+use super::snapshot::Snapshot;
+use super::topology::{self, Distance};
+use olivine::LaneState;
+use olivine::admin::ChannelInfo;
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+
+/// One process that takes part.
+#[derive(Clone, Debug)]
+pub(crate) struct Participant {
+    pub(crate) role: &'static str,
+    pub(crate) process_id: u64,
+}
+
+impl Participant {
+    fn named(&self) -> String {
+        format!("{} {}", self.role, self.process_id)
+    }
+}
+
+/// A channel's participants, and where to look at them.
+#[derive(Clone, Debug)]
+pub(crate) struct Participants {
+    seen: Snapshot,
+    /// Those whose process is visible here.
+    visible: Vec<Participant>,
+    /// The others, with the reason.
+    hidden: Vec<(Participant, String)>,
+}
+
+impl Participants {
+    /// Those of a channel.
+    pub(crate) fn of(seen: &Snapshot, info: &ChannelInfo) -> Self {
+        let control = std::fs::metadata(info.path.join("control"));
+        let inode = control.map(|control| control.ino()).unwrap_or(0);
+        let publishers = info
+            .publishers
+            .iter()
+            .filter(|publisher| publisher.state == LaneState::Open)
+            .map(|publisher| ("publisher", publisher.pid));
+        let subscribers = info
+            .subscribers
+            .iter()
+            .filter(|subscriber| subscriber.alive)
+            .map(|subscriber| ("subscriber", subscriber.pid));
+        Self::new(seen, inode, publishers.chain(subscribers))
+    }
+
+    /// Those given, by role and process number. A number in shared memory is of the process's own
+    /// PID namespace, so only a process that has mapped the control file is taken for it.
+    fn new(seen: &Snapshot, inode: u64, given: impl Iterator<Item = (&'static str, u64)>) -> Self {
+        let inode = inode.to_string();
+        let mut found = Self {
+            seen: seen.clone(),
+            visible: Vec::new(),
+            hidden: Vec::new(),
+        };
+        let mut known = BTreeSet::new();
+        for (role, process_id) in given {
+            if !known.insert((role, process_id)) {
+                continue;
+            }
+            let participant = Participant { role, process_id };
+            let maps = seen.read(&format!("/proc/{process_id}/maps"));
+            let has_mapped = |maps: &String| {
+                maps.lines()
+                    .any(|line| line.split_ascii_whitespace().nth(4) == Some(&inode))
+            };
+            match maps {
+                Ok(maps) if has_mapped(&maps) => found.visible.push(participant),
+                Ok(_) => found
+                    .hidden
+                    .push((participant, "of another PID namespace".to_owned())),
+                Err(reason) => found.hidden.push((participant, reason)),
+            }
+        }
+        found
+    }
+
+    /// CPUs to which a thread of the process is pinned.
+    fn pins(&self, participant: &Participant) -> Vec<u32> {
+        let tasks = format!("/proc/{}/task", participant.process_id);
+        let mut pins = BTreeSet::new();
+        for task in self.seen.names(&tasks) {
+            let list = self
+                .seen
+                .field(&format!("{tasks}/{task}/status"), "Cpus_allowed_list");
+            let cpus = list.and_then(|list| topology::parse_list(&list));
+            if let Ok([cpu]) = cpus.as_deref() {
+                pins.insert(*cpu);
+            }
+        }
+        pins.into_iter().collect()
+    }
+
+    /// Each pair of participants of different processes, with a pinned CPU of each.
+    fn pairs(&self) -> Vec<(&Participant, u32, &Participant, u32)> {
+        let pinned: Vec<(&Participant, u32)> = self
+            .visible
+            .iter()
+            .flat_map(|one| self.pins(one).into_iter().map(move |cpu| (one, cpu)))
+            .collect();
+        let mut pairs = Vec::new();
+        for (index, (a, first)) in pinned.iter().enumerate() {
+            for (b, second) in &pinned[index + 1..] {
+                if a.process_id != b.process_id {
+                    pairs.push((*a, *first, *b, *second));
+                }
+            }
+        }
+        pairs
+    }
+
+    fn status(&self, participant: &Participant, name: &str) -> Result<String, String> {
+        let file = format!("/proc/{}/status", participant.process_id);
+        self.seen.field(&file, name)
+    }
+
+    /// The first reason if nothing can be said because a process is hidden.
+    fn nothing_hidden(&self) -> Result<(), String> {
+        match self.hidden.first() {
+            Some((participant, reason)) if self.visible.is_empty() => {
+                Err(format!("{}: {reason}", participant.named()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(crate) const RULES: &[Rule<Participants>] = &[
+    Rule {
+        id: "channel-visible",
+        why: "a process that this one cannot see cannot be watched for its death, so sleepers that \
+              depend on it look every 16 ms",
+        effect: None,
+        judge: visible,
+    },
+    Rule {
+        id: "channel-stopped",
+        why: "a stopped subscriber keeps its place, and publishers wait for it",
+        effect: None,
+        judge: stopped,
+    },
+    Rule {
+        id: "channel-cpus",
+        why: "two processes pinned to one CPU take turns in time slices of the scheduler",
+        effect: None,
+        judge: cpus,
+    },
+    Rule {
+        id: "channel-distance",
+        why: "each message moves cache lines between the CPUs of both ends",
+        effect: Some(DISTANCE),
+        judge: distance,
+    },
+    Rule {
+        id: "channel-governor",
+        why: "a CPU that lowers its frequency when idle is slow at first when a message comes",
+        effect: None,
+        judge: governor,
+    },
+    Rule {
+        id: "channel-spaces",
+        why: "participants of other namespaces may see another /dev/shm, and cannot be watched",
+        effect: None,
+        judge: namespaces,
+    },
+    Rule {
+        id: "channel-users",
+        why: "participants of shm:// trust each other; between users that do not, use shm+fd://",
+        effect: None,
+        judge: users,
+    },
+];
+
+fn visible(seen: &Participants) -> Judged {
+    let count = seen.visible.len();
+    let Some((participant, reason)) = seen.hidden.first() else {
+        return Ok(match count {
+            0 => Verdict::good("no participants"),
+            _ => Verdict::good(format!("all {count}")),
+        });
+    };
+    let value = format!(
+        "{count} of {}; not {}: {reason}",
+        count + seen.hidden.len(),
+        participant.named()
+    );
+    let mend = "sudo olivine doctor URI, or docker run --pid=host";
+    Ok(Verdict::bad(Status::Warning, value, mend))
+}
+
+fn stopped(seen: &Participants) -> Judged {
+    seen.nothing_hidden()?;
+    let mut found = Vec::new();
+    for participant in &seen.visible {
+        let state = seen.status(participant, "State")?;
+        if state.starts_with(['T', 't']) {
+            found.push(participant);
+        }
+    }
+    if found.is_empty() {
+        return Ok(Verdict::good("none"));
+    }
+    let names: Vec<String> = found.iter().map(|one| one.named()).collect();
+    let ids: BTreeSet<String> = found.iter().map(|one| one.process_id.to_string()).collect();
+    let ids: Vec<String> = ids.into_iter().collect();
+    let mend = format!("kill -CONT {}", ids.join(" "));
+    Ok(Verdict::bad(Status::Warning, names.join(", "), mend))
+}
+
+fn cpus(seen: &Participants) -> Judged {
+    seen.nothing_hidden()?;
+    let pairs = seen.pairs();
+    let Some((a, cpu, b, _)) = pairs.iter().find(|(_, first, _, second)| first == second) else {
+        return Ok(Verdict::good(match pairs.len() {
+            0 => "no two processes are pinned".to_owned(),
+            _ => "pinned to different CPUs".to_owned(),
+        }));
+    };
+    let value = format!("{} and {} on CPU {cpu}", a.named(), b.named());
+    let free = topology::allowed(&seen.seen)?
+        .into_iter()
+        .find(|free| free != cpu);
+    let mend = match free {
+        Some(free) => format!(
+            "taskset --all-tasks --pid --cpu-list {free} {}",
+            b.process_id
+        ),
+        None => "use wait=park: a second CPU is needed to spin".to_owned(),
+    };
+    Ok(Verdict::bad(Status::Warning, value, mend))
+}
+
+fn distance(seen: &Participants) -> Judged {
+    seen.nothing_hidden()?;
+    let mut farthest = None;
+    for (a, first, b, second) in seen.pairs() {
+        // Two subscribers do not exchange lines of messages.
+        if a.role != b.role {
+            let distance = topology::distance(&seen.seen, first, second)?;
+            farthest = farthest.max(Some((distance, first, second)));
+        }
+    }
+    let Some((distance, first, second)) = farthest else {
+        return Ok(Verdict::good("no publisher and subscriber are pinned"));
+    };
+    let value = format!("CPUs {first} and {second}: {distance}");
+    if distance <= Distance::Cache {
+        return Ok(Verdict::good(value));
+    }
+    let mend = "pin both ends to CPUs that share an L3 cache: cpu= in the URIs";
+    Ok(Verdict::bad(Status::Note, value, mend))
+}
+
+fn governor(seen: &Participants) -> Judged {
+    seen.nothing_hidden()?;
+    let mut cpus = BTreeSet::new();
+    for participant in &seen.visible {
+        let list = seen.status(participant, "Cpus_allowed_list")?;
+        let pins = seen.pins(participant);
+        // Without a pin any allowed CPU may be used.
+        if pins.is_empty() {
+            cpus.extend(topology::parse_list(&list)?);
+        } else {
+            cpus.extend(pins);
+        }
+    }
+    let cpus: Vec<u32> = cpus.into_iter().collect();
+    let slow = topology::slow_governors(&seen.seen, &cpus)?;
+    let Some((_, governor)) = slow.first() else {
+        return Ok(Verdict::good(format!(
+            "performance on {}",
+            topology::named(&cpus)
+        )));
+    };
+    let slow: Vec<u32> = slow.iter().map(|(cpu, _)| *cpu).collect();
+    let value = format!("{governor} on {}", topology::named(&slow));
+    Ok(Verdict::bad(Status::Warning, value, SET_GOVERNOR))
+}
+
+fn namespaces(seen: &Participants) -> Judged {
+    seen.nothing_hidden()?;
+    for participant in &seen.visible {
+        for kind in ["pid", "mnt", "ipc"] {
+            let ours = seen.seen.link(&format!("/proc/self/ns/{kind}"))?;
+            let path = format!("/proc/{}/ns/{kind}", participant.process_id);
+            if seen.seen.link(&path)? != ours {
+                let value = format!("{} has another {kind} namespace", participant.named());
+                let mend = "docker run --pid=host --ipc=host, or one container for all";
+                return Ok(Verdict::bad(Status::Warning, value, mend));
+            }
+        }
+    }
+    Ok(Verdict::good("the same as of this process"))
+}
+
+fn users(seen: &Participants) -> Judged {
+    seen.nothing_hidden()?;
+    let mut found: Vec<(u32, &Participant)> = Vec::new();
+    for participant in &seen.visible {
+        let ids = seen.status(participant, "Uid")?;
+        // Real, effective, saved and of files.
+        let id = ids.split_whitespace().nth(1).and_then(|id| id.parse().ok());
+        let id = id.ok_or_else(|| format!("{}: Uid '{ids}'", participant.named()))?;
+        found.push((id, participant));
+    }
+    let ids: BTreeSet<u32> = found.iter().map(|(id, _)| *id).collect();
+    if ids.len() <= 1 {
+        let value = match ids.first() {
+            Some(id) => format!("user {id}"),
+            None => "no participants".to_owned(),
+        };
+        return Ok(Verdict::good(value));
+    }
+    let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
+    let value = format!("users {}", ids.join(", "));
+    let mend = "if they do not trust each other: olivine pub shm+fd:///run/NAME.sock";
+    Ok(Verdict::bad(Status::Note, value, mend))
+}
+
+#[cfg(test)]
+#[path = "participants/tests.rs"]
+mod tests;

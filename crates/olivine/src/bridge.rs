@@ -152,8 +152,8 @@ impl Destination {
     ///
     /// [`LinkError::Ring`] if the settings exclude each other.
     #[cfg(feature = "tcp")]
-    pub(crate) fn planned_shape(&self) -> Result<(Geometry, bool), LinkError> {
-        attach::planned_shape(&self.ring, &self.typed).map_err(ring_error)
+    pub(crate) fn planned_shape(&self) -> (Geometry, bool) {
+        attach::planned_shape(&self.ring, &self.typed)
     }
 
     /// The type of the ring's messages.

@@ -1,5 +1,7 @@
 //! Opening a channel of any scheme: its ring, and the bridge behind the ring if the channel is
 //! remote.
+//!
+//! Settings are validated here, once. A [`Bridge`](crate::Bridge) does so for its two channels.
 
 use crate::bridge::{self, Destination, Source};
 use crate::channel::attach::{ShapeRole, TypeTag};
@@ -9,7 +11,7 @@ use crate::channel::typed::tag_of;
 use crate::error::{LinkError, OpenError};
 use crate::link::{Control, Link};
 use crate::message::Plain;
-use crate::uri::{Config, Scheme};
+use crate::uri::{Config, End, Scheme};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,10 +64,10 @@ impl<T: Plain> Publisher<T> {
 
 impl<T: ?Sized> Publisher<T> {
     fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        config.validate_for(End::Publisher)?;
         if is_here(config) {
             return Self::open_as(config, &typed, None);
         }
-        config.validate()?;
         let outlet = bridge::outlet(config)?;
         let ring = bridge::ring_of(config, "publisher");
         let mut publisher = Self::open_as(&ring, &typed, None)?;
@@ -125,10 +127,10 @@ impl<T: Plain> Subscriber<T> {
 
 impl<T: ?Sized> Subscriber<T> {
     fn open_anywhere(config: &Config, typed: TypeTag) -> Result<Self, OpenError> {
+        config.validate_for(End::Subscriber)?;
         if is_here(config) {
             return Self::open_as(config, &typed, ShapeRole::Leaves);
         }
-        config.validate()?;
         let mut inlet = bridge::inlet(config)?;
         let mut ring = bridge::ring_of(config, "subscriber");
         // The ring is new, and everything in it is for this subscriber.

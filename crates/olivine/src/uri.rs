@@ -26,7 +26,7 @@ pub use groups::{FileSettings, NatsSettings, SealedSettings, TcpSettings};
 pub use journal::{Compression, Pace, Rotation, SyncPolicy, Unfinished};
 pub(crate) use key::is_secret;
 pub use key::{End, Key};
-pub(crate) use parse::TOPIC_OF_PUBLISHER_RULE;
+pub(crate) use parse::{TWO_FRAMES_RULE, holds_two_frames, is_channel_name};
 pub use sealed::Peers;
 pub use start::Start;
 pub use values::{
@@ -185,8 +185,8 @@ impl Config {
     }
 
     /// How long closing a `tcp://` or `nats://` channel waits for an absent far side that has not
-    /// received everything: [`Config::get_expire`], or 30 s if that is never. Other schemes do not wait
-    /// for an absent far side.
+    /// received everything: [`Config::get_expire`], or 30 s if that is never. Other schemes do not
+    /// wait for an absent far side.
     #[must_use]
     pub fn close_timeout(&self) -> Duration {
         match self.expire {
@@ -214,13 +214,19 @@ impl Config {
         uri
     }
 
-    /// Checks every setting and their combinations. Opening does this first.
+    /// Checks every setting and their combinations. Opening does this first, and once: the rooms
+    /// behind it take the settings as they are.
     ///
     /// # Errors
     ///
     /// [`UriError`] with the setting, its value and the rule.
     pub fn validate(&self) -> Result<(), UriError> {
         parse::validate(self)
+    }
+
+    /// As [`Config::validate`], for a handle of this end: what opening one checks.
+    pub(crate) fn validate_for(&self, end: End) -> Result<(), UriError> {
+        parse::validate_for(self, end)
     }
 }
 

@@ -113,7 +113,7 @@ impl Ingress {
         (config.cpu, config.linger) = (None, Duration::ZERO);
         let (attached, (kept, geometry)) =
             attach::open(&config, &typed, ShapeRole::Leaves, |attached| {
-                let settings = ShapeRequest::of(&config, &typed, ShapeRole::Fixes)?;
+                let settings = ShapeRequest::of(&config, &typed, ShapeRole::Fixes);
                 let geometry = settings.merged(&attached.geometry, attached.backing.free_bytes());
                 Ok((lanes_kept_for(attached, key), geometry))
             })?;

@@ -57,7 +57,6 @@ pub(super) struct Tcp {
 impl Tcp {
     /// Reads the files that the settings name, for this side of the channel.
     pub(super) fn new(config: &Config, side: Side) -> Result<Self, OpenError> {
-        config.validate()?;
         let tcp = &config.groups.tcp;
         let connection = &tcp.connection;
         let role = tcp.role.unwrap_or(match side {

@@ -38,7 +38,8 @@ const TRIES_MIN: u32 = 100;
 /// Descriptors that joining a channel needs beyond those that are open while it is made.
 const SPARE_DESCRIPTORS: usize = 4;
 
-/// Finds or makes the channel and runs `join` while its membership lock is held.
+/// Finds or makes the channel and runs `join` while its membership lock is held. The settings are
+/// valid: see `open.rs`.
 ///
 /// # Errors
 ///
@@ -50,8 +51,7 @@ pub(crate) fn open<T>(
     part: ShapeRole,
     mut join: impl FnMut(&mut Attached) -> Result<T, OpenError>,
 ) -> Result<(Attached, T), OpenError> {
-    config.validate()?;
-    let request = ShapeRequest::of(config, typed, part)?;
+    let request = ShapeRequest::of(config, typed, part);
     let first = request.first();
     let started = Instant::now();
     let mut holder_wait = HolderWait::default();
@@ -243,20 +243,13 @@ fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, Ope
 
 /// The shape that an opener gets with these settings, and whether a participant has fixed its type.
 /// Makes nothing.
-///
-/// # Errors
-///
-/// [`OpenError`] if the settings exclude each other.
 #[cfg(feature = "tcp")]
-pub(crate) fn planned_shape(
-    config: &Config,
-    typed: &TypeTag,
-) -> Result<(Geometry, bool), OpenError> {
+pub(crate) fn planned_shape(config: &Config, typed: &TypeTag) -> (Geometry, bool) {
     let any = TypeTag {
         any: true,
         ..typed.clone()
     };
-    let request = ShapeRequest::of(config, &any, ShapeRole::Fixes)?;
+    let request = ShapeRequest::of(config, &any, ShapeRole::Fixes);
     let found = find_open(config).filter(|found| request.agree(config.channel(), found).is_ok());
     let found = found.unwrap_or_else(|| request.first());
     let is_typed = found.is_fixed(fixed::TYPE);
@@ -265,7 +258,7 @@ pub(crate) fn planned_shape(
         // Its capacity becomes that of the source, up to the largest default: see `least_for`.
         shape.capacity = DEFAULT_MAX;
     }
-    Ok((shape, is_typed))
+    (shape, is_typed)
 }
 
 /// The shape of a channel of files that is in use.

@@ -19,7 +19,7 @@ use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte};
 use crate::ring::publish::Producer;
 use crate::sync::Ordering;
-use crate::uri::topic::{is_topic, trailer_length};
+use crate::uri::topic::trailer_length;
 use crate::uri::{Config, UriError};
 use crate::wait::Sleeper;
 use core::fmt;
@@ -283,21 +283,17 @@ impl<T: ?Sized> Publisher<T> {
 
     /// Sets the topic for messages that have none.
     fn start_topic(&mut self, topic: &str) -> Result<(), UriError> {
-        let rule = if !is_topic(topic.as_bytes()) {
-            crate::uri::TOPIC_OF_PUBLISHER_RULE
-        } else if trailer_length(topic) > self.producer.message_max() {
-            "it leaves no room for a message; make the ring larger by 'capacity='"
-        } else {
-            self.endpoint.topic = Some(topic.into());
-            // The slow path adds the topic to every message.
-            self.producer.take_slow_path();
-            return Ok(());
-        };
-        Err(UriError::Value {
-            key: "topic",
-            value: topic.escape_default().to_string(),
-            rule,
-        })
+        if trailer_length(topic) > self.producer.message_max() {
+            return Err(UriError::Value {
+                key: "topic",
+                value: topic.escape_default().to_string(),
+                rule: "it leaves no room for a message; make the ring larger by 'capacity='",
+            });
+        }
+        self.endpoint.topic = Some(topic.into());
+        // The slow path adds the topic to every message.
+        self.producer.take_slow_path();
+        Ok(())
     }
 
     /// The topic of messages that have none (`topic=`); `None` without one.

@@ -12,7 +12,7 @@ use crate::ring::gate::bits;
 use crate::ring::layout::{Geometry, NO_POSITION, control, fixed, lane_entry};
 use crate::segment::{self, CONTROL, map_control};
 use crate::sync::Ordering;
-use crate::uri::{Config, Scheme, Slow, UriError};
+use crate::uri::{Config, Scheme, Slow, TWO_FRAMES_RULE, UriError, holds_two_frames};
 use std::borrow::Cow;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
@@ -54,11 +54,7 @@ pub(crate) struct ShapeRequest {
 
 impl ShapeRequest {
     /// The request of an opener with these settings.
-    ///
-    /// # Errors
-    ///
-    /// [`UriError::Pair`] if the ring would hold less than two frames.
-    pub(crate) fn of(config: &Config, typed: &TypeTag, part: ShapeRole) -> Result<Self, OpenError> {
+    pub(crate) fn of(config: &Config, typed: &TypeTag, part: ShapeRole) -> Self {
         let sealed = config.scheme() == Scheme::Sealed;
         let reads_bytes = part == ShapeRole::Leaves && typed.hash == 0;
         let named = [
@@ -92,14 +88,12 @@ impl ShapeRequest {
             fixed: named.into_iter().enumerate().map(bit).sum(),
             fixed_by: [0; 6],
         };
-        let request = Self {
+        Self {
             shape,
             part,
             any_type: typed.any || reads_bytes,
             capacity_least: config.capacity_least,
-        };
-        check_pair(&request.shape)?;
-        Ok(request)
+        }
     }
 
     /// The shape with which an opener makes a channel: open, with the settings that it names.
@@ -227,18 +221,17 @@ impl ShapeRequest {
     }
 }
 
-/// Refuses a ring of less than two frames.
+/// Refuses a ring of less than two frames: one setting may be another participant's.
 fn check_pair(shape: &Geometry) -> Result<(), OpenError> {
-    if shape.capacity != 0 && shape.align * 2 > shape.capacity {
-        let rule = "the ring must hold at least two frames of 'align' bytes";
-        return Err(UriError::Pair {
-            first: "align",
-            second: "capacity",
-            rule,
-        }
-        .into());
+    if shape.capacity == 0 || holds_two_frames(shape.align, shape.capacity) {
+        return Ok(());
     }
-    Ok(())
+    Err(UriError::Pair {
+        first: "align",
+        second: "capacity",
+        rule: TWO_FRAMES_RULE,
+    }
+    .into())
 }
 
 /// Smallest default capacity if space is not scarce.

@@ -178,7 +178,6 @@ impl<T: ?Sized> Subscriber<T> {
         ))?;
         let sealed = config.scheme() == Scheme::Sealed;
         let (attached, joined, link) = if sealed {
-            config.validate()?;
             let joined_channel = sealed::join(config, typed)?;
             let joined = Admission {
                 slot: 0,

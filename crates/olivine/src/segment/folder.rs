@@ -5,7 +5,7 @@ use super::sharing::{Kind, Sharing};
 use super::system::check_file_system;
 use super::{CONTROL, is_same_file, lane_name, refused};
 use crate::error::OpenError;
-use crate::uri::Config;
+use crate::uri::{Config, is_channel_name};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -73,9 +73,7 @@ impl Folder {
         for entry in listing {
             let entry = entry.map_err(refused("list", &self.path))?;
             if let Ok(name) = entry.file_name().to_str()
-                && Config::new(crate::uri::Scheme::Shm, name)
-                    .validate()
-                    .is_ok()
+                && is_channel_name(name)
             {
                 names.push(name.to_owned());
             }

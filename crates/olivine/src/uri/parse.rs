@@ -6,12 +6,17 @@ mod tests;
 use super::groups::{self, ConnectionSettings, Has as _};
 use super::keys::{self, JOURNAL_RULE};
 use super::remote;
-use super::{Config, Delivery, Expire, Scheme, Start, UriError};
+use super::topic::is_topic;
+use super::{Config, Delivery, End, Expire, Scheme, Start, UriError};
 use std::str::FromStr;
 
-/// The rule for the topic of a publisher.
-pub(crate) const TOPIC_OF_PUBLISHER_RULE: &str = "a publisher has one topic without * and >, such \
-     as orders.eu.created; filters are for subscribers";
+/// The rule for `align` and `capacity`.
+pub(crate) const TWO_FRAMES_RULE: &str = "the ring must hold at least two frames of 'align' bytes";
+
+/// Whether a ring of `capacity` bytes holds two frames.
+pub(crate) fn holds_two_frames(align: u64, capacity: u64) -> bool {
+    align * 2 <= capacity
+}
 
 /// Reads a whole URI, and further settings as if they were at its end.
 pub(super) fn config<'a>(
@@ -56,8 +61,13 @@ pub(super) fn is_name(text: &str, longest: usize) -> bool {
     (1..=longest).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with('.')
 }
 
+/// Whether `name` can be the name of a channel.
+pub(crate) fn is_channel_name(name: &str) -> bool {
+    is_name(name, 64)
+}
+
 fn check_channel(name: &str) -> Result<(), UriError> {
-    if is_name(name, 64) {
+    if is_channel_name(name) {
         return Ok(());
     }
     Err(UriError::Name {
@@ -72,6 +82,22 @@ fn unknown(key: &str) -> UriError {
         hint: keys::nearest(key)
             .map_or_else(String::new, |meant| format!("did you mean '{meant}'? ")),
         known: known.join(", "),
+    }
+}
+
+/// Checks what the settings mean for one end of the channel, after [`validate`].
+pub(super) fn validate_for(config: &Config, end: End) -> Result<(), UriError> {
+    validate(config)?;
+    match &config.topic {
+        Some(topic) if end == End::Publisher && !is_topic(topic.as_bytes()) => {
+            Err(UriError::Value {
+                key: "topic",
+                value: topic.escape_default().to_string(),
+                rule: "a publisher has one topic without * and >, such as orders.eu.created; \
+                       filters are for subscribers",
+            })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -112,6 +138,11 @@ fn pairs(config: &Config) -> Result<(), UriError> {
             "no name",
             "only a durable subscriber expires; add name=",
         );
+    }
+    if let (Some(align), Some(capacity)) = (config.align, config.capacity)
+        && !holds_two_frames(align, capacity)
+    {
+        return refuse("align", "capacity", TWO_FRAMES_RULE);
     }
     if config
         .subscribers_max

@@ -9,7 +9,7 @@
 //! | `shm+fd` | an absolute path of a socket | the file's name up to its last dot |
 //! | `file` | an absolute path | `channel=`, else the file's name up to its last dot |
 
-use super::parse::is_name;
+use super::parse::is_channel_name;
 use super::{Config, Scheme, UriError, sealed};
 use std::path::Path;
 use std::time::Duration;
@@ -189,7 +189,7 @@ pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
                     path: text.unwrap_or_default().escape_default().to_string(),
                 });
             }
-            if !is_name(&config.channel, 64) {
+            if !is_channel_name(&config.channel) {
                 return Err(UriError::Pair {
                     first: "the file's name",
                     second: "no channel",

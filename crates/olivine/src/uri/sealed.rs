@@ -1,6 +1,6 @@
 //! The socket of a `shm+fd://` channel, and the users allowed at its other end.
 
-use super::parse::is_name;
+use super::parse::is_channel_name;
 use super::{Config, Scheme, UriError};
 use std::fmt;
 use std::path::Path;
@@ -102,7 +102,7 @@ fn check_path(path: Option<&str>) -> Result<(), UriError> {
 /// Checks the socket, and the name that it gives the channel.
 pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
     check_path(config.path().and_then(Path::to_str))?;
-    if is_name(&config.channel, 64) {
+    if is_channel_name(&config.channel) {
         return Ok(());
     }
     Err(UriError::Pair {

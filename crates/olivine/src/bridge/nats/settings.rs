@@ -87,7 +87,6 @@ impl Settings {
     ///
     /// [`OpenError`]; a file that cannot be read.
     pub(super) fn new(config: &Config) -> Result<Self, OpenError> {
-        config.validate()?;
         let connection = &config.groups.nats.connection;
         Ok(Self {
             credentials: credentials(config)?,

@@ -45,7 +45,7 @@ pub(super) fn of_destination(
     destination: &Destination,
     again: bool,
 ) -> Result<Hello, LinkError> {
-    let (geometry, is_typed) = destination.planned_shape()?;
+    let (geometry, is_typed) = destination.planned_shape();
     let any_type = destination.typed().any && !is_typed;
     Ok(Hello {
         side: Side::Destination,

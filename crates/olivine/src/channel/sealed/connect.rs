@@ -278,7 +278,7 @@ pub(super) fn accept_answer(
     }
     let mut found = shape.clone();
     found.subscribers_max = welcome.subscribers_max.into();
-    ShapeRequest::of(config, typed, ShapeRole::Leaves)?.agree(config.channel(), &found)?;
+    ShapeRequest::of(config, typed, ShapeRole::Leaves).agree(config.channel(), &found)?;
     let lane = attached
         .backing
         .open_lane(&attached.lane(0), false, config.hugepages);

@@ -4,7 +4,7 @@ use crate::uri::groups::ConnectionSettings as Connection;
 use crate::uri::key::{
     Schemes, changed, given, is_path, is_secret, is_within, keys, on, path, secret, word, yes_or_no,
 };
-use crate::uri::parse::is_name;
+use crate::uri::parse::is_channel_name;
 use crate::uri::remote::TIMEOUT_RANGE;
 use crate::uri::values::{parse_duration, show_duration};
 use crate::uri::{Config, NatsSettings, Peers, Role, Scheme, SealedSettings, TcpSettings};
@@ -52,7 +52,7 @@ keys! { KEYS {
         default: "the file's name up to its last dot",
         rule: "for file:// only: 1 to 64 of A-Z a-z 0-9 . _ -",
         set: |config, text| {
-            if config.scheme != Scheme::File || !is_name(text, 64) {
+            if config.scheme != Scheme::File || !is_channel_name(text) {
                 return Err(None);
             }
             text.clone_into(&mut config.channel);

@@ -63,6 +63,7 @@ fn refusals_name_the_part_the_value_and_the_rule() {
         ("shm://x?capacity=8GiB", "capacity=8GiB"),
         ("shm://x?capacity", "capacity= is not usable"),
         ("shm://x?align=4", "align=4"),
+        ("shm://x?align=4096&capacity=4096", "at least two frames"),
         ("shm://x?wait=nap", "wait=nap is not usable: one of spin"),
         ("shm://x?delivery=maybe", "delivery=maybe"),
         ("shm://x?from=yesterday", "from=yesterday"),

@@ -1,6 +1,7 @@
 //! `ci --deep`: all slow checks, with a report in `docs/evidence`. Also `death`, which runs alone.
 
-use crate::cargo::{suite, target};
+use crate::cargo::{cargo, suite, target};
+use crate::child;
 use crate::evidence::Evidence;
 use crate::packages;
 use crate::report::{Report, Step};
@@ -208,6 +209,14 @@ pub(crate) fn run(report: &mut Report, plan: &Plan, only: &[String]) {
 
 fn steps(progress: &mut Progress<'_>, plan: &Plan, seed: u64) {
     progress.steps("test", |report| test::test(report, true));
+    // Every published crate as a registry gets it, built from its package alone.
+    progress.step("publish", || {
+        let words = "publish --workspace --dry-run --allow-dirty";
+        let said = child::said(cargo().args(words.split(' ')), 60)?;
+        let mut step = Step::new("packages");
+        step.passed = said.matches("Packaged ").count();
+        Ok(step)
+    });
     // A release build has the figures.
     progress.step("instructions", || core("instructions -- --nocapture", &[]));
     progress.step("miri", || miri::run(plan.seeds, None));

@@ -73,7 +73,8 @@ impl Sanitizer {
                  fn add(me: u32) { for _ in 0..100 { \
                  while TURN.load(Relaxed) % 2 != me { std::thread::yield_now() } \
                  unsafe { N += 1 } TURN.fetch_add(1, Relaxed); } } \
-                 fn main() { let other = std::thread::spawn(|| add(1)); add(0); other.join().unwrap(); }",
+                 fn main() { let other = std::thread::spawn(|| add(1)); add(0); \
+                 other.join().unwrap(); }",
                 "data race",
             ),
         }

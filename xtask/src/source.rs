@@ -383,8 +383,10 @@ mod tests {
 
     #[test]
     fn strings_and_comments_are_not_code() {
-        let text = "let a = \"// unsafe\"; // why\nlet b = r#\"unsafe \" \"#; /* x\nunsafe */ let c = 'u';\n\
-             let d: &'static str = \"\\\"unsafe\"; let e = '\\''; unsafe {}\n/// unsafe\nfn f() {}\n";
+        let text = "let a = \"// unsafe\"; // why\nlet b = r#\"unsafe \" \"#; /* x\nunsafe */ let \
+        c = 'u';\n\
+             let d: &'static str = \"\\\"unsafe\"; let e = '\\''; unsafe {}\n/// unsafe\nfn f() \
+             {}\n";
         let file = File::new("a.rs", text).unwrap();
         let lines: Vec<_> = file.rust_lines().map(|(_, line)| line).collect();
         let has_code = |line: usize| lines[line].code.contains("unsafe");

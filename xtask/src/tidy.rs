@@ -9,9 +9,9 @@ mod danger;
 mod edges;
 mod links;
 mod names;
-mod ratchet;
 mod text;
 mod tree_size;
+mod wording;
 
 use crate::cargo::root;
 use crate::report::Step;
@@ -112,9 +112,9 @@ fn rules(tree: &Tree) -> Vec<Rule> {
         edges::labels(tree),
         edges::have_mutants(tree),
         names::public(tree),
-        ratchet::long_lines(tree),
-        ratchet::riddles(tree),
-        ratchet::private_names(tree),
+        wording::long_lines(tree),
+        wording::riddles(tree),
+        wording::private_names(tree),
         text::length(tree),
         text::unfinished(tree),
         text::machine_paths(tree),

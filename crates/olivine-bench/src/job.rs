@@ -296,8 +296,10 @@ mod tests {
 
     #[test]
     fn lists_are_combined() {
-        let text = "[[measure]]\nscenario = 'latency'\nsize = [32, 64]\nrate = [1e3, 1e4]\nwait = ['spin', 'park']\n\
-                    [[measure]]\nscenario = 'mesh'\nsize = [16]\npublishers = [2]\nsubscribers = [3]\n";
+        let text = "[[measure]]\nscenario = 'latency'\nsize = [32, 64]\nrate = [1e3, 1e4]\nwait = \
+        ['spin', 'park']\n\
+                    [[measure]]\nscenario = 'mesh'\nsize = [16]\npublishers = [2]\nsubscribers = \
+                    [3]\n";
         let job = Job::parse("x", text, 2).unwrap();
         assert_eq!(job.points.len(), 9);
         let mesh = &job.points[8].variant.parameters;
@@ -367,7 +369,8 @@ mod tests {
 
     #[test]
     fn lists_apply_only_to_methods_that_use_them() {
-        let text = "[[measure]]\nscenario = 'pingpong'\nsize = [32]\nmethod = ['olivine-shm', 'pipe']\n\
+        let text = "[[measure]]\nscenario = 'pingpong'\nsize = [32]\nmethod = ['olivine-shm', \
+        'pipe']\n\
                     wait = ['spin', 'park']\ncapacity = ['64KiB', '1MiB']\n";
         let job = Job::parse("x", text, 2).unwrap();
         let names = job.points.iter().map(|point| point.variant.method.as_str());

@@ -67,7 +67,8 @@ impl Machine {
     #[must_use]
     pub fn text(&self) -> String {
         format!(
-            "machine: {}, {} CPUs{}\n         Linux {}, governor {}, load {:.1} before the start\n         \
+            "machine: {}, {} CPUs{}\n         \
+             Linux {}, governor {}, load {:.1} before the start\n         \
              clock {}, {:.1} ns a reading (in every figure)\n         \
              olivine {} ({})\n",
             self.cpu_model,

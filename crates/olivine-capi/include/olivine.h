@@ -577,9 +577,9 @@ olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 // As `olivine_publisher_close`, but ends the stream as failed: after the last message subscribers
 // get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
 //
-// `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT` and `BAD_ARGUMENT`
-// the handle is unchanged. A channel elsewhere answers `LINK_FAILED`: its bridge fails with the
-// reason as well.
+// `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT`, `BAD_ARGUMENT`
+// and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`: its bridge
+// fails with the reason as well.
 //
 // # Safety
 //

@@ -525,8 +525,8 @@ class Publisher {
     // more: 16 s. Then the end counts as received. `linger` bounds all of that.
     void close() { check(handle_.give_back(olivine_publisher_close)); }
     // As `close`, but ends the stream as failed: subscribers get `reason` after the last message.
-    // Destroying does this where an exception destroys the publisher: one that leaves the scope in
-    // which the publisher was made. One that is caught inside that scope changes nothing. Control
+    // Destroying does this where an exception destroys the publisher: it leaves the scope in which
+    // the publisher was made. An exception caught inside that scope changes nothing. Control
     // characters in `reason` arrive as spaces.
     void close_failed(std::string reason) {
         // A NUL would end the text.

@@ -115,7 +115,8 @@ fn check_meaning(args: &PubArgs, generated: bool) -> Outcome {
     }
     if generated && let Some(size) = args.size.iter().find(|size| **size < SIZE_MIN as u64) {
         return Err(Failure::usage(format!(
-            "--size {size} is too small: a generated message takes {SIZE_MIN} bytes or more, for its \
+            "--size {size} is too small: a generated message takes {SIZE_MIN} bytes or more, for \
+             its \
              number and time stamp"
         )));
     }

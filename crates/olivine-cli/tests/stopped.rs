@@ -24,7 +24,8 @@ fn sleeper(folder: &Path, name: &str) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let id = folder.join("id");
     let script = format!(
-        "#!/bin/sh\n[ \"$1\" = list ] && {{ echo '{KNOWN}'; exit; }}\necho $$ > {id}.new\nmv {id}.new {id}\nexec sleep 1000\n",
+        "#!/bin/sh\n[ \"$1\" = list ] && {{ echo '{KNOWN}'; exit; }}\necho $$ > {id}.new\nmv \
+         {id}.new {id}\nexec sleep 1000\n",
         id = id.display(),
     );
     let path = folder.join(name);

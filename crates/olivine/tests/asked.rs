@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Busy, Place, WATCHDOG, until};
+use common::{Busy, TestFolder, WATCHDOG, until};
 use olivine::{Bridge, Config, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn numbers(subscriber: &mut Subscriber) -> Vec<u64> {
 
 #[test]
 fn recorder_ends_on_request_while_its_publisher_continues() {
-    let place = Place::new();
+    let place = TestFolder::new();
     // Larger than one recording turn, so that the publisher never waits for room.
     let (ring, path) = (place.uri("busy", "capacity=16MiB"), place.file("busy.olv"));
     let to = format!("{}?sync=never&rotate=1MiB", file(&path));
@@ -63,7 +63,7 @@ fn recorder_ends_on_request_while_its_publisher_continues() {
 
 #[test]
 fn replay_ends_on_request_while_its_recorder_continues() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("busy.olv");
     let from = format!("{}?follow=yes", file(&path));
     let to = place.uri("again", "capacity=64KiB");
@@ -99,7 +99,7 @@ fn replay_ends_on_request_while_its_recorder_continues() {
 #[test]
 fn recorder_without_time_counts_undelivered_messages() {
     const COUNT: u64 = 5000;
-    let place = Place::new();
+    let place = TestFolder::new();
     let (ring, path) = (place.uri("cut", "capacity=1MiB"), place.file("cut.olv"));
     let to = format!("{}?sync=never", file(&path));
     // The durable position that holds the publisher back from here on.

@@ -9,7 +9,7 @@
 mod common;
 
 use crate::common::words::SharedWords;
-use common::{Other, Place, WATCHDOG, kill, setting, signal, spawn, until};
+use common::{Other, TestFolder, WATCHDOG, kill, setting, signal, spawn, until};
 use olivine::admin::{self, ChannelInfo, ProcessState};
 use olivine::{Config, NotSent, Publisher, Subscriber};
 use rustix::process::Signal;
@@ -48,7 +48,7 @@ fn role() {
     }
 }
 
-fn start(place: &Place, role: &str, uri: &str) -> Other {
+fn start(place: &TestFolder, role: &str, uri: &str) -> Other {
     let words = place.file("words").display().to_string();
     let variables = [
         ("OLIVINE_DEATH_URI", uri.to_owned()),
@@ -75,7 +75,7 @@ fn fill(publisher: &mut Publisher) -> u64 {
 
 #[test]
 fn waiting_publisher_shows_time_and_slow_subscriber() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("grows", "capacity=4KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut other = Subscriber::open(&uri).unwrap();
@@ -109,7 +109,7 @@ fn waiting_publisher_shows_time_and_slow_subscriber() {
 
 #[test]
 fn given_up_message_counts_as_back_pressure() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("gave-up", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
     let _slow = Subscriber::open(&uri).unwrap();
@@ -133,7 +133,7 @@ fn given_up_message_counts_as_back_pressure() {
 
 #[test]
 fn failed_offer_counts_as_back_pressure() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("offers", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
     let _slow = Subscriber::open(&uri).unwrap();
@@ -151,7 +151,7 @@ fn failed_offer_counts_as_back_pressure() {
 
 #[test]
 fn dead_publisher_is_not_shown_as_waiting() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("died", "capacity=4KiB");
     let slow = Subscriber::open(&uri).unwrap();
@@ -170,7 +170,7 @@ fn dead_publisher_is_not_shown_as_waiting() {
 
 #[test]
 fn stopped_subscriber_is_shown_as_stopped() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("stopped", "capacity=4KiB");
     let _publisher = Publisher::open(&uri).unwrap();
@@ -192,7 +192,7 @@ fn stopped_subscriber_is_shown_as_stopped() {
 #[test]
 fn reused_pid_is_not_shown_as_participant() {
     use std::os::unix::fs::FileExt as _;
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("stranger", "capacity=4KiB&publishers_max=1");
     let _subscriber = Subscriber::open(&uri).unwrap();
     // Words of the control file, see `docs/layout.md`: the pid in slot 0.
@@ -316,7 +316,7 @@ fn silent_subscribers_cost_one_eviction_time(uri: &str, count: u32) -> (Duration
 
 #[test]
 fn silent_subscribers_share_one_eviction_clock() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let slow = format!(
         "capacity=64KiB&wait=park&slow=evict:{}ms",
         bound().as_millis()
@@ -337,7 +337,7 @@ fn no_message_waits_longer_than_the_eviction_time() {
 
 /// Silent, slow, absent and stopped subscribers together.
 fn subscribers_that_do_not_keep_up() -> Waits {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let each = setting("OLIVINE_SLOW_SUBSCRIBERS", 100) / 4;
     let query = format!(

@@ -6,7 +6,7 @@ mod common;
 
 use crate::common::words::SharedWords;
 use common::numbers::{LONG, SHORT, expect, fill, number, send};
-use common::{Other, Place, kill, spawn, until};
+use common::{Other, TestFolder, kill, spawn, until};
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn role() {
     }
 }
 
-fn reader(place: &Place, uri: &str, words: &SharedWords) -> Other {
+fn reader(place: &TestFolder, uri: &str, words: &SharedWords) -> Other {
     let path = place.file("words").display().to_string();
     let variables = [
         ("OLIVINE_DEATH_URI", uri.to_owned()),
@@ -46,7 +46,7 @@ fn reader(place: &Place, uri: &str, words: &SharedWords) -> Other {
 
 #[test]
 fn durable_subscriber_continues_at_its_position() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("durable", "capacity=4KiB");
     let named = place.uri("durable", "capacity=4KiB&name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -75,7 +75,7 @@ fn durable_subscriber_continues_at_its_position() {
 
 #[test]
 fn killed_durable_subscriber_continues_at_its_position() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("durable", "capacity=4KiB");
     let named = place.uri("durable", "capacity=4KiB&name=archive");
@@ -96,7 +96,7 @@ fn killed_durable_subscriber_continues_at_its_position() {
 #[test]
 fn durable_subscriber_gets_an_unreleased_message_again() {
     for slow in ["wait", "evict:10s"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let uri = place.uri("again", &format!("capacity=4KiB&slow={slow}"));
         let named = place.uri("again", "capacity=4KiB&name=archive");
         let mut publisher = Publisher::open(&uri).unwrap();
@@ -116,7 +116,7 @@ fn durable_subscriber_gets_an_unreleased_message_again() {
 
 #[test]
 fn subscriber_without_lag_is_not_evicted_during_a_batch_longer_than_the_ring() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("long", "capacity=4KiB&slow=evict:1ns");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -142,7 +142,7 @@ const EVICTED: u64 = 3;
 
 #[test]
 fn eviction_begun_by_a_dead_publisher_is_completed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri(
         "half",
         "capacity=4KiB&publishers_max=4&subscribers_max=4&slow=evict:1ms",
@@ -166,7 +166,7 @@ fn eviction_begun_by_a_dead_publisher_is_completed() {
 
 #[test]
 fn absent_durable_subscriber_expires() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut publisher = Publisher::open(&place.uri("expire", "capacity=4KiB")).unwrap();
     let named = place.uri("expire", "capacity=4KiB&name=archive&expire=10ms");
     Subscriber::open(&named).unwrap().close();
@@ -178,7 +178,7 @@ fn absent_durable_subscriber_expires() {
 
 #[test]
 fn dead_subscriber_does_not_hold_a_publisher_back() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("dead", "capacity=4KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -195,7 +195,7 @@ fn dead_subscriber_does_not_hold_a_publisher_back() {
 #[test]
 fn only_the_slow_subscriber_is_evicted() {
     for scheme in ["shm", "inproc"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let uri = match scheme {
             "shm" => place.uri("evict", "capacity=4KiB&slow=evict:5ms"),
             _ => "inproc://evict?capacity=4KiB&slow=evict:5ms".to_owned(),
@@ -259,7 +259,7 @@ fn draining_evicts_no_subscriber() {
 
 #[test]
 fn waiting_for_subscribers_evicts_none() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("gather", "capacity=4KiB&slow=evict:1ms");
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut subscriber = Subscriber::open(&uri).unwrap();
@@ -275,7 +275,7 @@ fn waiting_for_subscribers_evicts_none() {
 
 #[test]
 fn publisher_waits_for_the_requested_subscribers() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("connect", "subscribers=2&subscribers_max=2");
     let mut publisher = Publisher::open(&uri).unwrap();
     let mut one = Subscriber::open(&uri).unwrap();
@@ -299,7 +299,7 @@ fn publisher_waits_for_the_requested_subscribers() {
 
 #[test]
 fn publisher_above_the_limit_gets_an_error_with_the_limit() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("crowd", "publishers_max=2");
     let held = [
         Publisher::open(&uri).unwrap(),
@@ -318,7 +318,7 @@ fn publisher_above_the_limit_gets_an_error_with_the_limit() {
 
 #[test]
 fn different_settings_are_refused_while_a_channel_is_in_use() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let publisher = Publisher::open(&place.uri("shape", "capacity=64KiB&align=64")).unwrap();
     for (query, key) in [
         ("capacity=128KiB", "capacity"),
@@ -367,7 +367,7 @@ impl olivine::Plain for Quote {
 
 #[test]
 fn opening_with_another_type_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("typed", "");
     let mut subscriber = Subscriber::<Quote>::typed(&uri).unwrap();
     let mut publisher = Publisher::<Quote>::typed(&uri).unwrap();
@@ -386,7 +386,7 @@ fn opening_with_another_type_is_refused() {
 
 #[test]
 fn waiting_reports_no_silent_publisher() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("quiet", "");
     let short = Duration::from_millis(20);
     let mut early = Subscriber::open(&uri).unwrap();
@@ -403,7 +403,7 @@ fn waiting_reports_no_silent_publisher() {
 
 #[test]
 fn untyped_subscriber_reads_a_typed_channel_opened_first_or_last() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for first in [true, false] {
         let uri = place.uri(if first { "before" } else { "after" }, "");
         let early = first.then(|| Subscriber::open(&uri).unwrap());
@@ -436,7 +436,7 @@ impl olivine::Plain for Note {
 
 #[test]
 fn messages_of_each_publisher_arrive_in_order() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("fan-in", "capacity=4KiB&wait=yield");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let threads: Vec<_> = (0..4_u64)
@@ -518,7 +518,7 @@ fn durable_name_is_opened_and_closed_by_many_threads() {
 
 #[test]
 fn stream_ends_for_subscribers_that_saw_it() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("end", "capacity=4KiB");
     let mut early = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -538,7 +538,7 @@ fn stream_ends_for_subscribers_that_saw_it() {
 
 #[test]
 fn from_oldest_starts_at_the_oldest_stored_message() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("history", "capacity=4KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
     send(&mut publisher, 0..100_000);
@@ -553,7 +553,7 @@ fn from_oldest_starts_at_the_oldest_stored_message() {
 
 #[test]
 fn closing_waits_for_subscribers_up_to_linger() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("linger", "capacity=4KiB&linger=20ms");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -574,7 +574,7 @@ fn closing_waits_for_subscribers_up_to_linger() {
 
 #[test]
 fn dead_subscribers_are_not_counted() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("counted", "capacity=4KiB");
     // Keeps the channel.

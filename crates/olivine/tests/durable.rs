@@ -6,7 +6,7 @@
 mod common;
 
 use crate::common::words::SharedWords;
-use common::{Place, kill, spawn, until};
+use common::{TestFolder, kill, spawn, until};
 use olivine::{Durable, NotSent, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn role() {
     }
 }
 
-fn start(place: &Place, role: &str, uri: &str) -> common::Other {
+fn start(place: &TestFolder, role: &str, uri: &str) -> common::Other {
     let words = place.file("words").display().to_string();
     let variables = [
         ("OLIVINE_DEATH_URI", uri.to_owned()),
@@ -103,7 +103,7 @@ fn told(named: &str, read: u64, sent: u64) -> Subscriber {
 
 #[test]
 fn killed_evicted_durable_subscriber_gets_the_loss_on_reopen() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let uri = place.uri("hung", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("hung", "capacity=4KiB&name=archive");
@@ -131,7 +131,7 @@ fn killed_evicted_durable_subscriber_gets_the_loss_on_reopen() {
 
 #[test]
 fn absent_evicted_durable_subscriber_gets_the_loss_on_reopen() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("away", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("away", "name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -148,7 +148,7 @@ fn absent_evicted_durable_subscriber_gets_the_loss_on_reopen() {
 
 #[test]
 fn expired_durable_subscriber_gets_the_loss_on_reopen() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("expired", "capacity=4KiB");
     let named = place.uri("expired", "name=archive&expire=1ms");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -164,7 +164,7 @@ fn expired_durable_subscriber_gets_the_loss_on_reopen() {
 
 #[test]
 fn expired_name_keeps_neither_channel_nor_the_last_slot() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("slots", "capacity=4KiB&subscribers_max=1");
     let named = place.uri("slots", "name=archive&expire=1ns");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -184,7 +184,7 @@ fn expired_name_keeps_neither_channel_nor_the_last_slot() {
 
 #[test]
 fn durable_subscriber_gets_the_loss_once() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("twice", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("twice", "name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -209,7 +209,7 @@ fn durable_subscriber_gets_the_loss_once() {
 
 #[test]
 fn killed_durable_subscriber_gets_the_loss_in_its_next_process() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("later", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("later", "name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -228,7 +228,7 @@ fn killed_durable_subscriber_gets_the_loss_in_its_next_process() {
 
 #[test]
 fn every_receive_call_reports_the_loss_first() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("ways", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("ways", "name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -253,7 +253,7 @@ fn every_receive_call_reports_the_loss_first() {
 
 #[test]
 fn lost_position_without_overwritten_messages_resumes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("whole", "capacity=4KiB");
     let named = place.uri("whole", "name=archive&expire=1ns");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -269,7 +269,7 @@ fn lost_position_without_overwritten_messages_resumes() {
 
 #[test]
 fn name_of_a_dying_process_opens_without_error() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
     let query = "capacity=4KiB&publishers_max=1&subscribers_max=1&name=archive";
     let named = place.uri("dying", query);
@@ -295,7 +295,7 @@ fn name_of_a_dying_process_opens_without_error() {
 
 #[test]
 fn removed_name_starts_anew_after_a_loss() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("forget", "capacity=4KiB&slow=evict:1ms");
     let named = place.uri("forget", "name=archive");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -323,7 +323,7 @@ fn subscriber_without_name_reports_no_durable_state() {
 
 #[test]
 fn missed_end_is_reported_once_to_the_next_process() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("owed", "capacity=4KiB");
     let named = place.uri("owed", "name=archive");
     let is_closed = |named: &str| {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Place, WATCHDOG, bridges, finished, kill, receive, signal, until};
+use common::{TestFolder, WATCHDOG, bridges, finished, kill, receive, signal, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
     Bridge, Config, LaneState, LinkError, NotSent, OpenError, Outgoing, Publisher, ReceiveError,
@@ -71,7 +71,7 @@ fn file(path: &Path) -> String {
 
 #[test]
 fn failed_replay_is_reported_after_its_messages() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("damaged.olv");
     journal(&path, 400, Some(150));
     let to = place.uri("again", "");
@@ -101,7 +101,7 @@ fn failed_replay_is_reported_after_its_messages() {
 
 #[test]
 fn panicking_publisher_ends_its_stream_as_failed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for uri in [place.uri("panics", ""), "inproc://panics".to_owned()] {
         let mut subscriber = Subscriber::open(&uri).unwrap();
         let publisher = Publisher::open(&uri).unwrap();
@@ -126,7 +126,7 @@ fn panicking_publisher_ends_its_stream_as_failed() {
 
 #[test]
 fn close_failed_is_reported_to_subscribers_and_to_a_journal() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("reason", "");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -150,7 +150,7 @@ fn close_failed_is_reported_to_subscribers_and_to_a_journal() {
 
 #[test]
 fn failed_stream_continues_with_the_next_publisher() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("damaged.olv");
     journal(&path, 20, Some(10));
     let to = place.uri("again", "");
@@ -176,7 +176,7 @@ fn failed_stream_continues_with_the_next_publisher() {
 
 #[test]
 fn failed_lane_leaves_other_lanes_open() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("damaged.olv");
     journal(&path, 20, Some(10));
     let to = place.uri("shared", "");
@@ -201,7 +201,7 @@ fn failed_lane_leaves_other_lanes_open() {
 
 #[test]
 fn failure_passes_through_the_next_bridge() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("damaged.olv");
     journal(&path, 40, Some(30));
     let (near, far) = (place.uri("near", ""), place.uri("far", ""));
@@ -238,7 +238,7 @@ fn failure_passes_through_the_next_bridge() {
 #[test]
 fn failure_passes_through_a_connection() {
     for (ours, theirs) in [("listen", "connect"), ("connect", "listen")] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("damaged.olv");
         journal(&path, 40, Some(30));
         let (near, far) = (place.uri("near", ""), place.uri("far", ""));
@@ -260,8 +260,9 @@ fn failure_passes_through_a_connection() {
     }
 }
 
-/// The connection breaks in the very moment. A listening source tells it again to a destination that comes back. A
-/// source that connects has failed and is gone: its lanes fail once its place expires.
+/// The connection breaks in the very moment. A listening source tells it again to a destination
+/// that comes back. A source that connects has failed and is gone: its lanes fail once its place
+/// expires.
 #[cfg(feature = "tcp")]
 #[test]
 fn failure_whose_telling_is_lost_is_no_end() {
@@ -274,7 +275,7 @@ fn failure_whose_telling_is_lost_is_no_end() {
         ("listen", Way::FromListener, "is damaged at byte"),
         ("connect", Way::ToListener, "was away for longer"),
     ] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("damaged.olv");
         journal(&path, 40, Some(30));
         let (near, far) = (place.uri("near", ""), place.uri("far", ""));
@@ -314,7 +315,7 @@ fn failure_whose_telling_is_lost_is_no_end() {
 
 #[test]
 fn stopped_bridge_leaves_its_stream_to_the_next() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (from, to) = (place.uri("from", ""), place.uri("to", ""));
     let mut subscriber = Subscriber::open(&to).unwrap();
     let mut publisher = Publisher::open(&from).unwrap();
@@ -339,7 +340,7 @@ fn stopped_bridge_leaves_its_stream_to_the_next() {
 
 #[test]
 fn recording_of_a_failed_stream_is_incomplete() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (path, copy) = (place.file("damaged.olv"), place.file("copy.olv"));
     journal(&path, 40, Some(30));
     let ring = place.uri("ring", "");
@@ -358,7 +359,7 @@ fn recording_of_a_failed_stream_is_incomplete() {
 
 #[test]
 fn cut_recording_fails_unless_unfinished_is_accepted() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("cut.olv");
     journal(&path, 30, None);
     let whole = std::fs::read(&path).unwrap();
@@ -398,7 +399,7 @@ fn cut_recording_fails_unless_unfinished_is_accepted() {
 
 #[test]
 fn follower_sees_close_and_kill_of_the_recorder() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("live.olv");
     let settings = RecorderSettings::default().sync(SyncPolicy::Never);
     let mut recorder = Recorder::open(&path, &settings).unwrap();
@@ -444,7 +445,7 @@ fn follower_sees_close_and_kill_of_the_recorder() {
 
 #[test]
 fn wait_after_the_end_waits_for_the_next_publisher() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("again", "");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     for tag in 0..3 {
@@ -465,7 +466,7 @@ fn wait_after_the_end_waits_for_the_next_publisher() {
 
 #[test]
 fn ended_bridge_keeps_only_a_named_position() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (query, kept) in [("", false), ("name=archive", true)] {
         let ring = place.uri("ring", query);
         let path = place.file("copy.olv");
@@ -511,7 +512,7 @@ fn role() {
 #[test]
 fn end_of_a_killed_relay_is_reported_by_the_next() {
     for is_closed_before in [false, true] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let (from, to) = (place.uri("from", ""), place.uri("to", ""));
         let mut subscriber = Subscriber::open(&to).unwrap();
         let mut publisher = Publisher::open(&place.uri("from", "subscribers=1")).unwrap();
@@ -545,7 +546,7 @@ fn end_of_a_killed_relay_is_reported_by_the_next() {
 #[test]
 fn bridge_after_a_reported_end_ends_unless_named() {
     for (query, ends) in [("", true), ("name=kept", false)] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let from = place.uri("from", query);
         let path = place.file("copy.olv");
         for to in [place.uri("to", ""), file(&path)] {
@@ -579,7 +580,7 @@ fn bridge_after_a_reported_end_ends_unless_named() {
 /// `wait` has reported something: the next call finds it.
 #[test]
 fn poll_after_wait_reports_the_end() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("announced", "");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     for round in 0..3_u32 {

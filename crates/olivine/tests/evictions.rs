@@ -8,7 +8,7 @@
 mod common;
 
 use crate::common::words::SharedWords;
-use common::{Deadline, Other, Place, Random, setting, spawn, until};
+use common::{Deadline, Other, Random, TestFolder, setting, spawn, until};
 use olivine::{Durable, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 
@@ -174,7 +174,7 @@ fn live(uri: &str, words: &SharedWords, random: &mut Random) -> bool {
 
 /// Publishes to one channel until its name was evicted often enough; returns the number of started
 /// processes.
-fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
+fn run(place: &TestFolder, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
     let path = place.file(&format!("words-{channel}"));
     let words = SharedWords::create(&path, WORDS).unwrap();
     let name = format!("evicts-{channel}");
@@ -247,7 +247,7 @@ fn run(place: &Place, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) {
 #[test]
 fn evicted_durable_subscriber_learns_exactly_what_it_missed() {
     let evictions = setting("OLIVINE_EVICTIONS", 300);
-    let place = Place::new();
+    let place = TestFolder::new();
     let results: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CHANNELS)
             .map(|channel| {
@@ -264,7 +264,8 @@ fn evicted_durable_subscriber_learns_exactly_what_it_missed() {
     let starts = results.iter().map(|(starts, _)| starts).sum::<u64>();
     println!(
         "{} evictions, {starts} processes, {} lives, {} of them with the evicted error; \
-         {} messages published, {} received, {} missing, {} reported as lost ({} of them the last message of a life), {} received twice",
+         {} messages published, {} received, {} missing, {} reported as lost \
+         ({} of them the last message of a life), {} received twice",
         sum(EVICTIONS),
         sum(LIVES),
         sum(TOLD_LIVES),

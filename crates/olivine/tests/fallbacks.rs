@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use olivine::{NotSent, Publisher, ReceiveError, Subscriber, admin};
 use std::path::Path;
 
@@ -112,7 +112,7 @@ fn role() {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn child_handles_are_refused_without_wipeonfork() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let done = place.file("done");
     let child = common::spawn(
         "no wiping",
@@ -127,7 +127,7 @@ fn child_handles_are_refused_without_wipeonfork() {
 
 #[test]
 fn channels_work_without_proc() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let done = place.file("done");
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     // Private propagation: only this process sees the mount, which ends with it.

@@ -6,7 +6,7 @@ mod common;
 #[path = "common/recording.rs"]
 mod recording;
 
-use common::{Place, until};
+use common::{TestFolder, until};
 use olivine::journal::{Lane, Recorder};
 use olivine::{
     Bridge, Config, LinkError, LinkStage, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
@@ -68,7 +68,7 @@ fn journal_delivers_published_messages_in_order() {
         "align=64",
     ];
     for query in queries {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("ticks.olv");
         record(&uri(&path, query), 0..5_000);
         record(&uri(&path, query), 5_000..6_000);
@@ -88,7 +88,7 @@ fn journal_delivers_published_messages_in_order() {
 
 #[test]
 fn message_longer_than_a_turn_of_the_recorder_is_recorded() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("long.olv");
     let long = vec![7; 3 << 19];
     let mut publisher = Publisher::open(&uri(&path, "capacity=8MiB&sync=never")).unwrap();
@@ -105,7 +105,7 @@ fn message_longer_than_a_turn_of_the_recorder_is_recorded() {
 #[cfg(feature = "zstd")]
 #[test]
 fn compressed_journal_is_shorter_with_equal_content() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (plain, packed) = (place.file("plain.olv"), place.file("packed.olv"));
     record(&uri(&plain, "sync=never"), 0..5_000);
     record(&uri(&packed, "sync=never&compress=zstd"), 0..5_000);
@@ -116,7 +116,7 @@ fn compressed_journal_is_shorter_with_equal_content() {
 
 #[test]
 fn follower_gets_later_messages_and_waits_for_the_file() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("live.olv");
     let mut subscriber = Subscriber::open(&uri(&path, "follow=yes")).unwrap();
     let status = subscriber.link_status().unwrap();
@@ -158,7 +158,7 @@ fn live(subscriber: &mut Subscriber) -> (u32, Vec<u8>) {
 
 #[test]
 fn durable_subscriber_continues_where_it_was() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("durable.olv");
     record(&uri(&path, "sync=never"), 0..3_000);
     let query = format!("name=audit&dir={}", place.dir().display());
@@ -195,7 +195,7 @@ fn at_times(path: &Path, times_ns: &[u64]) {
 
 #[test]
 fn replay_starts_at_a_time_or_a_position() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("when.olv");
     let second = 1_000_000_000;
     at_times(&path, &[second, 2 * second, 2 * second, 5 * second]);
@@ -222,7 +222,7 @@ fn replay_starts_at_a_time_or_a_position() {
 
 #[test]
 fn original_pace_takes_the_recorded_time_divided_by_the_factor() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("pace.olv");
     let tenth = 100_000_000;
     at_times(&path, &[0, tenth, 3 * tenth]);
@@ -244,7 +244,7 @@ fn original_pace_takes_the_recorded_time_divided_by_the_factor() {
 
 #[test]
 fn torn_tail_is_reported_and_damage_is_an_error() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("hurt.olv");
     let mut recorder = Recorder::open(&path, &fast()).unwrap();
     let id = recorder.lane(&lanes()[0]).unwrap();
@@ -294,7 +294,7 @@ fn torn_tail_is_reported_and_damage_is_an_error() {
 
 #[test]
 fn one_of_several_channels_is_chosen_by_name() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("both.olv");
     let mut recorder = Recorder::open(&path, &fast()).unwrap();
     for n in 0..40 {
@@ -340,7 +340,7 @@ fn one_of_several_channels_is_chosen_by_name() {
 
 #[test]
 fn unfit_replay_is_refused_with_the_setting() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("fit.olv");
     record(&uri(&path, "align=64&sync=never"), 0..3);
     let refused = |query: &str| {
@@ -409,7 +409,7 @@ impl olivine::Plain for Order {
 
 #[test]
 fn a_type_is_recorded_and_another_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("typed.olv");
     let mut publisher = Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap();
     publisher.publish(&Quote { bid: 7 }).unwrap();
@@ -434,7 +434,7 @@ fn a_type_is_recorded_and_another_is_refused() {
 /// Two publishers, a recorder, a replay: the messages of each stay in order, and all arrive once.
 #[test]
 fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("bridged.olv");
     let (ticks, again) = (place.uri("ticks", "align=64"), place.uri("again", ""));
     let config = |uri: &str| Config::parse(uri).unwrap();
@@ -483,7 +483,7 @@ fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {
 /// Messages that are carried during the stop are counted.
 #[test]
 fn stopped_bridge_counts_every_carried_message() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("counted.olv");
     let ticks = place.uri("ticks", "capacity=64KiB");
     let config = |uri: &str| Config::parse(uri).unwrap();
@@ -509,7 +509,7 @@ fn stopped_bridge_counts_every_carried_message() {
 /// it.
 #[test]
 fn restarted_recorder_loses_and_repeats_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("back.olv");
     let ticks = place.uri("ticks", "capacity=64KiB");
     let config = |uri: &str| Config::parse(uri).unwrap();

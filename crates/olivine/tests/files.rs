@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use olivine::{Config, OpenError, Publisher, ReceiveError, Subscriber, admin};
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -25,7 +25,7 @@ fn write_word(path: &Path, offset: u64, word: u64) {
 }
 
 /// A channel whose files stay without participants: it holds an unread message.
-fn leave_behind(place: &Place) -> String {
+fn leave_behind(place: &TestFolder) -> String {
     let uri = place.uri("bad", "capacity=4KiB");
     Publisher::open(&uri).unwrap().publish(b"unseen").unwrap();
     assert!(place.channel("bad").join("lane-0").exists());
@@ -49,7 +49,7 @@ fn fifo(path: &Path) {
 fn irregular_files_are_refused_and_kept() {
     for name in ["control", "lane-0"] {
         for kind in ["link", "dangling", "fifo", "folder"] {
-            let place = Place::new();
+            let place = TestFolder::new();
             let uri = leave_behind(&place);
             let path = place.channel("bad").join(name);
             let target = place.file("target");
@@ -104,7 +104,7 @@ fn damaged_files_are_refused_and_kept() {
         ("lane-0", |path| write_word(path, INCARNATION, 1), false),
     ];
     for (step, (name, damage, is_version)) in damages.into_iter().enumerate() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let uri = leave_behind(&place);
         let path = place.channel("bad").join(name);
         damage(&path);
@@ -133,7 +133,7 @@ fn damaged_words_never_leave_the_ring() {
     let nonsense = [8, 1 << 20, 1 << 40, 1 << 62, u64::MAX - 7, u64::MAX];
     for offset in [CURSOR, LIMIT, 4096, 4096 + 24] {
         for word in nonsense {
-            let place = Place::new();
+            let place = TestFolder::new();
             let uri = leave_behind(&place);
             write_word(&place.channel("bad").join("lane-0"), offset, word);
             let mut got = 0;
@@ -157,7 +157,7 @@ fn damaged_words_never_leave_the_ring() {
 #[test]
 fn channel_of_an_earlier_boot_is_replaced() {
     for opener in ["subscriber", "publisher", "gc", "rm"] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let uri = leave_behind(&place);
         let control = place.channel("bad").join("control");
         write_word(&control, BOOT, 7);
@@ -195,7 +195,7 @@ fn channel_of_an_earlier_boot_is_replaced() {
         assert!(!place.channel("bad").exists(), "{opener}");
     }
     // A process uses it, so it cannot be of an earlier boot.
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("bad", "");
     let publisher = Publisher::open(&uri).unwrap();
     write_word(&place.channel("bad").join("control"), BOOT, 7);
@@ -208,7 +208,7 @@ fn channel_of_an_earlier_boot_is_replaced() {
 
 #[test]
 fn handles_report_removed_files() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("gone", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -232,7 +232,7 @@ fn lane_of_an_earlier_channel_is_created_anew() {
     // Up to laps of the ring, and both orders of opening.
     for old in [1_u32, 100, 1_000] {
         for subscriber_first in [true, false] {
-            let place = Place::new();
+            let place = TestFolder::new();
             let uri = place.uri("again", "capacity=4KiB");
             let mut publisher = Publisher::open(&uri).unwrap();
             for _ in 0..old {
@@ -258,7 +258,7 @@ fn lane_of_an_earlier_channel_is_created_anew() {
 
 #[test]
 fn folder_writable_by_others_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let folder = |mode| {
         let path = place.dir();
         let _ = std::fs::remove_dir(&path);
@@ -293,7 +293,7 @@ fn folder_writable_by_others_is_refused() {
 
 #[test]
 fn symlinked_folder_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let elsewhere = place.file("elsewhere");
     std::fs::create_dir(&elsewhere).unwrap();
     symlink(&elsewhere, place.dir()).unwrap();
@@ -311,7 +311,7 @@ fn symlinked_folder_is_refused() {
 
 #[test]
 fn new_files_ignore_the_umask() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let publisher = Publisher::open(&place.uri("private", "")).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let folder = place.channel("private");
@@ -325,7 +325,7 @@ fn new_files_ignore_the_umask() {
 
 #[test]
 fn removed_files_do_not_harm_participants() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("unlinked", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -406,7 +406,7 @@ fn role() {
 
 #[test]
 fn full_file_system_is_an_error_without_leftovers() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let root = place.file("small");
     std::fs::create_dir(&root).unwrap();
     let done = std::env::temp_dir().join(format!("olivine-done-{}", std::process::id()));

@@ -5,7 +5,7 @@
 mod common;
 
 use common::numbers::{LONG, expect, send};
-use common::{Place, until};
+use common::{TestFolder, until};
 use olivine::admin::inspect;
 use olivine::{Config, LaneState, NotSent, OwnedClaim, Publisher, ReceiveError, Subscriber};
 use std::io::{Read as _, Write as _};
@@ -56,7 +56,7 @@ fn forked_child_handles_are_refused() {
     if keeps_pages() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     for uri in [
         place.uri("fork", "capacity=4KiB"),
         "inproc://fork?capacity=4KiB".to_owned(),
@@ -106,7 +106,7 @@ fn child_can_open_its_own_handle() {
     if keeps_pages() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("again", "capacity=4KiB");
     // First, so that a handle of the child meets the slot of this one first.
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -153,7 +153,7 @@ fn only_the_parent_commits_a_claim_across_fork() {
     if keeps_pages() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("begun", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -236,7 +236,7 @@ fn forked_child_has_no_descriptor_of_a_recorder() {
 #[test]
 fn bridge_dropped_in_a_forked_child_does_not_hang() {
     let _alone = alone();
-    let place = Place::new();
+    let place = TestFolder::new();
     let config = |uri: &str| Config::parse(uri).unwrap();
     let path = place.file("bridged.olv");
     let to = format!("file://{}", path.display());

@@ -12,7 +12,7 @@ mod common;
 
 use crate::common::words::SharedWords;
 use common::mapped::{Mapped, nonsense};
-use common::{Deadline, Place, Random, setting, until};
+use common::{Deadline, Random, TestFolder, setting, until};
 use olivine::{LinkError, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ fn role() {
 }
 
 /// Runs `victim` during an attack on `files`; returns the number of overwritten words.
-fn attack(place: &Place, files: &[&str], victim: impl FnMut() + Send) -> u64 {
+fn attack(place: &TestFolder, files: &[&str], victim: impl FnMut() + Send) -> u64 {
     let path = place.file("words");
     let _ = std::fs::remove_file(&path);
     let words = SharedWords::create(&path, 2).unwrap();
@@ -193,7 +193,7 @@ fn open(uri: &str) -> (Option<Publisher>, Option<Subscriber>) {
 
 /// A victim whose first call never returns.
 fn hang() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("victim", SHAPE);
     let _publisher = Publisher::open(&uri).unwrap();
     attack(&place, &["control"], || {
@@ -207,7 +207,7 @@ fn hang() {
 fn planted_faults_fail_the_suite() {
     use std::os::unix::process::ExitStatusExt;
     let panics = |what: &str, victim: &mut (dyn FnMut() + Send)| {
-        let place = Place::new();
+        let place = TestFolder::new();
         let uri = place.uri("victim", SHAPE);
         let _publisher = Publisher::open(&uri).unwrap();
         let attacked = || attack(&place, &["control", "lane-0"], victim);
@@ -232,7 +232,7 @@ fn planted_faults_fail_the_suite() {
 
 #[test]
 fn hostile_subscriber_damages_no_memory_of_others() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for query in ["wait=park", "wait=yield&slow=evict:1ms"] {
         let uri = place.uri("victim", &format!("{SHAPE}&{query}"));
         let mut publisher = Publisher::open(&uri).unwrap();
@@ -251,7 +251,7 @@ fn hostile_subscriber_damages_no_memory_of_others() {
 
 #[test]
 fn hostile_publisher_damages_no_memory_of_others() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for query in [
         "wait=park",
         "wait=yield&delivery=latest",
@@ -269,7 +269,7 @@ fn hostile_publisher_damages_no_memory_of_others() {
 
 #[test]
 fn joining_a_damaged_lane_returns() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("victim", SHAPE);
     let mut held = Publisher::open(&uri).unwrap();
     held.publish(b"an unread message").unwrap();

@@ -9,7 +9,7 @@ mod common;
 use crate::common::words::SharedWords;
 use common::idle::wakeups;
 use common::numbers::{fill, number, send};
-use common::{Place, finished, spawn, until};
+use common::{TestFolder, finished, spawn, until};
 use olivine::{Publisher, Subscriber};
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ fn role() {
     }
 }
 
-fn other(role: &str, uri: &str, place: &Place, more: &[(&str, &str)]) -> common::Other {
+fn other(role: &str, uri: &str, place: &TestFolder, more: &[(&str, &str)]) -> common::Other {
     let mut variables = vec![
         ("OLIVINE_IDLE_URI", uri.to_owned()),
         (
@@ -102,7 +102,7 @@ fn other(role: &str, uri: &str, place: &Place, more: &[(&str, &str)]) -> common:
 
 /// Lets `role` wait until it has counted, ends its wait, and asserts how often it woke up.
 fn costs_one_wakeup_a_second(role: &str) {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 3).unwrap();
     let uri = place.uri("idle", "capacity=4KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -140,7 +140,7 @@ fn publisher_waiting_for_room_wakes_once_a_second_without_barrier() {
 /// A program that does other work periodically: its waits end by time, and raise no flag anew.
 #[test]
 fn subscriber_with_timeouts_passes_no_barrier() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 3).unwrap();
     let uri = place.uri("turns", "capacity=4KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -210,7 +210,7 @@ mod deaths {
 
     #[test]
     fn message_of_a_publisher_dead_before_its_wakeup_is_received() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let words = SharedWords::create(&place.file("words"), 3).unwrap();
         let uri = place.uri("silent", "capacity=4KiB&wait=park");
         let sleeper = other("sleeper", &uri, &place, &[FOREVER]);
@@ -226,7 +226,7 @@ mod deaths {
 
     #[test]
     fn publisher_continues_after_its_reader_died_before_the_wakeup() {
-        let place = Place::new();
+        let place = TestFolder::new();
         for die_at in ["release.stored:1", "wake.word_taken:1"] {
             let words = SharedWords::create(&place.file("words"), 3).unwrap();
             let uri = place.uri("held", "capacity=4KiB&wait=park");
@@ -246,7 +246,7 @@ mod deaths {
     /// the next waker.
     #[test]
     fn sleepers_wake_after_a_waker_died_midway() {
-        let place = Place::new();
+        let place = TestFolder::new();
         for die_at in ["wake.word_taken:1", "wake.words_taken:1"] {
             let words = SharedWords::create(&place.file("words"), 3).unwrap();
             let uri = place.uri("half", "capacity=4KiB&wait=park");

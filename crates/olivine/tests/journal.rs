@@ -6,7 +6,7 @@ mod common;
 #[path = "common/recording.rs"]
 mod recording;
 
-use common::{Place, until};
+use common::{TestFolder, until};
 use olivine::journal::{JournalError, Lane, Recorder, RecorderSettings, Replay, ReplayState};
 use olivine::{Compression, Rotation, SyncPolicy};
 use recording::{Account, deliver, fast, frame, lanes, packings, replay_all};
@@ -17,7 +17,7 @@ use std::time::Duration;
 #[test]
 fn replay_returns_the_recording_from_any_start() {
     for seed in 0..30 {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("any.olv");
         let mut account = Account::new(seed);
         let packings = packings();
@@ -89,7 +89,7 @@ fn replay_returns_the_recording_from_any_start() {
 
 #[test]
 fn second_recorder_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("one.olv");
     let settings = fast().rotate(Rotation::by_size(4096));
     let mut first = Recorder::open(&path, &settings).unwrap();
@@ -110,7 +110,7 @@ fn second_recorder_is_refused() {
 
 #[test]
 fn frames_appended_twice_are_recorded_once_and_gaps_are_counted() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("twice.olv");
     let [lane, ..] = lanes();
     let run: Vec<u8> = (0..10_u8)
@@ -147,7 +147,7 @@ fn frames_appended_twice_are_recorded_once_and_gaps_are_counted() {
 
 #[test]
 fn invalid_runs_are_refused_whole() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut recorder = Recorder::open(&place.file("bad.olv"), &fast()).unwrap();
     let id = recorder.lane(&lanes()[0]).unwrap();
     let good = frame(1, b"hello", 8);
@@ -171,7 +171,7 @@ fn invalid_runs_are_refused_whole() {
 
 #[test]
 fn lanes_and_settings_that_cannot_be_stored_are_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("set.olv");
     for settings in [
         RecorderSettings::default().mode(0o777),
@@ -205,7 +205,7 @@ fn lanes_and_settings_that_cannot_be_stored_are_refused() {
 #[test]
 fn files_are_private_and_follow_no_link() {
     use std::os::unix::fs::PermissionsExt;
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("mine.olv");
     let mode =
         |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -260,7 +260,7 @@ fn files_are_private_and_follow_no_link() {
 /// Each message is delivered as soon as it was flushed, across files, and none before.
 #[test]
 fn a_growing_journal_is_followed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("live.olv");
     let settings = fast().rotate(Rotation::by_size(8192));
     let mut recorder = Recorder::open(&path, &settings).unwrap();
@@ -289,7 +289,7 @@ fn a_growing_journal_is_followed() {
 
 #[test]
 fn waiting_replay_is_woken_by_the_recorder() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("wake.olv");
     let mut recorder = Recorder::open(&path, &fast().rotate(Rotation::by_size(4096))).unwrap();
     let [lane, ..] = lanes();
@@ -321,7 +321,7 @@ fn waiting_replay_is_woken_by_the_recorder() {
 
 #[test]
 fn rotation_by_time_begins_a_file_when_the_last_is_old() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("old.olv");
     let settings = fast().rotate(Rotation::by_time(Duration::from_nanos(1)));
     let mut recorder = Recorder::open(&path, &settings).unwrap();
@@ -353,7 +353,7 @@ fn each_policy_syncs_as_promised() {
         (SyncPolicy::Interval(Duration::from_nanos(1)), 10..=11),
         (SyncPolicy::Block, 10..=11),
     ] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("sync.olv");
         let mut recorder = Recorder::open(&path, &fast().sync(policy)).unwrap();
         let mut account = Account::new(9);
@@ -369,7 +369,7 @@ fn each_policy_syncs_as_promised() {
 #[test]
 fn large_runs_and_a_message_as_long_as_a_ring_are_recorded() {
     for packing in packings() {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("large.olv");
         let mut recorder = Recorder::open(&path, &fast().compress(packing)).unwrap();
         let [lane, ..] = lanes();
@@ -396,7 +396,7 @@ fn large_runs_and_a_message_as_long_as_a_ring_are_recorded() {
 /// The bytes of a small journal: a change of them is a change of the format.
 #[test]
 fn format_matches_the_golden_bytes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("golden.olv");
     // Its first file continues in a second one, which is closed in order.
     let settings = fast()
@@ -449,7 +449,7 @@ fn another_version_is_refused_by_name() {
 }
 
 fn refuses(version: u8) {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("new.olv");
     drop(Recorder::open(&path, &fast()).unwrap());
     let mut bytes = std::fs::read(&path).unwrap();

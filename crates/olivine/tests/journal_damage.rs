@@ -7,7 +7,7 @@ mod common;
 #[path = "common/recording.rs"]
 mod recording;
 
-use common::{Place, Random, setting, spawn, until};
+use common::{Random, TestFolder, setting, spawn, until};
 use olivine::journal::{JournalError, Recorder, Replay, ReplayState};
 use olivine::{Compression, NotSent, Publisher, ReceiveError, Rotation, Subscriber, SyncPolicy};
 use recording::{
@@ -24,7 +24,7 @@ struct Small {
 }
 
 fn small(packing: Compression) -> Small {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("small.olv");
     let mut account = Account::new(1);
     let mut whole = vec![(64, 0)];
@@ -75,7 +75,7 @@ fn is_part_of(found: &[Recorded], all: &[Recorded]) -> bool {
 fn file_cut_at_any_byte_delivers_every_whole_block() {
     for packing in packings() {
         let small = small(packing);
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("cut.olv");
         for cut in 0..=small.bytes.len() {
             std::fs::write(&path, &small.bytes[..cut]).unwrap();
@@ -127,7 +127,7 @@ fn file_cut_at_any_byte_delivers_every_whole_block() {
 fn flipped_byte_is_reported_and_never_delivered() {
     for packing in packings() {
         let small = small(packing);
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("flip.olv");
         for at in 0..small.bytes.len() {
             for bit in 0..8 {
@@ -163,7 +163,7 @@ fn flipped_byte_is_reported_and_never_delivered() {
 #[test]
 fn recorder_keeps_damage_and_later_blocks() {
     let small = small(Compression::No);
-    let place = Place::new();
+    let place = TestFolder::new();
     for at in (64..small.bytes.len()).step_by(7) {
         let path = place.file(&format!("left-{at}.olv"));
         let mut bytes = small.bytes.clone();
@@ -187,7 +187,7 @@ fn recorder_keeps_damage_and_later_blocks() {
 #[test]
 fn random_files_never_crash_or_deliver() {
     let small = small(Compression::No);
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("nonsense.olv");
     for seed in 0..setting("OLIVINE_SEEDS", 400) {
         let mut random = Random(seed);
@@ -235,7 +235,7 @@ fn random_files_never_crash_or_deliver() {
 /// readable.
 #[test]
 fn damage_in_one_file_keeps_the_others_readable() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("many.olv");
     let settings = fast().rotate(Rotation::by_size(4096));
     let mut account = Account::new(2);
@@ -331,7 +331,7 @@ fn role() {
 /// their ends.
 #[test]
 fn empty_new_file_keeps_known_lanes() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let path = place.file("begun.olv");
     let settings = fast().rotate(Rotation::by_size(64 << 10));
     let mut recorder = Recorder::open(&path, &settings).unwrap();
@@ -370,7 +370,7 @@ fn empty_new_file_keeps_known_lanes() {
 /// after it.
 #[test]
 fn killed_recorder_keeps_flushed_messages() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (path, noted) = (place.file("killed.olv"), place.file("noted"));
     std::fs::write(&noted, [0; 8]).unwrap();
     let count = || u64::from_le_bytes(std::fs::read(&noted).unwrap()[..8].try_into().unwrap());
@@ -412,7 +412,7 @@ fn killed_recorder_keeps_flushed_messages() {
 
 /// Runs `role` of this binary in its own mount namespace, with a small file system at a folder.
 fn in_small_file_system(role: &str, prepare: &str) {
-    let place = Place::new();
+    let place = TestFolder::new();
     let root = place.file("small");
     std::fs::create_dir(&root).unwrap();
     let done = std::env::temp_dir().join(format!("olivine-{role}-{}", std::process::id()));

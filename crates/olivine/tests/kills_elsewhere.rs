@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Deadline, Other, Place, free_port, kill, spawn, until};
+use common::{Deadline, Other, TestFolder, free_port, kill, spawn, until};
 use olivine::{LinkError, Publisher, ReceiveError, Subscriber};
 use std::io::Write as _;
 use std::path::Path;
@@ -55,7 +55,12 @@ fn next(subscriber: &mut Subscriber) -> Result<Option<u64>, ReceiveError> {
 /// Kills the program of `publish` several times, each time after it has published some numbers. The
 /// next one continues after the noted numbers, and the last one closes. The subscriber gets every
 /// noted number.
-fn nothing_is_lost(place: &Place, publish: &str, is_live: bool, open: impl Fn() -> Subscriber) {
+fn nothing_is_lost(
+    place: &TestFolder,
+    publish: &str,
+    is_live: bool,
+    open: impl Fn() -> Subscriber,
+) {
     let noted = place.file("noted");
     for round in 1..=3 {
         let killed = program(publish, &noted, count(&noted));
@@ -91,7 +96,7 @@ fn nothing_is_lost(place: &Place, publish: &str, is_live: bool, open: impl Fn() 
 
 #[test]
 fn killed_named_tcp_publisher_loses_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let address = format!("tcp://127.0.0.1:{port}/killed");
     let dir = place.dir();
@@ -107,7 +112,7 @@ fn killed_named_tcp_publisher_loses_nothing() {
 
 #[test]
 fn killed_named_recording_publisher_loses_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = format!("file://{}", place.file("killed.olv").display());
     let publish = format!("{journal}?name=ticks&dir={}", place.dir().display());
     nothing_is_lost(&place, &publish, false, || {
@@ -134,7 +139,7 @@ fn until_failed(subscriber: &mut Subscriber, mut expected: u64) -> (u64, LinkErr
 
 /// Runs the program of `publish`, and kills it when `subscriber` has received some numbers. Returns
 /// how many it has received.
-fn killed_while_received(place: &Place, publish: &str, subscriber: &mut Subscriber) -> u64 {
+fn killed_while_received(place: &TestFolder, publish: &str, subscriber: &mut Subscriber) -> u64 {
     let killed = program(publish, &place.file("noted"), 0);
     let mut expected = 0;
     until("numbers arrive", || {
@@ -150,7 +155,7 @@ fn killed_while_received(place: &Place, publish: &str, subscriber: &mut Subscrib
 
 #[test]
 fn killed_unnamed_connecting_publisher_is_reported_as_failed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let address = format!("tcp://127.0.0.1:{}/killed", free_port());
     let mut subscriber = Subscriber::open(&format!("{address}?role=listen")).unwrap();
     let publish = format!("{address}?role=connect&expire=200ms&subscribers=1&capacity=64KiB");
@@ -163,7 +168,7 @@ fn killed_unnamed_connecting_publisher_is_reported_as_failed() {
 
 #[test]
 fn killed_unnamed_listening_publisher_is_reported_by_its_successor() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let address = format!("tcp://127.0.0.1:{}/killed", free_port());
     let mut subscriber = Subscriber::open(&format!("{address}?role=connect")).unwrap();
     let publish = format!("{address}?role=listen&subscribers=1&capacity=64KiB");
@@ -185,7 +190,7 @@ fn killed_unnamed_listening_publisher_is_reported_by_its_successor() {
 
 #[test]
 fn killed_unnamed_recording_publisher_is_reported_as_failed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let journal = format!("file://{}", place.file("killed.olv").display());
     let noted = place.file("noted");
     let killed = program(&journal, &noted, 0);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use olivine::{OpenError, Publisher, Subscriber};
 
 /// KiB of lane 0 that this process has mapped as large pages.
@@ -23,7 +23,7 @@ fn large_kib() -> usize {
 
 #[test]
 fn required_large_pages_are_used() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (capacity, mib) in [("2MiB", 2), ("8MiB", 8)] {
         let uri = place.uri("large", &format!("hugepages=require&capacity={capacity}"));
         let mut publisher = match Publisher::open(&uri) {
@@ -52,7 +52,7 @@ fn required_large_pages_are_used() {
 
 #[test]
 fn ring_below_a_large_page_is_refused_if_required() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let error = Publisher::open(&place.uri("small", "hugepages=require&capacity=1MiB"));
     let error = error.unwrap_err();
     assert!(matches!(error, OpenError::HugePages { .. }), "{error}");

@@ -10,7 +10,7 @@ mod common;
 mod message;
 
 use crate::common::words::SharedWords;
-use common::{Place, WATCHDOG, setting, spawn, until};
+use common::{TestFolder, WATCHDOG, setting, spawn, until};
 use message::{check, fill};
 use olivine::{Config, Publisher, ReceiveError, Subscriber};
 use std::error::Error;
@@ -232,7 +232,7 @@ fn few_mappings(uri: &str) {
 }
 
 fn ends_well(role: &str) {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("limited", "capacity=64KiB");
     let child = spawn(role, &[("OLIVINE_DEATH_URI", uri)]);
     common::finished(child);
@@ -267,7 +267,7 @@ struct Others {
 }
 
 impl Others {
-    fn new(place: &Place, uri: &str, origin: u64) -> Self {
+    fn new(place: &TestFolder, uri: &str, origin: u64) -> Self {
         let path = place.file("words");
         let words = SharedWords::create(&path, WORDS).unwrap();
         let variables = vec![
@@ -302,7 +302,7 @@ impl Others {
 #[test]
 fn streams_cross_position_overflow_between_processes() {
     for edge in [1 << 32, 1 << 62, 1 << 63] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let uri = place.uri("edge", "capacity=64KiB&wait=park");
         Others::new(&place, &uri, edge - 4096).stream(3);
         assert!(!place.channel("edge").exists());
@@ -321,7 +321,7 @@ fn planted_faults_fail_the_suite() {
         let why = verdict.expect_err(what);
         assert!(why.contains(what), "{what}: {why}");
     };
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("planted", "capacity=64KiB&wait=park");
     for writer in ["writer", "losing", "repeating", "tearing"] {
         let _ = std::fs::remove_file(place.file("words"));
@@ -349,7 +349,7 @@ fn planted_faults_fail_the_suite() {
 
 #[test]
 fn busy_processes_do_not_block_a_stream() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for wait in ["park", "adaptive", "yield", "spin"] {
         let uri = place.uri("crowd", &format!("capacity=64KiB&wait={wait}"));
         let _ = std::fs::remove_file(place.file("words"));

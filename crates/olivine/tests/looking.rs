@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use common::mapped::Mapped;
 use olivine::{Config, OpenError, Publisher, Subscriber, admin};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -27,7 +27,7 @@ const LANE_LIMIT: u64 = 32;
 /// The words covered by the geometry's check word.
 const CHECKED: u64 = GEOMETRY_WORDS - 1;
 
-fn open(place: &Place, name: &str) -> File {
+fn open(place: &TestFolder, name: &str) -> File {
     let path = place.channel("large").join(name);
     let mut options = File::options();
     options.read(true).write(true).open(path).unwrap()
@@ -54,7 +54,7 @@ fn fnv(words: impl Iterator<Item = u64>) -> u64 {
 
 /// Creates a channel with an unread message, and then makes its ring large, without memory behind
 /// it.
-fn leave_a_large_one(place: &Place) -> String {
+fn leave_a_large_one(place: &TestFolder) -> String {
     let uri = place.uri("large", "");
     let mut publisher = Publisher::open(&place.uri("large", "capacity=4KiB")).unwrap();
     publisher.publish(b"unseen").unwrap();
@@ -83,7 +83,7 @@ fn leave_no_room_for_a_ring() {
 
 #[test]
 fn inspecting_maps_no_ring() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = leave_a_large_one(&place);
     let config = Config::parse(&uri).unwrap();
     leave_no_room_for_a_ring();

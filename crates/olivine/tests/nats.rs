@@ -76,7 +76,8 @@ fn wrong_credentials_are_refused_and_the_right_ones_served() {
 
 #[test]
 fn missing_stream_permission_is_reported() {
-    let users = "authorization { users = [ { user: reader, password: p, permissions: { publish: [\"$JS.API.STREAM.INFO.*\", \"$JS.API.STREAM.NAMES\"] } } ] }";
+    let users = "authorization { users = [ { user: reader, password: p, permissions: { publish: \
+    [\"$JS.API.STREAM.INFO.*\", \"$JS.API.STREAM.NAMES\"] } } ] }";
     let Some(server) = server(users) else {
         return;
     };
@@ -91,7 +92,8 @@ fn missing_stream_permission_is_reported() {
         },
     };
     assert!(
-        matches!(&failure, LinkError::Refused { reason, .. } if reason.contains("STREAM.CREATE.closed")),
+        matches!(&failure, LinkError::Refused { reason, .. }
+            if reason.contains("STREAM.CREATE.closed")),
         "{failure:?}"
     );
 }
@@ -234,7 +236,7 @@ fn durable_subscriber_continues_where_it_was() {
     let Some(server) = server("") else {
         return;
     };
-    let place = common::Place::new();
+    let place = common::TestFolder::new();
     let query = format!("name=audit&dir={}", place.dir().display());
     let uri = server.uri("durable", &query);
     let mut publisher = Publisher::open(&server.uri("durable", "")).unwrap();
@@ -258,7 +260,7 @@ fn a_durable_name_is_for_one_subscriber_at_a_time() {
         return;
     };
     // As on two machines.
-    let places = [common::Place::new(), common::Place::new()];
+    let places = [common::TestFolder::new(), common::TestFolder::new()];
     let [first, second] = places.each_ref().map(|place| {
         let query = format!("name=au_d.it&dir={}", place.dir().display());
         server.uri("single", &query)
@@ -283,7 +285,7 @@ fn removed_messages_are_reported_as_lost() {
     let Some(server) = server("") else {
         return;
     };
-    let place = common::Place::new();
+    let place = common::TestFolder::new();
     let query = format!("name=audit&dir={}", place.dir().display());
     let uri = server.uri("purged", &query);
     let mut publisher = Publisher::open(&server.uri("purged", "")).unwrap();
@@ -320,7 +322,7 @@ fn subscriber_of_a_purged_stream_gets_the_loss() {
     let Some(server) = server("") else {
         return;
     };
-    let place = common::Place::new();
+    let place = common::TestFolder::new();
     let query = format!("name=audit&dir={}", place.dir().display());
     let uri = server.uri("emptied", &query);
     let mut publisher = Publisher::open(&server.uri("emptied", "")).unwrap();
@@ -493,7 +495,7 @@ fn publishing_bridge_ends_on_request_while_its_publisher_continues() {
     let Some(server) = server("") else {
         return;
     };
-    let place = common::Place::new();
+    let place = common::TestFolder::new();
     let ring = place.uri("busy", "capacity=64KiB");
     let uri = server.uri("busy", "timeout=1s");
     let mut subscriber = joined(&uri);

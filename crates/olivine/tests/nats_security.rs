@@ -88,7 +88,8 @@ fn nkey_is_accepted_and_missing_credentials_are_named() {
 fn token(issuer: &KeyPair, subject: &KeyPair, name: &str, claims: &str) -> String {
     let header = r#"{"typ":"JWT","alg":"ed25519-nkey"}"#;
     let body = format!(
-        r#"{{"jti":"{name}","iat":1700000000,"iss":"{}","name":"{name}","sub":"{}","nats":{claims}}}"#,
+        r#"{{"jti":"{name}","iat":1700000000,"iss":"{}",
+            "name":"{name}","sub":"{}","nats":{claims}}}"#,
         issuer.public_key(),
         subject.public_key(),
     );
@@ -111,8 +112,13 @@ fn credentials(token: &str, user: &KeyPair) -> String {
 fn credentials_file_of_the_account_is_accepted() {
     const USER: &str =
         r#"{"pub":{},"sub":{},"subs":-1,"data":-1,"payload":-1,"type":"user","version":2}"#;
-    const ACCOUNT: &str = r#"{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1,"mem_storage":-1,"disk_storage":-1,"streams":-1,"consumer":-1},"default_permissions":{"pub":{},"sub":{}},"type":"account","version":2}"#;
-    const SYSTEM: &str = r#"{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,"exports":-1,"wildcards":true,"conn":-1,"leaf":-1},"default_permissions":{"pub":{},"sub":{}},"type":"account","version":2}"#;
+    const ACCOUNT: &str = r#"{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,
+        "exports":-1,"wildcards":true,"conn":-1,"leaf":-1,"mem_storage":-1,"disk_storage":-1,
+        "streams":-1,"consumer":-1},"default_permissions":{"pub":{},"sub":{}},"type":"account",
+        "version":2}"#;
+    const SYSTEM: &str = r#"{"limits":{"subs":-1,"data":-1,"payload":-1,"imports":-1,
+        "exports":-1,"wildcards":true,"conn":-1,"leaf":-1},
+        "default_permissions":{"pub":{},"sub":{}},"type":"account","version":2}"#;
     let (operator, account, system) = (
         KeyPair::new_operator(),
         KeyPair::new_account(),
@@ -130,7 +136,8 @@ fn credentials_file_of_the_account_is_accepted() {
         r#"{"type":"operator","version":2}"#,
     );
     let settings = format!(
-        "operator: \"{whole}\"\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{\n{}: \"{}\"\n{}: \"{}\"\n}}",
+        "operator: \"{whole}\"\nsystem_account: {}\nresolver: MEMORY\nresolver_preload: {{\n{}: \
+         \"{}\"\n{}: \"{}\"\n}}",
         system.public_key(),
         account.public_key(),
         token(&operator, &account, "audit", ACCOUNT),

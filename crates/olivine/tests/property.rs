@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use olivine::{
     Config, Delivery, NotSent, Outgoing, Publisher, ReceiveError, Scheme, Slow, Start, Subscriber,
     WaitStrategy,
@@ -108,14 +108,14 @@ struct World {
     history: [Vec<Item>; PUBLISHERS],
     serial: u32,
     // Last: the channel goes before its folder.
-    _place: Option<Place>,
+    _place: Option<TestFolder>,
 }
 
 impl World {
     fn new(shm: bool, align: u64, origin: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("property-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let place = shm.then(Place::new);
+        let place = shm.then(TestFolder::new);
         let scheme = if shm { Scheme::Shm } else { Scheme::Inproc };
         let mut base = Config::new(scheme, &name)
             .capacity(4096)
@@ -345,14 +345,23 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn each_reliable_subscriber_is_a_queue(
         operations in prop::collection::vec(operation(), 1..200),
         shm in any::<bool>(),
         align in prop_oneof![Just(8_u64), Just(64)],
-        origin in prop_oneof![Just(0), Just((1_u64 << 32) - 4096), Just((1 << 62) - 8192), Just(1 << 62)],
+        origin in prop_oneof![
+            Just(0),
+            Just((1_u64 << 32) - 4096),
+            Just((1 << 62) - 8192),
+            Just(1 << 62),
+        ],
     ) {
         let mut world = World::new(shm, align, origin);
         for op in &operations {
@@ -373,7 +382,8 @@ proptest! {
         align in prop_oneof![Just(8_u64), Just(64)],
         origin in prop_oneof![Just(0), Just((1_u64 << 32) - 4096), Just(1 << 62)],
     ) {
-        let base = Config::new(Scheme::Inproc, "property-latest").capacity(4096).align(align).origin(origin);
+        let base = Config::new(Scheme::Inproc, "property-latest");
+        let base = base.capacity(4096).align(align).origin(origin);
         let mut publisher = Publisher::open_with(&base.clone().slow(Slow::Wait)).unwrap();
         let mut subscriber = Subscriber::open_with(&base.delivery(Delivery::Latest)).unwrap();
         let frame = |length: usize| (length as u64 + 8).next_multiple_of(align);
@@ -381,14 +391,16 @@ proptest! {
         for (burst, length, limit) in steps {
             for _ in 0..burst {
                 serial += 1;
-                let payload: Vec<u8> = serial.to_le_bytes().into_iter().cycle().take(length + 4).collect();
+                let bytes = serial.to_le_bytes().into_iter().cycle();
+                let payload: Vec<u8> = bytes.take(length + 4).collect();
                 prop_assert!(publisher.try_publish(&payload).is_ok(), "nothing holds it back");
             }
             let before = subscriber.lost_bytes();
             let mut whole = true;
             let polled = subscriber.poll(|message| {
                 let number = u32::from_le_bytes(message[..4].try_into().unwrap());
-                whole &= message.iter().copied().eq(number.to_le_bytes().into_iter().cycle().take(message.len()));
+                let bytes = number.to_le_bytes().into_iter().cycle();
+                whole &= message.iter().copied().eq(bytes.take(message.len()));
                 whole &= last.is_none_or(|last| last < number);
                 last = Some(number);
                 received += frame(message.len());

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use olivine::{Config, OpenError, Publisher, ReceiveError, Subscriber, admin};
 use std::sync::Barrier;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use std::time::Duration;
 type Uri = Box<dyn Fn(&str) -> String>;
 
 /// URIs of one channel in files and of one in this process's memory; `query` names settings.
-fn both(place: &Place, name: &str) -> [Uri; 2] {
+fn both(place: &TestFolder, name: &str) -> [Uri; 2] {
     let files = place.uri(name, "");
     let inproc = format!("inproc://{name}.{}", place.dir().display()).replace('/', "_");
     let inproc = inproc.replacen("inproc:__", "inproc://", 1);
@@ -26,7 +26,7 @@ fn both(place: &Place, name: &str) -> [Uri; 2] {
 
 #[test]
 fn early_subscriber_without_settings_takes_the_publishers() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for query in [
         "capacity=64KiB",
         "align=64",
@@ -61,7 +61,7 @@ fn early_subscriber_without_settings_takes_the_publishers() {
 
 #[test]
 fn subscribers_before_the_publisher_get_every_message() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for uri in both(&place, "many") {
         let mut subscribers: Vec<Subscriber> = (0..64)
             .map(|_| Subscriber::open(&uri("")).unwrap())
@@ -107,7 +107,7 @@ fn read(subscriber: &mut Subscriber, next: &mut u64) {
 
 #[test]
 fn early_subscriber_fixes_only_its_settings() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for uri in both(&place, "named") {
         let _first = Subscriber::open(&uri("")).unwrap();
         let _second = Subscriber::open(&uri("capacity=8KiB&subscribers_max=100")).unwrap();
@@ -135,7 +135,7 @@ fn early_subscriber_fixes_only_its_settings() {
 
 #[test]
 fn publisher_with_too_small_subscribers_max_gets_an_error() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for uri in both(&place, "less") {
         let waiting: Vec<Subscriber> = (0..3)
             .map(|_| Subscriber::open(&uri("")).unwrap())
@@ -156,7 +156,7 @@ fn publisher_with_too_small_subscribers_max_gets_an_error() {
 
 #[test]
 fn racing_publishers_with_different_capacities_leave_one() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for round in 0..20 {
         for uri in both(&place, &format!("race{round}")) {
             let mut subscriber = Subscriber::open(&uri("")).unwrap();
@@ -205,7 +205,7 @@ fn racing_publishers_with_different_capacities_leave_one() {
 
 #[test]
 fn durable_subscriber_of_an_open_channel_misses_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = |query: &str| place.uri("durable", query);
     drop(Subscriber::open(&uri("name=a")).unwrap());
     // It joins and leaves while the geometry is open.
@@ -219,7 +219,7 @@ fn durable_subscriber_of_an_open_channel_misses_nothing() {
 
 #[test]
 fn early_subscriber_is_evicted_by_the_publishers_setting() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for uri in both(&place, "evict") {
         let mut subscriber = Subscriber::open(&uri("")).unwrap();
         let mut publisher = Publisher::open(&uri("capacity=4KiB&slow=evict:20ms")).unwrap();
@@ -241,7 +241,7 @@ fn early_subscriber_is_evicted_by_the_publishers_setting() {
 
 #[test]
 fn publisher_without_a_lane_fixes_nothing() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = |query: &str| place.uri("fails", query);
     let mut subscriber = Subscriber::open(&uri("")).unwrap();
     for _ in 0..2 {
@@ -266,7 +266,7 @@ fn publisher_without_a_lane_fixes_nothing() {
 
 #[test]
 fn the_default_capacity_is_a_power_of_two_up_to_4_mib_and_is_shown() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("default", "");
     let subscriber = Subscriber::open(&uri).unwrap();
     let publisher = Publisher::open(&uri).unwrap();

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::Place;
+use common::TestFolder;
 use olivine::{Config, OpenError, Publisher, Subscriber, admin};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn give(path: &Path, rights: Rights) {
 }
 
 /// A channel of the team with an unread message, so that its files stay.
-fn left_by_the_team(place: &Place) -> String {
+fn left_by_the_team(place: &TestFolder) -> String {
     let query = format!("mode=0660&group={TEAM}&capacity=4KiB");
     let uri = place.uri("shared", &query);
     Publisher::open(&uri).unwrap().publish(b"unseen").unwrap();
@@ -57,7 +57,7 @@ fn left_by_the_team(place: &Place) -> String {
 }
 
 /// The parts of a channel of the team, with their modes.
-fn parts(place: &Place) -> [(&'static str, PathBuf, u32); 4] {
+fn parts(place: &TestFolder) -> [(&'static str, PathBuf, u32); 4] {
     let channel = place.channel("shared");
     [
         ("base folder", place.dir(), 0o770),
@@ -111,7 +111,7 @@ fn shared_channel_with_a_wrong_owner_group_or_mode_is_refused() {
     ];
     for (user, group, more, query, expected) in cases {
         for part in 0..4 {
-            let place = Place::new();
+            let place = TestFolder::new();
             left_by_the_team(&place);
             let (name, path, mode) = &parts(&place)[part];
             let wide = if *mode == 0o770 {
@@ -151,7 +151,7 @@ fn rm_and_gc_keep_another_users_channel() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = left_by_the_team(&place);
     let stranger = rights(MALLORY, OTHERS, 0o770);
     give(&place.channel("shared"), stranger);
@@ -177,7 +177,7 @@ fn rm_and_gc_keep_another_users_channel() {
 
 #[test]
 fn program_without_settings_uses_channels_its_user_shares() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let group = rustix::process::getegid().as_raw();
     let uri = place.uri("own", &format!("mode=0660&group={group}"));
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -232,7 +232,7 @@ fn role() {
 
 /// Runs a role as `user` of `group`; returns its output.
 fn as_user(
-    place: &Place,
+    place: &TestFolder,
     role: &str,
     user: u32,
     group: u32,
@@ -263,7 +263,7 @@ fn users_of_one_group_share_a_channel_and_others_are_refused() {
     if !is_root() {
         return;
     }
-    let place = Place::new();
+    let place = TestFolder::new();
     permit(place.dir().parent().unwrap(), 0o755);
     let uri = place.uri("team", &format!("mode=0660&group={TEAM}&wait=park"));
     let mut subscriber = Subscriber::open(&uri).unwrap();

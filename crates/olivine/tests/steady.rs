@@ -80,7 +80,7 @@ fn work(publisher: &mut Publisher, subscriber: &mut Subscriber) -> bool {
 
 #[test]
 fn no_message_allocates_or_enters_the_kernel() {
-    let place = common::Place::new();
+    let place = common::TestFolder::new();
     for query in [
         "wait=spin",
         "wait=spin&slow=evict:1h",

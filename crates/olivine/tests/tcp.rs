@@ -5,7 +5,7 @@
 mod common;
 
 use common::proxy::{Proxy, nothing_is_lost_in_cuts};
-use common::{Place, Random, bridges, free_port, kill, spawn, until};
+use common::{Random, TestFolder, bridges, free_port, kill, spawn, until};
 use olivine::{
     Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Outgoing, Publisher, ReceiveError,
     Subscriber,
@@ -203,7 +203,7 @@ fn large_messages_arrive_while_publishers_join() {
             *word = (number << 16 | at as u64).to_le_bytes();
         }
     };
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let source = place.uri("flood", "");
     let config = |uri: &str| Config::parse(uri).unwrap();
@@ -307,7 +307,7 @@ fn collect(uri: &str, file: &str) {
 #[test]
 fn killed_durable_receiver_continues_at_its_position() {
     const COUNT: u64 = 40_000;
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let subscribe = format!(
         "{}&dir={}",

@@ -7,7 +7,7 @@ mod common;
 
 use common::blocks::{Block, END, LANE_END, LEAVING, by_block};
 use common::proxy::{Proxy, Way};
-use common::{Place, free_port, until};
+use common::{TestFolder, free_port, until};
 use olivine::{Bridge, Config, Publisher, ReceiveError, Subscriber};
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -134,7 +134,7 @@ fn destination_gets_the_end_after_a_lost_close() {
 #[test]
 fn source_ends_after_a_lost_reply() {
     for (source_listens, name) in [(true, ""), (true, "&name=kept"), (false, "")] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let port = free_port();
         let proxy = Proxy::start(port);
         let [source, destination] = ends(source_listens, port, &proxy);
@@ -160,7 +160,7 @@ fn source_ends_after_a_lost_reply() {
 
 #[test]
 fn listening_source_ends_with_its_stream_only() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let from = place.uri("from", "");
     let mut publisher = Publisher::open(&from).unwrap();
@@ -184,7 +184,7 @@ fn listening_source_ends_with_its_stream_only() {
 
 #[test]
 fn listening_source_outlives_a_refused_subscriber() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let from = place.uri("from", "subscribers_max=1");
     let publisher = Publisher::open(&from).unwrap();
@@ -202,7 +202,7 @@ fn listening_source_outlives_a_refused_subscriber() {
 /// It sends its hello like a subscriber, and leaves before anything was carried.
 #[test]
 fn listening_source_outlives_a_client_that_only_says_hello() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let proxy = Proxy::start(port);
     let seen: Arc<Mutex<Vec<u8>>> = Arc::default();
@@ -244,7 +244,7 @@ fn listening_source_outlives_a_client_that_only_says_hello() {
 
 #[test]
 fn listening_destination_outlives_a_refused_publisher() {
-    let (here, there) = (Place::new(), Place::new());
+    let (here, there) = (TestFolder::new(), TestFolder::new());
     let port = free_port();
     // A file is in place of the channel folder.
     std::fs::write(there.dir(), "in the way").unwrap();
@@ -267,7 +267,7 @@ fn listening_destination_outlives_a_refused_publisher() {
 /// follows.
 #[test]
 fn replaced_channel_is_reported_as_loss() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let to = place.uri("to", "");
     let mut subscriber = Subscriber::open(&to).unwrap();
@@ -313,7 +313,7 @@ fn replaced_channel_is_reported_as_loss() {
 
 #[test]
 fn unannounced_reserved_lane_is_closed() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let (listens, connects) = (uri(port, "role=listen"), uri(port, "role=connect"));
     let to = place.uri("to", "");

@@ -6,7 +6,7 @@
 mod common;
 
 use common::proxy::Proxy;
-use common::{Place, free_port, until};
+use common::{TestFolder, free_port, until};
 use olivine::{Bridge, Config, Plain, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -57,7 +57,7 @@ fn next(subscriber: &mut Subscriber) -> u64 {
 fn leaving_source_resumes_at_the_destinations_position() {
     const ROUNDS: u64 = 8;
     const EACH: u64 = 5_000;
-    let place = Place::new();
+    let place = TestFolder::new();
     let (from, to) = (
         place.uri("from", "capacity=64KiB"),
         place.uri("to", "capacity=64KiB"),
@@ -91,7 +91,7 @@ fn leaving_source_resumes_at_the_destinations_position() {
 /// The ring of a source still exists, and holds delivered messages.
 #[test]
 fn delivered_messages_are_not_repeated_after_the_end() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let (from, to) = (place.uri("from", ""), place.uri("to", ""));
     let port = free_port();
     let _keeper = Subscriber::open(&from).unwrap();
@@ -115,7 +115,7 @@ fn delivered_messages_are_not_repeated_after_the_end() {
 /// Lanes that were reserved for a source are free once it has ended.
 #[test]
 fn sources_come_and_end_one_after_the_other() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let to = place.uri("to", "publishers_max=2");
     let port = free_port();
     let mut subscriber = Subscriber::open(&to).unwrap();
@@ -134,7 +134,7 @@ fn bridge_stops_after_delivery_while_its_publisher_lives() {
         ("role=listen", "role=connect"),
         ("role=connect", "role=listen"),
     ] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let from = place.uri("from", "");
         let port = free_port();
         let mut publisher = Publisher::open(&from).unwrap();
@@ -167,7 +167,7 @@ fn existing_ring_refuses_unfit_frames() {
     ];
     for (there, source, key, values) in cases {
         for role in ["listen", "connect"] {
-            let place = Place::new();
+            let place = TestFolder::new();
             let other = if role == "listen" {
                 "connect"
             } else {
@@ -215,7 +215,7 @@ fn existing_ring_refuses_unfit_frames() {
 /// Bridges do not read messages; both channels must still have the same type.
 #[test]
 fn a_ring_of_another_type_is_not_written() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let _subscriber = Subscriber::<Old>::typed(&place.uri("to", "")).unwrap();
     let mut publisher = Publisher::<New>::typed(&place.uri("from", "")).unwrap();
@@ -245,7 +245,7 @@ fn a_ring_of_another_type_is_not_written() {
 
 #[test]
 fn listener_survives_a_failed_ring_opening() {
-    let (here, there) = (Place::new(), Place::new());
+    let (here, there) = (TestFolder::new(), TestFolder::new());
     let port = free_port();
     // A file is in place of the channel folder.
     std::fs::write(there.dir(), "in the way").unwrap();
@@ -267,7 +267,7 @@ fn listener_survives_a_failed_ring_opening() {
 #[test]
 fn close_during_a_broken_link_is_delivered() {
     for listens in [true, false] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let port = free_port();
         let proxy = Proxy::start(port);
         let end = |listens: bool| match listens {
@@ -298,7 +298,7 @@ fn close_during_a_broken_link_is_delivered() {
 /// Both ends are the same ring: each message would create the next one.
 #[test]
 fn bridge_from_a_channel_to_itself_is_refused() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let channel = place.uri("loop", "");
     let mut publisher = Publisher::open(&channel).unwrap();
     let alias = place.dir().join("../channels");

@@ -7,7 +7,7 @@ mod common;
 mod nats_server;
 mod transports;
 
-use common::{Place, WATCHDOG, until};
+use common::{TestFolder, WATCHDOG, until};
 use olivine::{NotSent, OpenError, Outgoing, Plain, Publisher, ReceiveError, Subscriber};
 use transports::{Transport, each};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -73,7 +73,7 @@ fn every_filter_selects_its_topics_on_every_transport() {
 
 #[test]
 fn every_send_call_carries_the_topic() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("ways", "topic=way.of");
     let mut subscriber = Subscriber::open(&place.uri("ways", "topic=way.*")).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -141,7 +141,7 @@ fn subscriber_without_filter_gets_every_message() {
 
 #[test]
 fn messages_with_and_without_a_topic_go_over_one_channel() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for query in ["", "&slow=evict:1h", "&wait=park"] {
         let uri = |more: &str| place.uri("mixed", &format!("{more}{query}"));
         let mut all = Subscriber::open(&uri("from=now")).unwrap();
@@ -178,7 +178,7 @@ fn messages_with_and_without_a_topic_go_over_one_channel() {
 
 #[test]
 fn subscriber_with_filter_opens_a_channel_without_topics() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for from in ["now", "oldest"] {
         let query = format!("topic=a.*&from={from}");
         let mut early = Subscriber::open(&place.uri("plain", &query)).unwrap();
@@ -227,7 +227,7 @@ fn topics_may_start_in_the_middle_of_a_channel() {
 
 #[test]
 fn publisher_with_topic_joins_a_channel_without_topics() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for (name, query) in [("a", ""), ("b", "&slow=evict:1h"), ("c", "&wait=park")] {
         let uri = |more: &str| place.uri(name, &format!("{more}{query}"));
         let mut plain = Publisher::open(&uri("from=now")).unwrap();
@@ -285,7 +285,7 @@ fn publisher_with_topic_joins_a_channel_without_topics() {
 #[cfg(feature = "journal")]
 #[test]
 fn journal_returns_topic_and_message_apart() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let file = place.file("topics.olv");
     let to = format!("file://{}?channel=x", file.display());
     let mut publisher = Publisher::open(&to).unwrap();
@@ -306,7 +306,7 @@ fn journal_returns_topic_and_message_apart() {
 
 #[test]
 fn publisher_refuses_invalid_topics() {
-    let place = Place::new();
+    let place = TestFolder::new();
     for topic in ["a.*", ">", "a,b"] {
         let error = Publisher::open(&place.uri("x", &format!("topic={topic}"))).unwrap_err();
         assert!(
@@ -325,7 +325,7 @@ fn publisher_refuses_invalid_topics() {
 
 #[test]
 fn the_longest_message_leaves_room_for_its_topic() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut publisher = Publisher::open(&place.uri("x", "topic=abc&capacity=4KiB")).unwrap();
     let mut subscriber = Subscriber::open(&place.uri("x", "topic=>")).unwrap();
     let longest = publisher.message_max();
@@ -353,7 +353,7 @@ fn the_longest_message_leaves_room_for_its_topic() {
 
 #[test]
 fn unselected_messages_hold_no_room() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut publisher = Publisher::open(&place.uri("x", "topic=noise&capacity=4KiB")).unwrap();
     let mut subscriber = Subscriber::open(&place.uri("x", "topic=signal&wait=park")).unwrap();
     let publishing = std::thread::spawn(move || {
@@ -373,7 +373,7 @@ fn unselected_messages_hold_no_room() {
 
 #[test]
 fn latest_subscribers_filter_by_topic() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("x", "topic=b.c&capacity=64KiB");
     let mut publisher = Publisher::open(&uri).unwrap();
     let query = "topic=b.*&delivery=latest&from=oldest";
@@ -406,7 +406,7 @@ impl Plain for Quote {
 
 #[test]
 fn typed_messages_have_topics() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut publisher = Publisher::<Quote>::typed(&place.uri("q", "topic=fx.eur")).unwrap();
     let mut subscriber = Subscriber::<Quote>::typed(&place.uri("q", "topic=fx.*")).unwrap();
     let quote = Quote { bid: 1, ask: 2 };
@@ -429,7 +429,7 @@ fn typed_messages_have_topics() {
 /// Subscribers that join in the middle of a stream, or of a journal, get the topics.
 #[test]
 fn late_subscribers_get_topics() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let mut publisher = Publisher::open(&place.uri("x", "topic=a.b&capacity=4KiB")).unwrap();
     for number in 0..10_000_u32 {
         publisher.publish(&number.to_le_bytes()).unwrap();

@@ -5,13 +5,13 @@
 mod common;
 
 use common::numbers::{LONG, SHORT, expect, number, send};
-use common::{Place, until};
+use common::{TestFolder, until};
 use olivine::{Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 
 #[test]
 fn every_mix_of_wait_strategies_delivers() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let strategies = ["park", "yield", "adaptive", "spin"];
     for sends in strategies {
         let uri = |wait| place.uri("mix", &format!("capacity=4KiB&wait={wait}"));
@@ -56,7 +56,7 @@ fn drain(subscriber: &mut Subscriber) -> Vec<u32> {
 
 #[test]
 fn event_loop_is_notified_of_messages() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("events", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -80,7 +80,7 @@ fn event_loop_is_notified_of_messages() {
 
 #[test]
 fn event_loop_that_also_polls_is_notified() {
-    let place = Place::new();
+    let place = TestFolder::new();
     let uri = place.uri("both", "capacity=4KiB");
     let mut subscriber = Subscriber::open(&uri).unwrap();
     let mut publisher = Publisher::open(&uri).unwrap();
@@ -195,7 +195,7 @@ mod storms {
 
     /// Runs a storm; returns whether it finished.
     fn ends(role: &str, drop_wakes: Option<u64>) -> bool {
-        let place = Place::new();
+        let place = TestFolder::new();
         let words = SharedWords::create(&place.file("words"), 1).unwrap();
         let mut variables = vec![
             (

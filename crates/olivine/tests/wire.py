@@ -3,8 +3,9 @@
 
     wire.py NAMESPACE ADDRESS NAMESPACE ADDRESS SEED
 
-Makes a device `wire` in each namespace, with the address (such as 10.0.0.1/30), and carries between the two until its input
-ends. Says `ready`, and answers each line of its input with one line once it is done:
+Makes a device `wire` in each namespace, with the address (such as 10.0.0.1/30), and carries between
+the two until its input ends. Says `ready`, and answers each line of its input with one line once it
+is done:
 
     set DELAY_MS LOSS_PERCENT   packets take that long, one way, and so many are lost
     cut SECONDS                 loses every packet for so long, and says how many it lost
@@ -94,7 +95,8 @@ def main():
                     lost += 1
                 elif chance.random() >= loss:
                     number += 1
-                    heapq.heappush(under_way, (time.monotonic() + delay, number, other[ready], packet))
+                    entry = (time.monotonic() + delay, number, other[ready], packet)
+                    heapq.heappush(under_way, entry)
 
 
 main()

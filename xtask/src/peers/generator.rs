@@ -171,7 +171,8 @@ fn by_olivine(tool: &Path, interface: &str, load: &Load<'_>) -> Result<CostNs> {
         cpus: (server, own),
     } = load;
     let words = format!(
-        "--json bench http {url} --generator {interface} --depth {depth} --connections {CONNECTIONS} \
+        "--json bench http {url} --generator {interface} --depth {depth} --connections \
+         {CONNECTIONS} \
          --seconds {seconds} --runs 1 --cpus {server},{own}"
     );
     let text = child::output(Command::new(tool).args(words.split(' ')))?;
@@ -216,7 +217,8 @@ fn table(columns: &[Column]) -> String {
     let (ours, depth) = ours.min_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or_default();
     let drives = |cost_ns: f64| 1e3 / cost_ns;
     out.push_str(&format!(
-        "\nBy that, one CPU drives up to {:.1} M requests/s with wrk (depth {wrk_depth}) and {:.1} M with ours (depth \
+        "\nBy that, one CPU drives up to {:.1} M requests/s with wrk (depth {wrk_depth}) and \
+         {:.1} M with ours (depth \
          {depth}), {:.1} times as many.\n",
         drives(wrk),
         drives(ours),

@@ -134,8 +134,10 @@ mod tests {
             "a.rs: pub unsafe extern \"C\" fn olivine_chunk() {}",
             "a.rs: pub mod util;",
         ];
-        let fine = "a.rs: pub fn try_publish() {}\npub(crate) fn send() {}\nfn recv() {}\npub fn event_fd() {}\n\
-                    pub fn details() {}\npub struct Publisher { pub cursor: u64 }\npub use a::Sender;\n";
+        let fine = "a.rs: pub fn try_publish() {}\npub(crate) fn send() {}\nfn recv() {}\npub fn \
+        event_fd() {}\n\
+                    pub fn details() {}\npub struct Publisher { pub cursor: u64 }\npub use \
+                    a::Sender;\n";
         planted(public, CORE, &faults, &[fine]);
     }
 

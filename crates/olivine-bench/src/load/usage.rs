@@ -109,10 +109,14 @@ mod tests {
 
     #[test]
     fn listeners_are_distinguished_from_connections() {
-        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-             0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1 0 100\n\
-             1: 0100007F:1F40 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0        0 222 1 0 100\n\
-             2: 0100007F:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1 0 100\n";
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt  \
+         uid  timeout inode\n\
+             0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0       \
+              0 111 1 0 100\n\
+             1: 0100007F:1F40 0100007F:9C40 01 00000000:00000000 00:00000000 00000000     0       \
+              0 222 1 0 100\n\
+             2: 0100007F:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0       \
+              0 333 1 0 100\n";
         assert_eq!(listeners(table, 8000), ["111"]);
         assert_eq!(listeners(table, 1), Vec::<String>::new());
     }

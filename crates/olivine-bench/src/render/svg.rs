@@ -78,7 +78,8 @@ impl Svg {
                 "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\">{note}</circle>"
             )),
             1 => self.add(format_args!(
-                "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"7\" height=\"7\">{note}</rect>",
+                "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"7\" \
+                 height=\"7\">{note}</rect>",
                 x - 3.5,
                 y - 3.5
             )),
@@ -87,7 +88,8 @@ impl Svg {
                 y - 4.8
             )),
             _ => self.add(format_args!(
-                "<path class=\"{class}\" d=\"M{x:.1} {:.1}l4.8 4.8l-4.8 4.8l-4.8 -4.8z\">{note}</path>",
+                "<path class=\"{class}\" d=\"M{x:.1} {:.1}l4.8 4.8l-4.8 4.8l-4.8 \
+                 -4.8z\">{note}</path>",
                 y - 4.8
             )),
         }

@@ -87,7 +87,8 @@ fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
     let file = ResultFile::read(path).map_err(|error| Failure::Usage(error.into()))?;
     if let Some(difference) = file.differs(&bench.file(Found::default())) {
         return Err(Failure::usage(format!(
-            "{} was measured under other conditions: {difference}; go on under the same ones, or name another file with \
+            "{} was measured under other conditions: {difference}; go on under the same ones, or \
+             name another file with \
              --out to begin anew",
             path.display()
         )));

@@ -109,14 +109,16 @@ pub(super) fn fits(ring: &RingArgs, names: &[String]) -> Outcome {
     let named = names.join(",");
     if ring.wait.is_some() && !all_wait {
         return Err(Failure::usage(format!(
-            "--wait does not go with --method {named}: a method waits as its name says; name olivine-shm, or leave \
+            "--wait does not go with --method {named}: a method waits as its name says; name \
+             olivine-shm, or leave \
              --wait out"
         )));
     }
     for (option, value) in [("--align", &ring.align), ("--capacity", &ring.capacity)] {
         if value.is_some() && !has_ring {
             return Err(Failure::usage(format!(
-                "{option} does not go with --method {named}: only channels of this library have a ring; name one of \
+                "{option} does not go with --method {named}: only channels of this library have a \
+                 ring; name one of \
                  those, or leave {option} out"
             )));
         }

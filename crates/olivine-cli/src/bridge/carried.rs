@@ -45,8 +45,8 @@ impl Carried {
         }
     }
 
-    /// The line that is due; `None` too soon after the last one, where nothing came since, and where
-    /// no person sees it.
+    /// The line that is due. `None` too soon after the last one, without new messages, and where no
+    /// person sees it.
     pub(super) fn line(
         &mut self,
         place: &str,

@@ -376,7 +376,8 @@ fn many(stage: &Stage, scenario: &str) {
 /// A job file with one point, and its path.
 fn job(stage: &Stage) -> String {
     let path = stage.path("job.toml");
-    let text = "about = \"one point\"\n[[measure]]\nscenario = \"latency\"\nsize = [32]\nrate = [2000.0]\n\
+    let text = "about = \"one point\"\n[[measure]]\nscenario = \"latency\"\nsize = [32]\nrate = \
+    [2000.0]\n\
                 wait = [\"adaptive\"]\n";
     std::fs::write(&path, text).unwrap();
     path

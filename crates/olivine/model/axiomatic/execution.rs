@@ -49,7 +49,7 @@ impl Execution {
         self.po.has(a, b) || self.sync.has(a, b)
     }
 
-    /// From each read to the writes that come after the one that it sees.
+    /// From each read to the writes that come after the write that it sees.
     pub(crate) fn fr(&self) -> Relation {
         let mut fr = self.rf.inverse().then(&self.co);
         for event in 0..self.size() {

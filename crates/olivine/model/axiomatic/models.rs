@@ -167,7 +167,7 @@ fn armv8(x: &Execution) -> bool {
     let address = bits(&|e| events[e].address);
     let data = bits(&|e| events[e].data);
     let control = bits(&|e| events[e].control);
-    // A read of its own thread's newest write to the place.
+    // A read of the newest write to the place by the same thread.
     let hidden = po_loc.between(all, write).then(&po_loc);
     let local = po_loc.minus(&hidden).between(write, read);
     let isb = |e: usize| x.is(e, Kind::Isb);

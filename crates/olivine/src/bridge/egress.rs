@@ -127,7 +127,7 @@ impl Egress {
         due.map(|(lane, reason)| ReceiveError::Failed(LinkError::Upstream { lane, reason }))
     }
 
-    /// The far side `number` reads from here on. One that comes back is told again what it may have
+    /// The far side `number` reads from here on. If it comes back, it gets again what it may have
     /// missed; another gets the messages behind the failures that were told to the one before.
     #[cfg(feature = "tcp")]
     pub(crate) fn set_reader(&mut self, number: u64) {

@@ -278,7 +278,8 @@ impl Ingress {
             |lane: &Lane| lane.publisher.is_some() && lane.origin.incarnation != incarnation;
         let lost = |lane: &Lane| {
             format!(
-                "the source's channel is another one ({incarnation:016x}) than the one ({:016x}) whose lane {} was \
+                "the source's channel is another one ({incarnation:016x}) than the one ({:016x}) \
+                 whose lane {} was \
                  open at position {}: messages are missing",
                 lane.origin.incarnation,
                 lane.index,

@@ -2,7 +2,7 @@
 //! started again.
 
 use crate::checker::Checker;
-use crate::common::{Other, Place, Random, bridges, kill};
+use crate::common::{Other, Random, TestFolder, bridges, kill};
 #[cfg(feature = "nats")]
 use crate::nats_server::Server;
 use crate::options::{Run, say};
@@ -214,7 +214,7 @@ pub(crate) fn run(random: &mut Random, far: Far<'_>, planted: Option<Planted>) -
     let is_journal = matches!(far, Far::Journal);
     let options = Options::draw(random, is_journal);
     say(&options);
-    let place = Place::new();
+    let place = TestFolder::new();
     let dir = place.dir();
     let [ours, theirs] = options.capacities_kib;
     let channel = format!("chaos-{:016x}", options.channel);

@@ -1,7 +1,7 @@
 //! A program that subscribes by a durable name, is killed again and again, and forwards what it
 //! receives.
 
-use crate::common::{Other, Place, signal, spawn};
+use crate::common::{Other, TestFolder, signal, spawn};
 use crate::traffic::{Got, LOOK, Receive};
 use olivine::{ReceiveError, Subscriber};
 use rustix::process::Signal;
@@ -66,7 +66,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Starts it. `kills` are the message counts at which it is killed.
-    pub(crate) fn start(place: &Place, uri: &str, kills: &[u64]) -> Self {
+    pub(crate) fn start(place: &TestFolder, uri: &str, kills: &[u64]) -> Self {
         let path = place.file("reader");
         let listener = UnixListener::bind(&path).expect("a socket");
         let mut kills = kills.to_vec();

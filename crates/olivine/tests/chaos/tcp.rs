@@ -4,7 +4,7 @@ use crate::checker::Checker;
 #[cfg(feature = "tls")]
 use crate::common::certificates::{Authority, Purpose};
 use crate::common::proxy::Proxy;
-use crate::common::{Other, Place, Random, bridges, free_port, kill};
+use crate::common::{Other, Random, TestFolder, bridges, free_port, kill};
 use crate::faults::{Fault, Faults};
 use crate::options::{Run, say};
 use crate::traffic::{HUNG, Plan, Publishers, receive_all};
@@ -142,7 +142,7 @@ struct Scene {
 pub(crate) fn run(random: &mut Random) -> Run {
     let options = Options::draw(random);
     say(&options);
-    let place = Place::new();
+    let place = TestFolder::new();
     let port = free_port();
     let spared = if options.tls { HANDSHAKE } else { PREAMBLE };
     let proxy = Proxy::sparing(port, spared);

@@ -1,6 +1,6 @@
 //! Bridges as separate processes, killed while they run.
 
-use super::{Deadline, Other, Place, finished, kill, receive, spawn, spawn_in};
+use super::{Deadline, Other, TestFolder, finished, kill, receive, spawn, spawn_in};
 use olivine::{Bridge, Config, Publisher, Subscriber};
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ impl Pair {
     /// The last quarter is published after the last kill: an idle bridge waits for more. `watch` is
     /// called for each number that arrives.
     pub(crate) fn carry_and_kill(&self, count: u64, every: u64, mut watch: impl FnMut(u64)) {
-        let place = Place::new();
+        let place = TestFolder::new();
         let from = place.uri("from", "capacity=64KiB");
         let to = place.uri("to", "capacity=64KiB");
         let mut subscriber = Subscriber::open(&to).expect("a subscriber");

@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
 /// A private folder in shared memory, with the folder of the channels inside.
-pub(crate) struct Place {
+pub(crate) struct TestFolder {
     root: tempfile::TempDir,
 }
 
-impl Place {
+impl TestFolder {
     pub(crate) fn new() -> Self {
         let shm = std::path::Path::new("/dev/shm");
         let parent = if shm.is_dir() {

@@ -4,7 +4,7 @@
 //! `OLIVINE_BIG_MIB` is the resident memory of each.
 
 use crate::common::words::SharedWords;
-use crate::common::{self, Deadline, Place, setting, signal, until};
+use crate::common::{self, Deadline, TestFolder, setting, signal, until};
 use crate::message::{check, fill};
 use olivine::{Publisher, Subscriber};
 use rustix::process::Signal;
@@ -34,7 +34,7 @@ pub(crate) fn role(uri: &str, words: &SharedWords) {
 #[test]
 fn dying_process_blocks_others_only_until_its_locks_are_free() {
     for (core, how) in [(0, Signal::KILL), (1, Signal::ABORT)] {
-        let place = Place::new();
+        let place = TestFolder::new();
         let path = place.file("words");
         let words = SharedWords::create(&path, 2).unwrap();
         let uri = place.uri("big", "capacity=64KiB&wait=park");

@@ -30,7 +30,7 @@ mod wake_word;
 mod zygote;
 
 use crate::common::words::SharedWords;
-use common::{Deadline, Place, setting, signal, until};
+use common::{Deadline, TestFolder, setting, signal, until};
 use message::{check, fill};
 use olivine::{NotSent, Publisher, ReceiveError, Subscriber};
 use stage::{Actor, LAP, Stage};
@@ -401,7 +401,7 @@ fn witness(uri: &str, words: &SharedWords) {
 #[test]
 fn stopped_subscriber_loses_nothing() {
     use rustix::process::Signal;
-    let place = Place::new();
+    let place = TestFolder::new();
     let words = SharedWords::create(&place.file("words"), 2).unwrap();
     let uri = place.uri("stopped", "capacity=64KiB&wait=park");
     let mut publisher = Publisher::open(&uri).unwrap();

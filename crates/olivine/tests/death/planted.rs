@@ -1,6 +1,6 @@
 //! Faults planted in the observer's input: each kind must fail a round.
 
-use crate::common::Place;
+use crate::common::TestFolder;
 use crate::common::words::SharedWords;
 use crate::tally::Tally;
 use crate::{lanes, roles, stage};
@@ -22,7 +22,7 @@ fn planted_faults_fail_the_suite() {
         let empty = |message: &Vec<u8>| message.is_empty();
         assert_eq!(messages.iter().position(empty), Some(EMPTY));
         spoil(&mut messages);
-        let place = Place::new();
+        let place = TestFolder::new();
         let sessions = SESSION + 1;
         let words = SharedWords::create(&place.file("words"), roles::words(sessions)).unwrap();
         words.store(roles::acknowledged(SESSION), 10);

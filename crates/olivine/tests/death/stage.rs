@@ -1,7 +1,7 @@
 //! The stage: a channel, its participants, an observer that verifies, and the kills.
 
 use crate::common::words::SharedWords;
-use crate::common::{self, Deadline, Place, Random, until};
+use crate::common::{self, Deadline, Random, TestFolder, until};
 use crate::lanes::{Found, Lanes};
 use crate::roles::{self, SESSIONS_EACH};
 use crate::wake_word::WakeWord;
@@ -125,7 +125,7 @@ impl Actor {
 }
 
 pub(crate) struct Stage {
-    pub(crate) place: Place,
+    pub(crate) place: TestFolder,
     pub(crate) words: SharedWords,
     pub(crate) random: Random,
     pub(crate) zygote: Zygote,
@@ -143,7 +143,7 @@ pub(crate) struct Stage {
 impl Stage {
     /// A channel with the settings of `query`, and words for `participants`.
     pub(crate) fn new(query: &str, participants: u64, seed: u64) -> Self {
-        let place = Place::new();
+        let place = TestFolder::new();
         let file = place.file("words");
         let words = roles::words((participants + 16) * SESSIONS_EACH);
         let words = SharedWords::create(&file, words).unwrap();

@@ -84,7 +84,8 @@ impl fmt::Display for Times {
         };
         write!(
             f,
-            "median {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, worst {:.2} ms ({}), of {}; {} more while the suite itself \
+            "median {:.2} ms, 99 % {:.2} ms, 99.9 % {:.2} ms, worst {:.2} ms ({}), of {}; {} more \
+             while the suite itself \
              did not run",
             at(500),
             at(990),

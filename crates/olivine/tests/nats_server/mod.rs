@@ -57,7 +57,8 @@ pub(crate) fn server(settings: &str) -> Option<Server> {
     let folder = server.folder.path().display().to_string();
     let config = server.folder.path().join("server.conf");
     let text = format!(
-        "listen: \"127.0.0.1:{port}\"\nserver_name: \"test-{port}\"\njetstream {{ store_dir: \"{folder}/data\" }}\n{settings}\n"
+        "listen: \"127.0.0.1:{port}\"\nserver_name: \"test-{port}\"\njetstream {{ store_dir: \
+         \"{folder}/data\" }}\n{settings}\n"
     );
     std::fs::write(&config, text).expect("a file");
     server.arguments = vec!["-c".to_owned(), config.display().to_string()];
@@ -160,7 +161,8 @@ impl Server {
         let mut writing = &connection;
         write!(
             writing,
-            "CONNECT {{\"verbose\":false}}\r\nSUB answers.here 1\r\nPUB {subject} answers.here {length}\r\n{text}\r\n"
+            "CONNECT {{\"verbose\":false}}\r\nSUB answers.here 1\r\nPUB {subject} answers.here \
+             {length}\r\n{text}\r\n"
         )
         .expect("a request");
         let mut lines = BufReader::new(&connection).lines();

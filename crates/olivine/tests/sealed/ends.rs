@@ -339,7 +339,8 @@ fn users_and_permissions_are_what_the_uri_says() {
     let publisher = Publisher::open(&place.uri("peers=4242")).unwrap();
     let error = Subscriber::open(&place.uri("")).unwrap_err();
     assert!(
-        matches!(sealed(&error), SealedError::Refused { reason, .. } if reason.contains("peers=4242")),
+        matches!(sealed(&error), SealedError::Refused { reason, .. }
+            if reason.contains("peers=4242")),
         "{error}"
     );
     until("it is noted", || {

@@ -35,7 +35,7 @@ const LARGEST: usize = 16 * 1024;
 
 /// A place to die: this instruction, at this pass over it.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct DeathPoint {
     at: usize,
     times: u64,
 }
@@ -45,7 +45,7 @@ struct Path {
     instructions: usize,
     syscalls: usize,
     /// Places after which shared memory or kernel state has changed.
-    places: Vec<Place>,
+    places: Vec<DeathPoint>,
     /// Subscribers that were reclaimed and evicted.
     judged: (u64, u64),
 }
@@ -115,7 +115,7 @@ fn walk(operation: &Operation) -> Path {
         }
         shared(&files, &mut after);
         if is_syscall || after != before {
-            path.places.push(Place { at, times: *times });
+            path.places.push(DeathPoint { at, times: *times });
             std::mem::swap(&mut before, &mut after);
         }
     }
@@ -127,7 +127,7 @@ fn walk(operation: &Operation) -> Path {
 }
 
 /// Kills a child after `place`; `false` if it did not reach it.
-fn die_at(operation: &Operation, place: Place) -> bool {
+fn die_at(operation: &Operation, place: DeathPoint) -> bool {
     let mut scene = Scene::new(operation);
     let mut child = start(operation, &mut scene);
     let reached = child.go_to(place.at, place.times);

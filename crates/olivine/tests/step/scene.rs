@@ -1,6 +1,6 @@
 //! The scene of a death, and what must be true after it.
 
-use crate::common::{Place, WATCHDOG};
+use crate::common::{TestFolder, WATCHDOG};
 use olivine::{Config, NotSent, OpenError, Publisher, ReceiveError, Subscriber, admin};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(crate) struct Operation {
 
 /// A channel with bystanders.
 pub(crate) struct Scene {
-    place: Place,
+    place: TestFolder,
     query: &'static str,
     publisher: Option<Publisher>,
     pub(crate) subscriber: Option<Subscriber>,
@@ -76,7 +76,7 @@ pub(crate) fn childs(number: u64) -> [u8; 96] {
 impl Scene {
     pub(crate) fn new(operation: &Operation) -> Self {
         let mut scene = Self {
-            place: Place::new(),
+            place: TestFolder::new(),
             query: operation.query,
             publisher: None,
             subscriber: None,

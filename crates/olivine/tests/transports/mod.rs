@@ -4,7 +4,7 @@
 
 #[cfg(feature = "tls")]
 use crate::common::certificates::{Authority, Purpose};
-use crate::common::{Place, free_port, until};
+use crate::common::{TestFolder, free_port, until};
 use olivine::{LinkStage, Publisher, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -71,7 +71,7 @@ impl std::fmt::Debug for TlsFiles {
     }
 }
 
-pub(crate) struct PlaceOf(Place);
+pub(crate) struct PlaceOf(TestFolder);
 
 impl std::fmt::Debug for PlaceOf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -93,13 +93,13 @@ pub(crate) fn each(test: impl Fn(&Transport)) {
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
     let transports = vec![
         Transport::Inproc(next),
-        Transport::Shm(PlaceOf(Place::new())),
-        Transport::Sealed(PlaceOf(Place::new())),
+        Transport::Shm(PlaceOf(TestFolder::new())),
+        Transport::Sealed(PlaceOf(TestFolder::new())),
         Transport::Tcp(free_port()),
         #[cfg(feature = "tls")]
         Transport::Tls(free_port(), Box::new(TlsFiles::new())),
         #[cfg(feature = "journal")]
-        Transport::File(PlaceOf(Place::new())),
+        Transport::File(PlaceOf(TestFolder::new())),
     ];
     #[cfg(feature = "nats")]
     let transports = transports

@@ -36,7 +36,8 @@ impl ChannelStream {
     pub(super) fn warning(&self) -> &'static str {
         let config = &self.stream.cached_info().config;
         if config.storage == StorageType::File && config.num_replicas <= 1 {
-            "; unless its configuration has 'sync_interval: always', it flushes its files every 2 minutes: a power cut may \
+            "; unless its configuration has 'sync_interval: always', it flushes its files every 2 \
+             minutes: a power cut may \
              take messages that it has acknowledged since"
         } else {
             ""

@@ -277,7 +277,8 @@ fn certificate(why: CertificateError) -> String {
         other => {
             let text = other.to_string();
             if text.contains("CaUsedAsEndEntity") {
-                return "its certificate is that of an authority: use it to sign one for the listener"
+                return "its certificate is that of an authority: use it to sign one for the \
+                listener"
                     .into();
             }
             format!("its certificate is refused: {text}")

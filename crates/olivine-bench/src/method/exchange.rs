@@ -105,7 +105,18 @@ fn open(
     size: usize,
 ) -> Result<Box<dyn Driver>> {
     let slots = Slots::open(memory, side, rendezvous, size)?;
-    Ok(drive(Spinning(slots), size))
+    Ok(drive(SlotsEnd(slots, Spin), size))
+}
+
+/// Opens slots in POSIX shared memory whose sides sleep and wake each other.
+pub(super) fn open_with(
+    wakeup: impl Wakeup + 'static,
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+) -> Result<Box<dyn Driver>> {
+    let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
+    Ok(drive(SlotsEnd(slots, wakeup), size))
 }
 
 /// Two slots, each a number and the bytes of a message right behind it.
@@ -230,22 +241,57 @@ impl Slots {
     }
 }
 
-struct Spinning(Slots);
+/// Wakes the other side, and waits for its message.
+pub(super) trait Wakeup {
+    /// Reports that our slot has a message.
+    fn wake(&self, slots: &Slots) -> Result<()>;
 
-impl Spinning {
+    /// Returns once their slot has a message.
+    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()>;
+}
+
+/// Calls `sleep`, which returns when the other side wakes this one or after a while, until their
+/// slot has a message.
+pub(super) fn sleep_until_filled(
+    slots: &Slots,
+    deadline: &mut Deadline<'_>,
+    sleep: impl Fn() -> Result<()>,
+) -> Result<()> {
+    loop {
+        sleep()?;
+        if slots.is_filled() {
+            return Ok(());
+        }
+        deadline.look()?;
+    }
+}
+
+/// Polls the slot; the other side does the same.
+struct Spin;
+
+impl Wakeup for Spin {
     #[inline(always)]
-    fn spin(&self, deadline: &mut Deadline<'_>) -> Result<()> {
-        while !self.0.is_filled() {
+    fn wake(&self, _slots: &Slots) -> Result<()> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
+        while !slots.is_filled() {
             deadline.spend()?;
         }
         Ok(())
     }
 }
 
-impl End for Spinning {
+/// Slots with a wakeup.
+struct SlotsEnd<W>(Slots, W);
+
+impl<W: Wakeup> End for SlotsEnd<W> {
     #[inline(always)]
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
-        self.0.put(fill)
+        self.0.put(fill)?;
+        self.1.wake(&self.0)
     }
 
     #[inline(always)]
@@ -254,7 +300,7 @@ impl End for Spinning {
         handle: impl FnOnce(&[u8]) -> T,
         deadline: &mut Deadline<'_>,
     ) -> Result<T> {
-        self.spin(deadline)?;
+        self.1.wait(&self.0, deadline)?;
         Ok(self.0.take(handle))
     }
 
@@ -265,7 +311,11 @@ impl End for Spinning {
         check: impl FnOnce(&[u8]) -> bool,
         deadline: &mut Deadline<'_>,
     ) -> Result<bool> {
-        self.spin(deadline)?;
-        self.0.put_back(check)
+        self.1.wait(&self.0, deadline)?;
+        let fits = self.0.put_back(check)?;
+        if fits {
+            self.1.wake(&self.0)?;
+        }
+        Ok(fits)
     }
 }

@@ -3,9 +3,8 @@
 //! They go to one thread, which keeps them blocked and sleeps in `sigtimedwait`: no handler, no
 //! race at the start.
 
-use super::exchange::{Memory, Slots};
+use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
 use super::harness::{Driver, End, drive};
-use super::wakeup::{NotifiedEnd, Wakeup};
 use super::{Described, Rendezvous, Side};
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
@@ -43,8 +42,7 @@ fn open_plain(
     _settings: &str,
 ) -> Result<Box<dyn Driver>> {
     let wakeup = meet(Signal::plain(), rendezvous)?;
-    let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
-    Ok(drive(NotifiedEnd { slots, wakeup }, size))
+    open_with(wakeup, side, rendezvous, size)
 }
 
 fn open_queued(
@@ -86,9 +84,11 @@ impl Wakeup for Line {
         self.signal.send(self.other).map_err(io("send a signal"))
     }
 
-    fn sleep(&self, _slots: &Slots) -> Result<()> {
-        self.signal.fetch().map_err(io("wait for a signal"))?;
-        Ok(())
+    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
+        sleep_until_filled(slots, deadline, || {
+            self.signal.fetch().map_err(io("wait for a signal"))?;
+            Ok(())
+        })
     }
 }
 

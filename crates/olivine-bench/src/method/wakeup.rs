@@ -4,12 +4,13 @@
 //! in the kernel.
 
 use super::bytes::refused;
-use super::exchange::{Memory, Slots};
-use super::harness::{Driver, End, drive};
+use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
+use super::harness::Driver;
 use super::{Described, Rendezvous, Side};
 use crate::deadline::Deadline;
 use crate::error::Result;
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use rustix::thread::futex;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
@@ -28,7 +29,7 @@ pub(super) const FUTEX: Described = Described {
     batches: false,
     threads: false,
     lacks: super::ONE_SLOT,
-    open: open_futex,
+    open: |side, rendezvous, size, _settings| open_with(Futex, side, rendezvous, size),
 };
 pub(super) const EVENT_FD: Described = Described {
     name: "eventfd",
@@ -38,95 +39,15 @@ pub(super) const EVENT_FD: Described = Described {
     batches: false,
     threads: false,
     lacks: super::ONE_SLOT,
-    open: open_event_fd,
+    open: |side, rendezvous, size, _settings| open_event_fd(side, rendezvous, size),
 };
 
-fn open_futex(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
-    let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
-    Ok(drive(
-        NotifiedEnd {
-            slots,
-            wakeup: Futex,
-        },
-        size,
-    ))
-}
-
-fn open_event_fd(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
-    let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
+fn open_event_fd(side: Side, rendezvous: &mut Rendezvous, size: usize) -> Result<Box<dyn Driver>> {
     let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
     let there: OwnedFd = rendezvous.share(side, make)?;
     let back: OwnedFd = rendezvous.share(side, make)?;
     let (theirs, ours) = side.from_to(there, back);
-    let wakeup = EventFd { ours, theirs };
-    Ok(drive(NotifiedEnd { slots, wakeup }, size))
-}
-
-/// Wakes the other side, and waits for its wake-up.
-pub(super) trait Wakeup {
-    /// Reports that our slot has a message.
-    fn wake(&self, slots: &Slots) -> Result<()>;
-
-    /// Sleeps until the other side wakes us, or for a while.
-    fn sleep(&self, slots: &Slots) -> Result<()>;
-}
-
-/// Slots with a wakeup.
-pub(super) struct NotifiedEnd<B> {
-    pub(super) slots: Slots,
-    pub(super) wakeup: B,
-}
-
-impl<B: Wakeup> NotifiedEnd<B> {
-    fn wait(&self, deadline: &mut Deadline<'_>) -> Result<()> {
-        loop {
-            self.wakeup.sleep(&self.slots)?;
-            if self.slots.is_filled() {
-                return Ok(());
-            }
-            deadline.look()?;
-        }
-    }
-}
-
-impl<B: Wakeup> End for NotifiedEnd<B> {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
-        self.slots.put(fill)?;
-        self.wakeup.wake(&self.slots)
-    }
-
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.wait(deadline)?;
-        Ok(self.slots.take(handle))
-    }
-
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        self.wait(deadline)?;
-        let fits = self.slots.put_back(check)?;
-        if fits {
-            self.wakeup.wake(&self.slots)?;
-        }
-        Ok(fits)
-    }
+    open_with(EventFd { ours, theirs }, side, rendezvous, size)
 }
 
 /// The slots' own numbers as futexes.
@@ -138,24 +59,23 @@ impl Wakeup for Futex {
         Ok(())
     }
 
-    fn sleep(&self, slots: &Slots) -> Result<()> {
+    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
         let half = slots.their_half();
-        // Acquire: pairs with the store of the number, of which this is the lower half.
-        let seen = half.load(Ordering::Acquire);
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "the lower half is compared"
-        )]
-        if seen != slots.received() as u32 {
-            return Ok(());
-        }
-        match futex::wait(half, futex::Flags::empty(), seen, Some(&WAIT)) {
-            Ok(())
-            | Err(
-                rustix::io::Errno::AGAIN | rustix::io::Errno::INTR | rustix::io::Errno::TIMEDOUT,
-            ) => Ok(()),
-            Err(error) => Err(refused("wait on a futex")(error)),
-        }
+        sleep_until_filled(slots, deadline, || {
+            // Acquire: pairs with the store of the number, of which this is the lower half.
+            let seen = half.load(Ordering::Acquire);
+            #[allow(
+                clippy::cast_possible_truncation,
+                reason = "the lower half is compared"
+            )]
+            if seen != slots.received() as u32 {
+                return Ok(());
+            }
+            match futex::wait(half, futex::Flags::empty(), seen, Some(&WAIT)) {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => Ok(()),
+                Err(error) => Err(refused("wait on a futex")(error)),
+            }
+        })
     }
 }
 
@@ -171,10 +91,12 @@ impl Wakeup for EventFd {
         Ok(())
     }
 
-    fn sleep(&self, _slots: &Slots) -> Result<()> {
-        match rustix::io::read(&self.theirs, &mut [0; 8]) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(refused("wait on an eventfd")(error)),
-        }
+    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
+        sleep_until_filled(slots, deadline, || {
+            match rustix::io::read(&self.theirs, &mut [0; 8]) {
+                Ok(_) | Err(Errno::INTR) => Ok(()),
+                Err(error) => Err(refused("wait on an eventfd")(error)),
+            }
+        })
     }
 }

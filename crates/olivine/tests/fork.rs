@@ -8,7 +8,7 @@ use common::numbers::{LONG, expect, send};
 use common::{TestFolder, until};
 use olivine::admin::inspect;
 use olivine::{Config, LaneState, NotSent, OwnedClaim, Publisher, ReceiveError, Subscriber};
-use std::io::{Read as _, Write as _};
+use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -48,6 +48,22 @@ fn forked(child: impl FnOnce() -> i32) {
         (libc::WIFEXITED(status), libc::WEXITSTATUS(status)),
         (true, 0)
     );
+}
+
+/// Forks a process that outlives the owner of the handle: it closes `stay`, writes a byte to
+/// `tell`, and stays until `rest` ends with the test.
+fn fork_that_stays(stay: &PipeWriter, tell: &mut PipeWriter, rest: &mut PipeReader) {
+    // SAFETY: as in `forked`.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0);
+    if pid == 0 {
+        // SAFETY: this process ends without dropping `stay`.
+        unsafe { libc::close(stay.as_raw_fd()) };
+        let _ = tell.write_all(&[1]);
+        let _ = rest.read(&mut [0]);
+        // SAFETY: ends this process and nothing else.
+        unsafe { libc::_exit(0) };
+    }
 }
 
 #[test]
@@ -124,18 +140,7 @@ fn child_can_open_its_own_handle() {
         ));
         publisher = Publisher::open(&uri).unwrap();
         assert_eq!((publisher.lane(), state(1)), (1, LaneState::Open));
-        // SAFETY: as in `forked`.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0);
-        if pid == 0 {
-            // It outlives the owner of the handle until the end of the test.
-            // SAFETY: this process ends without dropping `stay`.
-            unsafe { libc::close(stay.as_raw_fd()) };
-            let _ = tell.write_all(&[1]);
-            let _ = rest.read(&mut [0]);
-            // SAFETY: ends this process and nothing else.
-            unsafe { libc::_exit(0) };
-        }
+        fork_that_stays(&stay, &mut tell, &mut rest);
         publisher.publish(b"last words").unwrap();
         // The child has closed its descriptors.
         told.read_exact(&mut [0]).unwrap();
@@ -297,17 +302,7 @@ fn dead_listener_with_a_forked_child_is_replaced_at_once() {
         let mut publisher = Publisher::open(&format!("{}&subscribers=1", uri("listen"))).unwrap();
         publisher.publish(b"first").unwrap();
         assert!(publisher.wait_drained(Some(LONG)).unwrap());
-        // SAFETY: as in `forked`.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0);
-        if pid == 0 {
-            // SAFETY: this process ends without dropping `stay`.
-            unsafe { libc::close(stay.as_raw_fd()) };
-            let _ = tell.write_all(&[1]);
-            let _ = rest.read(&mut [0]);
-            // SAFETY: ends this process and nothing else.
-            unsafe { libc::_exit(0) };
-        }
+        fork_that_stays(&stay, &mut tell, &mut rest);
         // Its child has closed what it closes.
         told.read_exact(&mut [0]).unwrap();
         // SAFETY: ends this process and nothing else, without closing the publisher.

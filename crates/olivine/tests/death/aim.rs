@@ -8,6 +8,7 @@
 //! died, by the line tables of this program.
 
 use crate::common::Random;
+use crate::ptrace::{ptrace, registers, set_breakpoint};
 use addr2line::Loader;
 use libc::{c_int, pid_t};
 use std::cell::RefCell;
@@ -223,17 +224,9 @@ impl Victim {
         None
     }
 
-    fn registers(&self) -> Option<libc::user_regs_struct> {
-        // SAFETY: plain old data for which all zeros is a value.
-        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-        let to = (&raw mut registers) as usize;
-        ptrace(libc::PTRACE_GETREGS, self.pid, 0, to).ok()?;
-        Some(registers)
-    }
-
     /// The current core file, recorded for its role.
     fn place(&self, role: &'static str, symbols: &mut Symbols) -> Option<String> {
-        let address = self.registers()?.rip.checked_sub(self.base)?;
+        let address = registers(self.pid).ok()?.rip.checked_sub(self.base)?;
         let place = symbols.place(address).map(str::to_owned)?;
         symbols.note(role, address);
         Some(place)
@@ -257,11 +250,8 @@ impl Victim {
                 return None;
             }
         }
-        let register = |n: usize| std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
         let at = usize::try_from(self.base + address).ok()?;
-        ptrace(libc::PTRACE_POKEUSER, self.pid, register(0), at).ok()?;
-        // On execution, one byte, for this process: all zeros but the enable bit.
-        ptrace(libc::PTRACE_POKEUSER, self.pid, register(7), 1).ok()?;
+        set_breakpoint(self.pid, Some(at)).ok()?;
         ptrace(libc::PTRACE_CONT, self.pid, 0, 0).ok()?;
         self.runs = true;
         let begun = Instant::now();
@@ -278,7 +268,7 @@ impl Victim {
         if !matches!(stopped, Stop::Here) {
             return None;
         }
-        ptrace(libc::PTRACE_POKEUSER, self.pid, register(7), 0).ok()?;
+        set_breakpoint(self.pid, None).ok()?;
         let mut place = self.place(role, symbols);
         for _ in 0..within {
             if place.is_none() || self.is_at_syscall() {
@@ -295,7 +285,7 @@ impl Victim {
 
     /// Whether it is in a system call, or about to make one.
     fn is_at_syscall(&self) -> bool {
-        let Some(registers) = self.registers() else {
+        let Ok(registers) = registers(self.pid) else {
             return true;
         };
         if registers.orig_rax.cast_signed() >= 0 {
@@ -367,13 +357,4 @@ fn base(pid: pid_t) -> io::Result<u64> {
     let first = maps.lines().find(|line| line.ends_with(&*program));
     let start = first.and_then(|line| u64::from_str_radix(line.split('-').next()?, 16).ok());
     start.ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
-fn ptrace(request: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: requests that take numbers, or a pointer to registers that outlives the call.
-    let done = unsafe { libc::ptrace(request, pid, address, data) };
-    if done == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }

@@ -22,6 +22,9 @@ mod message;
 mod planted;
 #[cfg(feature = "points")]
 mod points;
+#[cfg(target_arch = "x86_64")]
+#[path = "../common/ptrace.rs"]
+mod ptrace;
 mod roles;
 mod sealed;
 mod stage;

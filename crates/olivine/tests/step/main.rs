@@ -14,6 +14,8 @@ mod common;
 mod faults;
 mod operations;
 mod planted;
+#[path = "../common/ptrace.rs"]
+mod ptrace;
 mod scene;
 mod stopped;
 mod trace;

@@ -2,6 +2,7 @@
 //!
 //! The child is a fork of this process, so its code has the same addresses and can be read here.
 
+use crate::ptrace::{ptrace, registers, set_breakpoint};
 use libc::{c_int, pid_t};
 use std::io;
 
@@ -36,15 +37,6 @@ const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
 pub(crate) fn mark() {
     // SAFETY: a trap; the tracer continues the process.
     unsafe { std::arch::asm!("int3") };
-}
-
-fn ptrace(request: libc::c_uint, pid: pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: only requests that take numbers, or a pointer that the caller guarantees.
-    let done = unsafe { libc::ptrace(request, pid, address, data) };
-    if done == -1 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 impl Traced {
@@ -89,11 +81,7 @@ impl Traced {
     }
 
     fn registers(&self) -> libc::user_regs_struct {
-        // SAFETY: plain old data for which all zeros is a value.
-        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-        let to = (&raw mut registers) as usize;
-        ptrace(libc::PTRACE_GETREGS, self.pid, 0, to).expect("its registers");
-        registers
+        registers(self.pid).expect("its registers")
     }
 
     /// Its instruction pointer.
@@ -190,11 +178,7 @@ impl Traced {
     /// Continues until pass `times` over `at`, by a hardware breakpoint. `false` if it reached the
     /// end.
     pub(crate) fn go_to(&mut self, at: usize, times: u64) -> bool {
-        let register = |n: usize| std::mem::offset_of!(libc::user, u_debugreg) + n * 8;
-        let set = |n, value| ptrace(libc::PTRACE_POKEUSER, self.pid, register(n), value);
-        set(0, at).expect("a breakpoint register");
-        // Local, on execution, one byte: all zeros but the switch.
-        set(7, 1).expect("a breakpoint");
+        set_breakpoint(self.pid, Some(at)).expect("a breakpoint");
         let mut seen = u64::from(self.at() == at);
         while seen < times {
             self.go_on();
@@ -204,8 +188,7 @@ impl Traced {
             }
             seen += 1;
         }
-        let register = register(7);
-        ptrace(libc::PTRACE_POKEUSER, self.pid, register, 0).expect("no breakpoint");
+        set_breakpoint(self.pid, None).expect("no breakpoint");
         true
     }
 

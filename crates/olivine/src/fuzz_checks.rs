@@ -8,6 +8,9 @@
 
 mod control;
 pub(crate) mod input;
+mod refusals;
+
+use crate::error::{LinkError, OpenError, ReceiveError};
 
 #[cfg(feature = "journal")]
 pub use crate::bridge::journal::fuzz_checks::check_journal;

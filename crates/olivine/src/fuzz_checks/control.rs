@@ -1,10 +1,11 @@
 //! The files of a channel with damaged words.
 
 use super::input::Input;
+use super::refusals::{ends_reading, is_refusal};
 use crate::admin;
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
-use crate::error::{LinkError, OpenError, ReceiveError};
+use crate::error::{OpenError, ReceiveError};
 use crate::uri::Config;
 use std::path::{Path, PathBuf};
 
@@ -99,34 +100,12 @@ fn only_if_there(error: std::io::Error) -> std::io::Result<()> {
     }
 }
 
-/// The reasons to refuse files of a channel, for any content.
 fn refused(error: &OpenError) {
-    assert!(
-        matches!(
-            error,
-            OpenError::NotAChannel { .. }
-                | OpenError::Layout { .. }
-                | OpenError::EarlierBoot { .. }
-                | OpenError::Mismatch { .. }
-                | OpenError::Type { .. }
-                | OpenError::PublishersFull { .. }
-                | OpenError::SubscribersFull { .. }
-        ),
-        "{error}"
-    );
+    assert!(is_refusal(error), "{error}");
 }
 
-/// The reasons for which a subscriber of them stops reading.
 fn unread(error: &ReceiveError) {
-    match error {
-        ReceiveError::Closed
-        | ReceiveError::Evicted
-        | ReceiveError::Overrun { .. }
-        | ReceiveError::Corrupt { .. }
-        | ReceiveError::Failed(LinkError::Upstream { .. }) => {}
-        ReceiveError::Lane { source, .. } => refused(source),
-        other => panic!("{other}"),
-    }
+    assert!(ends_reading(error, is_refusal), "{error}");
 }
 
 /// The original files, except the words and lengths that the input changes.

@@ -1,9 +1,11 @@
 //! Calling cargo, and parsing the output of test programs.
 
 use crate::child::{self, Line};
-use crate::report::{self, Step};
+use crate::report::{self, Report, Step};
 use anyhow::Result;
 use std::env;
+use std::fmt::Display;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -51,11 +53,19 @@ pub(crate) fn without_ours(command: &mut Command) {
     }
 }
 
-/// Builds the release tool; returns its path.
-pub(crate) fn tool() -> Result<PathBuf> {
-    let words = "build --quiet --release --package olivine-cli";
-    child::output(cargo().args(words.split(' ')))?;
-    Ok(target().join("release/olivine"))
+/// Builds the release tool in a step that notes the load of the machine; returns its path.
+pub(crate) fn tool(report: &mut Report) -> Option<PathBuf> {
+    let mut path = None;
+    report.run("tool", || {
+        let words = "build --quiet --release --package olivine-cli";
+        child::output(cargo().args(words.split(' ')))?;
+        let built = path.insert(target().join("release/olivine"));
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').next().unwrap_or_default();
+        let note = format!("load {load} before the start");
+        Ok(Step::single(built.is_file(), note))
+    });
+    path
 }
 
 /// Runs a test command: shows relevant lines, and counts.
@@ -72,33 +82,28 @@ pub(crate) fn tests(command: &mut Command, minutes: u64) -> Result<Step> {
 }
 
 /// Runs `cargo test` with these arguments, separated by spaces, and settings, which are printed.
-pub(crate) fn suite(words: &str, settings: &[(&str, String)]) -> Result<Step> {
+pub(crate) fn suite(words: &str, settings: &[(&str, &dyn Display)]) -> Result<Step> {
     let mut command = cargo();
     command.arg("test").args(words.split(' '));
-    command.envs(settings.iter().map(|(name, value)| (*name, value)));
-    let set = settings
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"));
-    let set = set.collect::<Vec<_>>().join(" ");
-    println!("{set} cargo test {words}");
+    let mut set = String::new();
+    for (name, value) in settings {
+        command.env(name, value.to_string());
+        set += &format!("{name}={value} ");
+    }
+    println!("{set}cargo test {words}");
     let mut step = tests(&mut command, 24 * 60)?;
     if !set.is_empty() {
-        step.note = format!("{set}; {}", step.note);
+        step.note = format!("{set}; {}", step.note).replace(" ;", ";");
     }
     Ok(step)
 }
 
-/// Arguments of `cargo build` for every library, program and example. Always all of them, with the
-/// features of the tests: another choice has other features, and builds the dependencies once more.
-pub(crate) const EVERYTHING: [&str; 7] = [
-    "build",
-    "--workspace",
-    "--features",
-    FEATURES,
-    "--lib",
-    "--bins",
-    "--examples",
-];
+/// Like [`suite`], for tests of one package; the tests run one after the other and show their
+/// output.
+pub(crate) fn alone(words: &str, settings: &[(&str, &dyn Display)]) -> Result<Step> {
+    let words = format!("--package {words} -- --nocapture --test-threads=1");
+    suite(&words, settings)
+}
 
 /// Features that the tests need and that are not built by default.
 pub(crate) const FEATURES: &str = "olivine/nats";

@@ -45,10 +45,8 @@ pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, job
     for (target, step, cpu) in pool::each(chosen, jobs, |target| target.fuzz(length)) {
         total += cpu;
         inputs += step.passed;
-        report::keep(format!(
-            "fuzz {target}: {} inputs, {}",
-            step.passed, step.note
-        ));
+        let (count, note) = (step.passed, &step.note);
+        report::keep(format!("fuzz {target}: {count} inputs, {note}"));
         report.add(step.called(&format!("fuzz {target}")));
     }
     let seconds = total.as_secs_f64();
@@ -57,23 +55,14 @@ pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, job
     ));
 }
 
-/// Like [`run`]; also writes the report into `docs/evidence`.
-pub(crate) fn run_for_evidence(
-    report: &mut Report,
-    only: Option<&str>,
-    length: Duration,
-    jobs: usize,
-) {
-    let target = only
-        .map(|name| format!(" --target {name}"))
-        .unwrap_or_default();
-    let seconds = length.as_secs();
-    let command = format!("cargo xtask fuzz{target} --seconds {seconds} --jobs {jobs}");
-    let begun = Evidence::begin(&command);
-    run(report, only, length, jobs);
+/// Runs `fuzz`, and writes its report into `docs/evidence`.
+pub(crate) fn with_evidence(report: &mut Report, name: &str, fuzz: impl FnOnce(&mut Report)) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let begun = Evidence::begin(&format!("cargo xtask {}", words.join(" ")));
+    fuzz(report);
     let summary = report.text();
     report.run("evidence", || {
-        let path = begun?.write(only.unwrap_or("fuzz"), "whole", &summary)?;
+        let path = begun?.write(name, "whole", &summary)?;
         Ok(Step::single(true, path.display().to_string()))
     });
 }
@@ -128,20 +117,20 @@ fn targets(root: &Path) -> Result<Vec<Target>> {
         let path = root.join(folder).join("Cargo.toml");
         let text =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let names = names(&text);
-        anyhow::ensure!(!names.is_empty(), "no target in {}", path.display());
-        targets.extend(names.into_iter().map(|name| Target { folder, name }));
+        let manifest: toml::Table = text.parse()?;
+        let bins = manifest.get("bin").and_then(toml::Value::as_array);
+        let names = bins
+            .into_iter()
+            .flatten()
+            .filter_map(|bin| bin.get("name")?.as_str());
+        let before = targets.len();
+        targets.extend(names.map(|name| Target {
+            folder,
+            name: name.to_owned(),
+        }));
+        ensure!(targets.len() > before, "no target in {}", path.display());
     }
     Ok(targets)
-}
-
-fn names(manifest: &str) -> Vec<String> {
-    let bins = manifest.split("[[bin]]").skip(1);
-    bins.filter_map(|bin| {
-        let line = bin.lines().find_map(|line| line.strip_prefix("name = "))?;
-        Some(line.trim_matches('"').to_owned())
-    })
-    .collect()
 }
 
 /// Output and measurements of a run.

@@ -5,15 +5,15 @@
 #![forbid(unsafe_code)]
 
 mod aarch64;
-mod axiomatic;
-mod bindings;
 mod cargo;
 mod child;
 mod deep;
 mod deny;
+mod document;
 mod evidence;
-mod examples;
 mod fuzz;
+#[path = "../../crates/olivine-capi/install.rs"]
+mod install;
 mod miri;
 mod model;
 mod packages;
@@ -25,7 +25,6 @@ mod report;
 mod rivals;
 mod sanitize;
 mod source;
-mod spin;
 mod test;
 mod tidy;
 mod tools;
@@ -33,6 +32,7 @@ mod tools;
 use clap::{Parser, Subcommand};
 use report::Report;
 use sanitize::Sanitizer;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ enum Task {
     /// `--deep` all checks, with a report in `docs/evidence`.
     Ci {
         /// Fail whatever still runs after this many minutes.
-        #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..))]
-        limit: Option<u64>,
+        #[arg(long, value_name = "MINUTES")]
+        limit: Option<NonZeroU64>,
         /// Only these steps, by their printed names; without a report.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
@@ -84,8 +84,8 @@ enum Task {
     /// The core's unit tests under Miri.
     Miri {
         /// Number of seeds.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-        seeds: u32,
+        #[arg(long, default_value = "1")]
+        seeds: NonZeroU32,
         /// Run only tests whose path contains this.
         #[arg(long)]
         filter: Option<String>,
@@ -93,11 +93,11 @@ enum Task {
     /// The death suite.
     Death {
         /// Number of participants to kill.
-        #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..))]
-        kills: u64,
+        #[arg(long, default_value = "5000")]
+        kills: NonZeroU64,
         /// Kill for this time instead, and check that memory does not grow: `90s`, `10m`, `2h`.
-        #[arg(long, value_name = "TIME", value_parser = deep::length, conflicts_with = "kills")]
-        duration: Option<Duration>,
+        #[arg(long, value_name = "TIME", conflicts_with = "kills")]
+        duration: Option<humantime::Duration>,
         /// Seed of all random choices; a random seed is printed.
         #[arg(long)]
         seed: Option<u64>,
@@ -108,11 +108,8 @@ enum Task {
         #[arg(long, value_name = "NAME")]
         target: Option<String>,
         /// CPU time of each target in seconds.
-        #[arg(
-            long, value_name = "SECONDS", default_value_t = 60,
-            value_parser = clap::value_parser!(u64).range(1..)
-        )]
-        seconds: u64,
+        #[arg(long, value_name = "SECONDS", default_value = "60")]
+        seconds: NonZeroU64,
         /// Number of parallel targets.
         #[arg(long, default_value_t = pool::jobs())]
         jobs: usize,
@@ -134,8 +131,8 @@ enum Task {
         #[arg(long, default_value_t = 10.0, value_name = "SECONDS")]
         seconds: f64,
         /// Number of interleaved runs; quote only figures of 5 or more.
-        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-        runs: u32,
+        #[arg(long, default_value = "5")]
+        runs: NonZeroU32,
         /// Also put the tables into the documents.
         #[arg(long)]
         write: bool,
@@ -154,6 +151,7 @@ enum Task {
     /// minutes, on a quiet machine.
     Record {
         /// Folder in `results`, such as `epyc-2cpu-virtual`.
+        #[arg(value_parser = record::folder)]
         name: String,
         #[command(flatten)]
         scope: record::Scope,
@@ -174,7 +172,7 @@ fn main() -> ExitCode {
             plan,
         } => {
             if let Some(minutes) = limit {
-                cargo::set_deadline(Duration::from_secs(minutes * 60));
+                cargo::set_deadline(Duration::from_secs(minutes.get() * 60));
             }
             if deep {
                 deep::run(&mut report, &plan, &only);
@@ -194,7 +192,7 @@ fn main() -> ExitCode {
             let seed = seed.unwrap_or_else(deep::any_seed);
             match duration {
                 None => report.run("death", || deep::death(kills, seed)),
-                Some(time) => report.run("soak", || deep::soak(time, seed)),
+                Some(time) => report.run("soak", || deep::soak(*time, seed)),
             }
         }
         Task::Fuzz {
@@ -203,24 +201,21 @@ fn main() -> ExitCode {
             jobs,
             evidence,
         } => {
-            let (only, length) = (target.as_deref(), Duration::from_secs(seconds));
-            let run = if evidence {
-                fuzz::run_for_evidence
+            let (only, length) = (target.as_deref(), Duration::from_secs(seconds.get()));
+            let fuzz = |report: &mut _| fuzz::run(report, only, length, jobs);
+            if evidence {
+                fuzz::with_evidence(&mut report, only.unwrap_or("fuzz"), fuzz);
             } else {
-                fuzz::run
-            };
-            run(&mut report, only, length, jobs);
+                fuzz(&mut report);
+            }
         }
         Task::Sanitize { sanitizers } => sanitize::run(&mut report, &sanitizers),
         Task::Peers {
             seconds,
             runs,
             write,
-        } => peers::run(&mut report, seconds, runs, write),
-        Task::Capi { prefix } => {
-            report.run("capi", || bindings::install(&prefix));
-            report.run("cmake", || bindings::by_cmake(&prefix));
-        }
+        } => peers::run(&mut report, seconds, runs.get(), write),
+        Task::Capi { prefix } => test::install(&mut report, &prefix),
         Task::Rivals => rivals::run(&mut report),
         Task::Record { name, scope } => record::run(&mut report, &name, scope),
     }
@@ -240,6 +235,26 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn amounts_need_deep_and_are_positive() {
+        let parse = |words: &str| Cli::try_parse_from(words.split(' ')).map(drop);
+        for good in [
+            "xtask ci",
+            "xtask ci --deep",
+            "xtask ci --deep --kills 5 --soak 2h",
+        ] {
+            assert!(parse(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "--kills 5",
+            "--deep --kills 0",
+            "--deep --soak 10x",
+            "--limit 0",
+        ] {
+            assert!(parse(&format!("xtask ci {bad}")).is_err(), "{bad}");
+        }
     }
 
     /// Each `cargo xtask` in code of the documents is parsed up to its help.

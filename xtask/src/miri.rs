@@ -4,15 +4,16 @@ use crate::cargo::{target, tests};
 use crate::report::Step;
 use crate::tools::Nightly;
 use anyhow::Result;
+use std::num::NonZeroU32;
 
 /// Modules with `unsafe` that Miri can run: it supports no shared file and no other process.
 const PATHS: [&str; 3] = ["ring::heap_tests", "wait::", "clock::"];
 
 /// Runs the unit tests whose path contains `filter`, by default those in `PATHS`, once per seed.
-pub(crate) fn run(seeds: u32, filter: Option<&str>) -> Result<Step> {
+pub(crate) fn run(seeds: NonZeroU32, filter: Option<&str>) -> Result<Step> {
     let nightly = Nightly::with(&["miri", "rust-src"], &["miri", "--version"])?;
     let mut total = Step::new("tests");
-    for seed in 0..seeds {
+    for seed in 0..seeds.get() {
         println!("-- seed {seed}");
         // Its emulation of weak memory fails where headers overlay old payload; loom checks
         // orderings.

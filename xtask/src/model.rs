@@ -60,7 +60,7 @@ fn build() -> Result<Program> {
             "--lib",
             "--no-run",
         ]);
-    programs::build(command, "test")?
+    programs::build(command)?
         .pop()
         .context("cargo built no models")
 }

@@ -1,7 +1,7 @@
 //! Programs from the distribution's packages: found on the path, or installed.
 
 use crate::child;
-use crate::report::missing;
+use crate::report::{Step, missing};
 use anyhow::Result;
 use std::env;
 use std::path::PathBuf;
@@ -20,6 +20,19 @@ pub(crate) fn program(names: &[&str], package: &str) -> Result<PathBuf> {
     let installed = || install(&[package]).then(found).flatten();
     let why = || missing(format!("no {}; run `apt-get install {package}`", names[0]));
     found().or_else(installed).ok_or_else(why)
+}
+
+/// Counts the programs that are there or could be installed, each with its package. What needs a
+/// missing one says so later.
+pub(crate) fn each(programs: &[(&str, &str)]) -> Step {
+    let mut step = Step::new("programs");
+    for (name, package) in programs {
+        match program(&[name], package) {
+            Ok(_) => step.passed += 1,
+            Err(_) => step.skipped += 1,
+        }
+    }
+    step
 }
 
 /// A program on the path.

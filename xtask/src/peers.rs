@@ -5,7 +5,8 @@ mod generator;
 
 use crate::cargo::{self, root};
 use crate::child::{self, Line};
-use crate::packages::program;
+use crate::document::{Marks, put};
+use crate::packages;
 use crate::report::{Report, Step};
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
@@ -28,34 +29,20 @@ const TABLES: [(&str, &str); 4] = [
     ("frames", "tcp --frames --backend mio,io-uring"),
 ];
 
-/// A document, and the name of the marks around its tables.
-type Marks = (&'static str, &'static str);
-
-const SERVERS: Marks = ("crates/olivine-net/README.md", "http");
-const GENERATOR: Marks = ("docs/method.md", "generator");
+/// The tables of servers.
+pub(crate) const SERVERS: Marks = ("crates/olivine-net/README.md", "http");
+/// The table of load generators.
+pub(crate) const GENERATOR: Marks = ("docs/method.md", "generator");
 
 /// Prepares, measures and prints everything; with `write` also into the documents.
 pub(crate) fn run(report: &mut Report, seconds: f64, runs: u32, write: bool) {
     report.run("packages", || {
-        // A missing server is skipped here and reported in the table.
-        let mut step = Step::new("servers");
-        for name in PACKAGES {
-            match program(&[name], name) {
-                Ok(_) => step.passed += 1,
-                Err(_) => step.skipped += 1,
-            }
-        }
-        Ok(step)
+        Ok(packages::each(&PACKAGES.map(|name| (name, name))))
     });
     report.run("servers", servers);
-    let mut tool = None;
-    report.run("tool", || {
-        let path = cargo::tool()?;
-        let step = Step::single(path.is_file(), path.display().to_string());
-        tool = Some(path);
-        Ok(step)
-    });
-    let Some(tool) = tool else { return };
+    let Some(tool) = cargo::tool(report) else {
+        return;
+    };
     let mut text = String::new();
     for (name, words) in TABLES {
         report.run(name, || {
@@ -70,15 +57,14 @@ pub(crate) fn run(report: &mut Report, seconds: f64, runs: u32, write: bool) {
         let table = generator::run(&tool, seconds, runs)?;
         println!("\n{table}");
         if write {
-            put(GENERATOR, &table)?;
+            return put(GENERATOR, &table);
         }
         Ok(Step::single(true, ""))
     });
     if write {
         report.run("tables", || {
             ensure!(complete, "a table is missing: {} stays as it is", SERVERS.0);
-            put(SERVERS, &text)?;
-            Ok(Step::single(true, SERVERS.0))
+            put(SERVERS, &text)
         });
     }
 }
@@ -118,42 +104,9 @@ fn measure(tool: &Path, words: &str, seconds: f64, runs: u32) -> Result<String> 
     child::output(command.stdin(Stdio::null()).stderr(Stdio::inherit()))
 }
 
-/// Writes `text` between the marks of a document.
-fn put((document, name): Marks, text: &str) -> Result<()> {
-    let path = root().join(document);
-    let new = between(&fs::read_to_string(&path)?, name, text);
-    let new = new.with_context(|| format!("{document} has no marks of {name}"))?;
-    fs::write(&path, new).context(document)
-}
-
-/// `document` with `text` between the marks called `name`; `None` if they are missing.
-pub(crate) fn between(document: &str, name: &str, text: &str) -> Option<String> {
-    let (start, end) = (
-        format!("<!-- {name}:start -->"),
-        format!("<!-- {name}:end -->"),
-    );
-    let (before, rest) = document.split_once(&start)?;
-    let (_, after) = rest.split_once(&end)?;
-    Some(format!("{before}{start}\n{}\n{end}{after}", text.trim()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_documents_have_marks_for_the_tables() {
-        for (document, name) in [SERVERS, GENERATOR] {
-            let text = fs::read_to_string(root().join(document)).unwrap();
-            let new = between(&text, name, "\nnew figures\n").unwrap();
-            assert!(new.contains(":start -->\nnew figures\n<!-- "));
-            // A second time gives the same, and nothing outside of the marks has changed.
-            assert_eq!(between(&new, name, "new figures").unwrap(), new);
-            let outside = |text: &str| between(text, name, "").unwrap();
-            assert_eq!(outside(&new), outside(&text));
-        }
-        assert_eq!(between("no marks", "http", "text"), None);
-    }
 
     #[test]
     fn what_the_script_builds_and_what_is_a_package_are_what_the_tool_knows() {

@@ -1,4 +1,4 @@
-//! Programs that cargo builds: built together, run in parallel, with separate output.
+//! Test programs: built together, run in parallel, with separate output.
 
 use crate::cargo::{FEATURES, TestOutput, cargo, without_ours};
 use crate::child::{self, Line};
@@ -11,35 +11,30 @@ use std::process::Command;
 /// The longest tests start first, so that none runs alone at the end.
 const LONG: [&str; 4] = ["step", "conformance", "nats", "death"];
 
-/// A test program or an example.
+/// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Program {
     /// Package and target: `olivine step`.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    pub(crate) source: PathBuf,
     /// The working folder that cargo would use.
     pub(crate) folder: PathBuf,
 }
 
 impl Program {
-    /// The program in a line of cargo's messages: a test program, or one of this kind.
-    fn in_message(message: &str, kind: &str) -> Option<Self> {
+    /// The test program in a line of cargo's messages.
+    fn in_message(message: &str) -> Option<Self> {
         let message: serde_json::Value = serde_json::from_str(message).ok()?;
         let text = |path: &str| message.pointer(path)?.as_str();
-        let is_wanted = match kind {
-            "test" => message.pointer("/profile/test")?.as_bool()?,
-            kind => text("/target/kind/0")? == kind,
-        };
+        let is_test = message.pointer("/profile/test")?.as_bool()?;
         let folder = Path::new(text("/manifest_path")?).parent()?;
         let (package, target) = (folder.file_name()?.to_str()?, text("/target/name")?);
         let program = Self {
             name: format!("{package} {target}"),
             path: text("/executable")?.into(),
-            source: text("/target/src_path")?.into(),
             folder: folder.to_owned(),
         };
-        is_wanted.then_some(program)
+        is_test.then_some(program)
     }
 
     /// An existing program.
@@ -47,12 +42,7 @@ impl Program {
     pub(crate) fn at(path: &Path, folder: &Path) -> Self {
         let name = path.display().to_string();
         let (path, folder) = (path.to_owned(), folder.to_owned());
-        Self {
-            name,
-            source: path.clone(),
-            path,
-            folder,
-        }
+        Self { name, path, folder }
     }
 
     pub(crate) fn target(&self) -> &str {
@@ -87,26 +77,23 @@ impl Program {
     }
 }
 
-/// Runs a build and returns its test programs, or its programs of another kind.
+/// Runs a build and returns its test programs.
 ///
 /// # Errors
 ///
 /// Build errors.
-pub(crate) fn build(mut command: Command, kind: &str) -> Result<Vec<Program>> {
+pub(crate) fn build(mut command: Command) -> Result<Vec<Program>> {
     command.arg("--message-format=json-render-diagnostics");
     let (mut programs, mut output) = (Vec::new(), TestOutput::default());
     let outcome = child::stream(&mut command, 25, |line| {
         if line.starts_with('{') {
-            programs.extend(Program::in_message(line, kind));
+            programs.extend(Program::in_message(line));
             return Line::Hide;
         }
         output.line(line)
     })?;
     let words = outcome.words();
-    ensure!(
-        outcome.success(),
-        "the {kind} programs do not build: {words}"
-    );
+    ensure!(outcome.success(), "the test programs do not build: {words}");
     programs.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(programs)
 }
@@ -120,7 +107,7 @@ pub(crate) fn build(mut command: Command, kind: &str) -> Result<Vec<Program>> {
 pub(crate) fn run_all() -> Result<Step> {
     let mut build_all = cargo();
     build_all.args(["test", "--workspace", "--features", FEATURES, "--no-run"]);
-    let mut programs = build(build_all, "test")?;
+    let mut programs = build(build_all)?;
     let order = |program: &Program| LONG.iter().position(|long| *long == program.target());
     programs.sort_by_key(|program| order(program).unwrap_or(LONG.len()));
     let jobs = pool::jobs();
@@ -153,19 +140,18 @@ mod tests {
         let message = |test: bool| {
             format!(
                 r#"{{"manifest_path":"/r/crates/olivine/Cargo.toml","executable":"/r/step-1",
-                "target":{{"name":"step","kind":["test"],"src_path":"/r/step.rs"}},
+                "target":{{"name":"step"}},
                 "profile":{{"test":{test}}}}}"#
             )
         };
-        let program = Program::in_message(&message(true), "test").unwrap();
+        let program = Program::in_message(&message(true)).unwrap();
         assert_eq!(
             (program.name.as_str(), program.target()),
             ("olivine step", "step")
         );
         assert_eq!(program.folder, Path::new("/r/crates/olivine"));
-        assert_eq!(Program::in_message(&message(false), "test"), None);
-        assert_eq!(Program::in_message(&message(false), "example"), None);
-        assert_eq!(Program::in_message("no message", "test"), None);
+        assert_eq!(Program::in_message(&message(false)), None);
+        assert_eq!(Program::in_message("no message"), None);
     }
 
     #[test]

@@ -5,11 +5,11 @@
 
 use crate::cargo::{self, root, target};
 use crate::child::{self, Line};
-use crate::peers::between;
+use crate::document::{Marks, put};
 use crate::report::{Report, Step};
 use anyhow::{Context as _, Result, bail, ensure};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Seconds and runs of each variant in a trial.
@@ -42,9 +42,7 @@ const MEASUREMENTS: [(&str, &str, &str); 7] = [
 /// File of the headline tables.
 const HEADLINE: &str = "headline.md";
 /// The page of figures.
-const FIGURES: &str = "docs/figures.md";
-/// The marks around the figures.
-const MARKS: &str = "figures";
+pub(crate) const FIGURES: Marks = ("docs/figures.md", "figures");
 
 /// Options of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
@@ -67,13 +65,11 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
     } else {
         Path::new("results").join(name)
     };
-    let mut olivine = None;
-    report.run("tool", || {
-        let (step, path) = tool(name, &folder)?;
-        olivine = Some(path);
-        Ok(step)
+    report.run("folder", || {
+        fs::create_dir_all(root().join(&folder))?;
+        Ok(Step::single(true, folder.display().to_string()))
     });
-    let Some(olivine) = olivine else {
+    let Some(olivine) = cargo::tool(report) else {
         return;
     };
     if !scope.keep {
@@ -85,40 +81,24 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
         report.run(file, || page(&olivine, &folder, file));
     }
     if scope.quote {
-        report.run("figures", || quote(&folder));
+        let headline = root().join(folder).join(HEADLINE);
+        report.run("figures", || put(FIGURES, &fs::read_to_string(headline)?));
     }
 }
 
-/// Writes the headline into the page of figures.
-fn quote(folder: &Path) -> Result<Step> {
-    let headline = fs::read_to_string(root().join(folder).join(HEADLINE))?;
-    let path = root().join(FIGURES);
-    fs::write(&path, quoting(&fs::read_to_string(&path)?, &headline)?)?;
-    Ok(Step::single(true, "read them before you commit them"))
-}
-
-/// `page` with `headline` between its marks.
-fn quoting(page: &str, headline: &str) -> Result<String> {
-    between(page, MARKS, headline).with_context(|| {
-        format!("{FIGURES} has no lines <!-- {MARKS}:start --> and <!-- {MARKS}:end -->")
-    })
-}
-
-/// Builds the release tool; returns its path.
-fn tool(name: &str, folder: &Path) -> Result<(Step, PathBuf)> {
+/// A name of a folder.
+///
+/// # Errors
+///
+/// Any other text.
+pub(crate) fn folder(name: &str) -> Result<String> {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let is_name = !name.is_empty() && name.chars().all(plain);
     ensure!(
         is_name,
-        "'{name}' is no name of a folder: letters, digits and '-'"
+        "no name of a folder: write letters, digits and '-'"
     );
-    let folder = root().join(folder);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let path = cargo::tool()?;
-    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let load = load.split(' ').next().unwrap_or("unknown");
-    let step = Step::single(path.is_file(), format!("load {load} before the start"));
-    Ok((step, path))
+    Ok(name.to_owned())
 }
 
 /// One measurement. Rows without figures fail the command, and are still in its file.
@@ -187,26 +167,8 @@ mod tests {
     #[test]
     fn a_folder_outside_of_the_results_is_refused() {
         for name in ["", "../x", "a/b", "a b", "."] {
-            let folder = target().join("record-test");
-            let error = tool(name, &folder).unwrap_err().to_string();
-            assert!(error.contains("is no name of a folder"), "{name}: {error}");
-            assert!(!folder.exists());
+            assert!(folder(name).is_err(), "{name}");
         }
-    }
-
-    #[test]
-    fn the_page_quotes_the_headline_and_nothing_else_changes() {
-        let (start, end) = ("<!-- figures:start -->\n", "<!-- figures:end -->");
-        let page = format!("# Title\n\n{start}old\n{end}\n\nmore\n");
-        let quoted = quoting(&page, "| new |\n").unwrap();
-        assert_eq!(
-            quoted,
-            format!("# Title\n\n{start}| new |\n{end}\n\nmore\n")
-        );
-        assert_eq!(quoting(&quoted, "| new |\n").unwrap(), quoted);
-        let error = quoting("# Title\n", "x").unwrap_err().to_string();
-        assert!(error.contains("has no lines <!-- figures:start"), "{error}");
-        let real = fs::read_to_string(root().join(FIGURES)).unwrap();
-        assert!(quoting(&real, "x\n").is_ok(), "the page lost its marks");
+        assert_eq!(folder("epyc-2cpu-virtual").unwrap(), "epyc-2cpu-virtual");
     }
 }

@@ -4,10 +4,10 @@
 //! Each rival is a separate package of the workspace in `rivals/`, built separately.
 
 use crate::cargo::{cargo, root, target};
-use crate::child::{self, Line};
+use crate::child;
 use crate::packages;
 use crate::report::{Report, Step};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -105,9 +105,6 @@ fn cmake(name: &str) -> Option<PathBuf> {
 
 fn build(name: &str) -> Result<Step> {
     let missing = missing(name);
-    let mut reasons: Vec<String> = Vec::new();
-    let mut explained = false;
-    let mut is_ours = false;
     let mut command = cargo();
     command
         .args(["build", "--release", "--locked", "--package"])
@@ -117,17 +114,7 @@ fn build(name: &str) -> Result<Step> {
     if let Some(cmake) = cmake(name) {
         command.env("CMAKE", cmake);
     }
-    let outcome = child::stream(&mut command, 60, |line| {
-        let line = line.trim();
-        is_ours |= line.starts_with(&format!("error: could not compile `rival-{name}`"));
-        // The output of a build script says more than its failure.
-        let is_cause = line.starts_with("CMake Error");
-        if (reasons.is_empty() && is_reason(line)) || (explained && !line.is_empty()) || is_cause {
-            reasons.push(line.to_owned());
-        }
-        explained = is_cause || (explained && line.is_empty());
-        Line::Hide
-    })?;
+    let (outcome, said) = child::capture(&mut command, 60)?;
     if outcome.success() {
         let program = folder().join(format!("target/release/rival-{name}"));
         return Ok(Step::single(
@@ -135,11 +122,7 @@ fn build(name: &str) -> Result<Step> {
             program.display().to_string(),
         ));
     }
-    reasons.truncate(REASONS_MAX);
-    let mut reason = reasons.join(" ");
-    if reason.is_empty() {
-        reason = outcome.words();
-    }
+    let mut reason = reason(&said).unwrap_or_else(|| outcome.words());
     if !missing.is_empty() {
         reason.push_str(&format!(" (apt-get install {})", missing.join(" ")));
     }
@@ -147,16 +130,27 @@ fn build(name: &str) -> Result<Step> {
         reason.push_str(&format!(" ({RELOCK})"));
     }
     let reason = format!("cannot be built: {reason}");
-    if is_ours {
-        anyhow::bail!(reason);
-    }
+    let is_ours = said.contains(&format!("error: could not compile `rival-{name}`"));
+    ensure!(!is_ours, reason);
     Err(crate::report::missing(reason))
 }
 
-/// Whether a line of cargo's output names the error.
-fn is_reason(line: &str) -> bool {
-    let line = line.trim_start();
-    line.starts_with("error") && !line.starts_with("error: could not compile")
+/// The reason in cargo's output: what CMake says, or the first error.
+fn reason(said: &str) -> Option<String> {
+    let is_cause = |line: &str| line.starts_with("CMake Error");
+    let is_error =
+        |line: &str| line.starts_with("error") && !line.starts_with("error: could not compile");
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let causes: Vec<_> = lines()
+        .skip_while(|line| !is_cause(line))
+        .take(REASONS_MAX)
+        .collect();
+    let error = || lines().find(|line| is_error(line)).map(str::to_owned);
+    if causes.is_empty() {
+        error()
+    } else {
+        Some(causes.join(" "))
+    }
 }
 
 #[cfg(test)]
@@ -231,13 +225,15 @@ mod tests {
 
     #[test]
     fn the_reason_is_the_first_error_that_says_something() {
-        assert!(is_reason(
-            "error: failed to run custom build command for `zmq-sys`"
-        ));
-        assert!(is_reason("error[E0308]: mismatched types"));
-        assert!(!is_reason(
-            "error: could not compile `x` (lib) due to 1 previous error"
-        ));
-        assert!(!is_reason("   Compiling error-code v1.0.0"));
+        let build = "error: failed to run custom build command for `zmq-sys`";
+        let said =
+            format!("   Compiling error-code v1.0.0\nerror: could not compile `x`\n{build}\n");
+        assert_eq!(reason(&said).as_deref(), Some(build));
+        let said = format!("{said}  CMake Error at a:1:\n\n  no compiler\n");
+        assert_eq!(
+            reason(&said).as_deref(),
+            Some("CMake Error at a:1: no compiler")
+        );
+        assert_eq!(reason("   Compiling error-code v1.0.0"), None);
     }
 }

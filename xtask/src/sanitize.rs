@@ -2,12 +2,13 @@
 //!
 //! Each sanitizer must first detect a planted fault.
 
-use crate::cargo::{TestOutput, target, tests};
-use crate::child::{self, Line};
-use crate::report::{self, Report, Step, missing};
+use crate::cargo::{target, tests};
+use crate::child;
+use crate::report::{Report, Step, missing};
 use crate::tools::Nightly;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
+use std::num::NonZeroU64;
 use std::process::Command;
 
 /// The only supported platform for the sanitizers.
@@ -146,60 +147,16 @@ fn ready() -> Result<Nightly> {
 /// # Errors
 ///
 /// A child that cannot be started.
-pub(crate) fn hostile(writes: u64, seed: u64) -> Result<Step> {
-    let nightly = ready()?;
+pub(crate) fn hostile(writes: NonZeroU64, seed: u64) -> Result<Step> {
     println!("{writes} writes, seed {seed}: repeat with --writes {writes} --seed {seed}");
-    let mut command = Sanitizer::Address.command(&nightly);
-    command.args([
-        "--test",
-        "hostile",
-        "--release",
-        "--",
-        "--nocapture",
-        "--test-threads=1",
-    ]);
+    let mut command = Sanitizer::Address.command(&ready()?);
+    let words = "--test hostile --release -- --nocapture --test-threads=1";
+    command.args(words.split(' '));
     command.env("OLIVINE_HOSTILE_WRITES", writes.to_string());
-    command.env("OLIVINE_SEED", seed.to_string());
-    let (mut output, mut attacks) = (TestOutput::default(), Vec::new());
-    let outcome = child::stream(&mut command, 120, |line| {
-        attacks.extend(overwritten(line));
-        let verdict = output.line(line);
-        if verdict == Line::Show {
-            report::keep(line);
-        }
-        verdict
-    })?;
-    let mut step = output.step(outcome.success(), &outcome.words());
-    let (count, written) = (attacks.len(), attacks.iter().sum::<u64>());
-    let note = format!("{written} words overwritten in {count} attacks, seed {seed}");
-    step.note = format!("{note}; {}", step.note);
-    if attacks.is_empty() || attacks.iter().any(|written| *written < writes) {
-        step.failed = step.failed.max(1);
-    }
-    report::keep(format!(
-        "hostile, victims under AddressSanitizer: {}",
+    let mut step = tests(command.env("OLIVINE_SEED", seed.to_string()), 120)?;
+    step.note = format!(
+        "at least {writes} words overwritten in each attack; {}",
         step.note
-    ));
+    );
     Ok(step)
-}
-
-/// Words in `SCENE: N words of … overwritten …`.
-fn overwritten(line: &str) -> Option<u64> {
-    let (_, rest) = line.split_once(": ")?;
-    let (count, rest) = rest.split_once(" words of ")?;
-    let count = count.parse().ok()?;
-    rest.contains("overwritten").then_some(count)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_an_attack_overwrote_is_counted() {
-        let said = "wait=park: 123 words of the control file overwritten";
-        assert_eq!(overwritten(said), Some(123));
-        assert_eq!(overwritten("17 rounds of the victim"), None);
-        assert_eq!(overwritten("wait=park: many words of wisdom"), None);
-    }
 }

@@ -2,11 +2,11 @@
 //! and test lines.
 
 use anyhow::{Context as _, Result};
+use ignore::WalkBuilder;
 use proc_macro2::{Delimiter, Spacing, Span, TokenStream, TokenTree};
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 use std::str::FromStr as _;
 
 /// One tracked text file.
@@ -108,13 +108,19 @@ impl Tree {
         Self::new(files.iter().map(file).collect())
     }
 
-    /// Reads what git tracks (and would track: new files count before they are added).
+    /// Reads all files that `.gitignore` does not name: new files count before they are added. An
+    /// unpacked archive works too.
     pub(crate) fn read(root: &Path) -> Result<Self> {
+        let mut walk = WalkBuilder::new(root);
+        walk.hidden(false).require_git(false).git_global(false);
+        walk.filter_entry(|entry| entry.file_name() != ".git");
         let mut files = Vec::new();
-        for path in list(root)? {
-            // Binary files, and files deleted but not yet committed, have no text.
-            if let Ok(text) = fs::read_to_string(root.join(&path)) {
-                files.push(File::new(path, text)?);
+        for entry in walk.sort_by_file_path(Path::cmp).build() {
+            let entry = entry?;
+            // Folders and binary files have no text.
+            if let Ok(text) = fs::read_to_string(entry.path()) {
+                let path = entry.path().strip_prefix(root)?;
+                files.push(File::new(path.display().to_string(), text)?);
             }
         }
         anyhow::ensure!(!files.is_empty(), "no files found in {}", root.display());
@@ -136,38 +142,6 @@ impl Tree {
         let mut files = self.files.iter();
         files.any(|file| file.path == path || file.path.starts_with(&folder))
     }
-}
-
-/// Paths of the files: those that git knows, or all of an unpacked archive except build outputs.
-fn list(root: &Path) -> Result<Vec<String>> {
-    let words = [
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ];
-    let git = Command::new("git").current_dir(root).args(words).output();
-    let mut names: Vec<String> = match git {
-        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
-            .split_terminator('\0')
-            .map(str::to_owned)
-            .collect(),
-        _ => {
-            let find = "find . ( -name .git -o -name target* ) -prune -o -type f -printf %P\\0";
-            let mut find = find.split(' ');
-            let program = find.next().unwrap_or_default();
-            let output = Command::new(program)
-                .current_dir(root)
-                .args(find)
-                .output()?;
-            let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            text.split_terminator('\0').map(str::to_owned).collect()
-        }
-    };
-    names.sort();
-    names.dedup();
-    Ok(names)
 }
 
 /// Marks files that are tests as a whole: by folder, or because their parent declares them so.

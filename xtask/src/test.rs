@@ -1,15 +1,26 @@
 //! `test`: what the README's test command runs. `ci`: the same and more.
 
-use crate::cargo::{FEATURES, TestOutput, cargo, suite};
+use crate::cargo::{FEATURES, TestOutput, alone, cargo, root, suite, target, tests};
 use crate::child;
 use crate::report::{Report, Step};
-use crate::{axiomatic, bindings, deny, examples, model, programs, spin, tidy, tools};
+use crate::{deny, install, model, packages, programs, tidy, tools};
 use anyhow::Result;
+use std::fmt::Display;
+use std::fs;
+use std::path::Path;
 use std::thread;
 
 /// Additional features of a second run of the core's tests: compressed blocks, and named death
 /// points. For the whole workspace, because otherwise the dependencies would be built again.
 const MORE_FEATURES: &str = "--workspace --features olivine/nats,olivine/zstd,olivine/points";
+
+/// Programs and packages for the tests of the C interface.
+const COMPILERS: [(&str, &str); 4] = [
+    ("cc", "gcc"),
+    ("c++", "g++"),
+    ("cmake", "cmake"),
+    ("pkg-config", "pkg-config"),
+];
 
 /// Every check that needs only Rust, a C compiler and Python.
 pub(crate) fn test(report: &mut Report, mutants: bool) {
@@ -72,6 +83,7 @@ fn ordinary(report: &mut Report) {
     report.run("nats-server", || {
         Ok(Step::single(true, tools::nats_server()?))
     });
+    report.run("compilers", || Ok(packages::each(&COMPILERS)));
     report.run("python", || Ok(Step::single(true, tools::python()?)));
     report.run("tests", programs::run_all);
     report.run("zstd", || {
@@ -79,11 +91,28 @@ fn ordinary(report: &mut Report) {
         suite(&format!("{MORE_FEATURES} {tests}"), &[])
     });
     report.run("points", || {
-        let tests = "--test death -- --nocapture --test-threads=1 named_point";
+        let tests = "--test death named_point -- --nocapture --test-threads=1";
         suite(&format!("{MORE_FEATURES} {tests}"), &[])
     });
-    report.run("examples", examples::run);
-    report.run("cmake", bindings::found);
+}
+
+/// Builds the C library, installs it below `prefix`, and tests the installation.
+pub(crate) fn install(report: &mut Report, prefix: &Path) {
+    report.run("capi", || {
+        let words = "build --release --package olivine-capi";
+        child::said(cargo().args(words.split(' ')), 15)?;
+        let mut step = Step::new("files");
+        let source = root().join("crates/olivine-capi");
+        step.passed = install::place(&source, &target().join("release"), prefix)?;
+        step.note = prefix.display().to_string();
+        Ok(step)
+    });
+    report.run("cmake", || {
+        packages::each(&COMPILERS);
+        let prefix = fs::canonicalize(prefix)?;
+        let set = [("OLIVINE_PREFIX", &prefix.display() as &dyn Display)];
+        alone("olivine-capi --test install", &set)
+    });
 }
 
 /// The models, and their mutants on request.
@@ -91,8 +120,22 @@ pub(crate) fn models(report: &mut Report, mutants: bool) {
     if report.is_chosen("model") {
         model::run(report, mutants);
     }
-    report.run("spin", || spin::run(mutants));
-    report.run("axiomatic", axiomatic::run);
+    // The features of the other tests: with others the dependencies would be built again.
+    let core = |test: &str| {
+        let words = format!("test --workspace --features {FEATURES} --test {test}");
+        let mut command = cargo();
+        command.args(words.split(' '));
+        tests(command.args(["--", "--nocapture", "--test-threads=1"]), 60)
+    };
+    report.run("spin", || {
+        packages::program(&["spin"], "spin")?;
+        core(if mutants {
+            "spin"
+        } else {
+            "spin model_holds_in_every_channel"
+        })
+    });
+    report.run("axiomatic", || core("axiomatic"));
 }
 
 /// Number of packages in the workspace, or of those with a library. Fails if the lock file would

@@ -4,7 +4,6 @@
 //!
 //! `cargo run --release -p olivine-bench --example looks -- 31` runs 31 turns; `docs/method.md` has
 //! the results.
-// xtask: arguments 1
 
 use olivine::clock::TickClock;
 use olivine_bench::cpus;

@@ -1,4 +1,3 @@
-// xtask: arguments --listen 127.0.0.1:0 --duration 1
 //! A line of one peer reaches all others, on every core: messages between shards.
 //!
 //! `cargo run --release --example chat`, then several times `nc 127.0.0.1 8000`.

@@ -1,4 +1,3 @@
-// xtask: arguments --listen 127.0.0.1:0 --duration 1
 //! Sends back all input: the smallest possible handler.
 //!
 //! `cargo run --release --example echo`, then `nc 127.0.0.1 8000`.

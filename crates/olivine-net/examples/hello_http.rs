@@ -1,4 +1,3 @@
-// xtask: arguments --listen 127.0.0.1:18733 --duration 6
 //! The seed's hello world: a fixed answer, from every physical core.
 //!
 //! `cargo run --release --example hello_http`, then `curl http://127.0.0.1:8000/`.

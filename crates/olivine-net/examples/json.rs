@@ -1,4 +1,3 @@
-// xtask: arguments --listen 127.0.0.1:0 --duration 1
 //! JSON in and out, a counter, and a stream of server-sent events.
 //!
 //! ```text

@@ -1,5 +1,3 @@
-// xtask: run with hello_http
-// xtask: arguments 127.0.0.1:18733 --connections 4 --duration 1 --cpu 0
 //! A client on the engine: keeps connections busy with pipelined requests from one core.
 //!
 //! Every answer must have the first one's length, and its first 12 and last 8 bytes: enough to see

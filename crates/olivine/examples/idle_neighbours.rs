@@ -4,8 +4,6 @@
 //! `cargo run --release --example idle_neighbours [NEIGHBOURS [TURNS]]`, by default 256 processes
 //! and 4 turns of each kind.
 
-// xtask: arguments 8 1
-
 use olivine::{Publisher, Subscriber};
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -5,8 +5,6 @@
 //! temporary folder. On a shared machine the speed of the disk changes from second to second. So
 //! the two alternate, and the best of three counts for both.
 
-// xtask: arguments 16
-
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{Config, Publisher, Scheme, SyncPolicy};
 use std::error::Error;

@@ -1,4 +1,3 @@
-// xtask: run with publish
 //! Receives what the example `publish`, another process, sends. It may be started first.
 
 use olivine::{ReceiveError, Subscriber};

@@ -4,7 +4,7 @@ use crate::cargo::{cargo, target};
 use crate::child;
 use crate::packages::program;
 use anyhow::{Context as _, Result, bail};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity};
 use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -111,7 +111,7 @@ pub(super) fn run(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
     Ok(table(&columns))
 }
 
-/// One run of wrk with one thread on `cpu`. A shell reports its CPU time.
+/// One run of wrk with one thread on its CPU. A shell reports its CPU time.
 fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
     let script = folder.join("pipeline.lua");
     fs::write(
@@ -122,27 +122,20 @@ fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
             load.depth
         ),
     )?;
-    let seconds = load.seconds.ceil();
-    let cpu = load.cpus.1;
-    let mut command = Command::new("sh");
+    let mut command = Command::new("bash");
     command
-        .args(["-c", "\"$@\"; times", "sh"])
+        .args(["-c", "TIMEFORMAT='%U %S'; time taskset -c \"$@\"", "bash"])
+        .arg(load.cpus.1.to_string())
         .arg(wrk)
         .args(["--threads", "1", "--connections", CONNECTIONS])
-        .args(["--duration", &format!("{seconds:.0}s"), "--script"])
+        .args([
+            "--duration",
+            &format!("{:.0}s", load.seconds.ceil()),
+            "--script",
+        ])
         .arg(&script)
         .arg(load.url);
-    let pinned = std::thread::spawn(move || {
-        let mut only = CpuSet::new();
-        only.set(cpu);
-        // The child inherits the CPU mask of its parent thread.
-        sched_setaffinity(None, &only)?;
-        child::capture(&mut command, 30)
-    });
-    let (outcome, said) = match pinned.join() {
-        Ok(result) => result?,
-        Err(_) => bail!("the thread that starts wrk panicked"),
-    };
+    let (outcome, said) = child::capture(&mut command, 30)?;
     if !outcome.success() || said.contains("Non-2xx") || said.contains("Socket errors") {
         bail!("wrk: {} {said}", outcome.words());
     }
@@ -153,14 +146,12 @@ fn by_wrk(wrk: &Path, folder: &Path, load: &Load<'_>) -> Result<CostNs> {
 fn read_wrk(said: &str) -> Option<CostNs> {
     let line = said.lines().find(|line| line.contains(" requests in "))?;
     let count: f64 = line.split_whitespace().next()?.parse().ok()?;
-    // The shell's own time, then that of its children: user and system.
-    let times = said.lines().rfind(|line| line.contains('m'))?;
-    let seconds = |text: &str| {
-        let (minutes, rest) = text.strip_suffix('s')?.split_once('m')?;
-        Some(minutes.parse::<f64>().ok()? * 60.0 + rest.parse::<f64>().ok()?)
-    };
-    let used: Option<Vec<f64>> = times.split_whitespace().map(seconds).collect();
-    Some(used?.iter().sum::<f64>() * 1e9 / count)
+    // User and system, in seconds.
+    let seconds = said.lines().find_map(|line| {
+        let (user, system) = line.split_once(' ')?;
+        Some(user.parse::<f64>().ok()? + system.parse::<f64>().ok()?)
+    });
+    Some(seconds? * 1e9 / count)
 }
 
 fn by_olivine(tool: &Path, interface: &str, load: &Load<'_>) -> Result<CostNs> {
@@ -246,7 +237,7 @@ mod tests {
         let said = "Running 1s test @ http://127.0.0.1:8000/\n  1 threads and 64 connections\n  \
             Thread Stats   Avg      Stdev     Max   +/- Stdev\n    Latency   675.84us  295.71us\n  \
             100000 requests in 1.00s, 12.30MB read\nRequests/sec:  99500.25\n\
-            Transfer/sec:     12.30MB\n0m0.001s 0m0.002s\n0m0.250s 0m0.750s\n";
+            Transfer/sec:     12.30MB\n0.250 0.750\n";
         assert_eq!(read_wrk(said), Some(10_000.0));
         assert_eq!(read_wrk("unable to connect"), None);
     }

@@ -2,6 +2,7 @@
 
 use super::Rule;
 use crate::source::{Tree, words};
+use heck::ToSnakeCase as _;
 
 /// Where names are public in every language.
 const PUBLIC: &[&str] = &[
@@ -90,31 +91,19 @@ fn judge(name: &str) -> Option<String> {
     if EXCEPTIONS.iter().any(|(exception, _)| *exception == name) {
         return None;
     }
-    let parts = split(name);
-    BANNED.iter().find_map(|(banned, ours)| {
-        let word = banned
-            .iter()
-            .find(|word| parts.iter().any(|part| part == *word))?;
-        Some(format!("`{name}` says `{word}`; our word is {ours}"))
-    })
+    let (word, ours) = banned(name)?;
+    Some(format!("`{name}` says `{word}`; our word is {ours}"))
 }
 
-/// `back_pressure`, `BackPressure` and `BACK_PRESSURE` all give `back`, `pressure`.
-fn split(name: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut previous = '_';
-    for c in name.chars() {
-        let starts = c == '_' || c.is_uppercase() && previous.is_lowercase();
-        if starts {
-            parts.push(String::new());
-        }
-        if let Some(part) = parts.last_mut().filter(|_| c != '_') {
-            part.extend(c.to_lowercase());
-        }
-        previous = c;
-    }
-    parts.retain(|part| !part.is_empty());
-    parts
+/// The banned word in a name of any case, and ours.
+fn banned(name: &str) -> Option<(&'static str, &'static str)> {
+    let snake = name.to_snake_case();
+    BANNED.iter().find_map(|(words, ours)| {
+        let word = snake
+            .split('_')
+            .find_map(|part| words.iter().find(|word| **word == part))?;
+        Some((*word, *ours))
+    })
 }
 
 #[cfg(test)]
@@ -144,12 +133,7 @@ mod tests {
     #[test]
     fn every_exception_is_needed_and_has_a_reason() {
         for (name, reason) in EXCEPTIONS {
-            let banned = |part: &String| {
-                BANNED
-                    .iter()
-                    .any(|(words, _)| words.contains(&part.as_str()))
-            };
-            let needed = split(name).iter().any(banned);
+            let needed = banned(name).is_some();
             assert!(
                 needed && !reason.is_empty(),
                 "{name} needs no exception, or a reason"

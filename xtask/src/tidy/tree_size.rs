@@ -18,20 +18,15 @@ pub(super) fn core_dependencies() -> Result<Rule> {
 fn judge(tree: &str) -> Rule {
     let mut rule = Rule::new("tree", "crates the core depends on");
     // `name v1.2.3 (proc-macro) (*)`: name and version are the crate.
-    let name = |line: &str| {
-        line.split_whitespace()
-            .take(2)
-            .collect::<Vec<_>>()
-            .join(" ")
-    };
-    let mut crates: BTreeSet<String> = tree.lines().map(name).collect();
+    let crates = tree
+        .lines()
+        .map(|line| line.splitn(3, ' ').take(2).collect::<Vec<_>>());
+    let mut crates: BTreeSet<_> = crates.map(|words| words.join(" ")).collect();
     crates.retain(|name| !name.is_empty() && !name.starts_with("olivine v"));
     rule.looked = crates.len();
     if crates.len() > CRATES_MAX {
-        let (count, list) = (
-            crates.len(),
-            crates.into_iter().collect::<Vec<_>>().join(", "),
-        );
+        let count = crates.len();
+        let list = crates.into_iter().collect::<Vec<_>>().join(", ");
         let problem = format!("{count} crates, at most {CRATES_MAX} are allowed: {list}");
         rule.findings.push(problem);
     }

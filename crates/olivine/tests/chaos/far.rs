@@ -22,7 +22,7 @@ pub(crate) enum Far<'s> {
 
 /// What is at one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum Endpoint {
     /// A program that opens the URI.
     Program,
     /// A bridge to a channel in shared memory, which is sometimes stopped and started again.
@@ -33,7 +33,7 @@ enum End {
 
 /// What starts, in any order, and may be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Component {
     Publishers,
     Source,
     Destination,
@@ -44,11 +44,11 @@ enum Part {
 /// The random options of a run.
 #[derive(Clone, Debug)]
 struct Options {
-    source: End,
-    destination: End,
+    source: Endpoint,
+    destination: Endpoint,
     /// The receiver is a program with a durable name.
     named: bool,
-    order: [Part; 4],
+    order: [Component; 4],
     publishers: usize,
     messages: u64,
     longest: u64,
@@ -62,7 +62,7 @@ struct Options {
     /// Settings of the place elsewhere.
     query: String,
     /// Kills, each when so many messages have arrived.
-    kills: Vec<(u64, Part)>,
+    kills: Vec<(u64, Component)>,
     channel: u64,
 }
 
@@ -70,42 +70,42 @@ impl Options {
     fn draw(random: &mut Random, is_journal: bool) -> Self {
         let coin = |random: &mut Random| random.below(2) == 1;
         let end = |random: &mut Random| match random.below(4) {
-            0 => End::Program,
-            1 => End::Bridge,
-            _ => End::Process,
+            0 => Endpoint::Program,
+            1 => Endpoint::Bridge,
+            _ => Endpoint::Process,
         };
         let (source, destination, named) = (end(random), end(random), coin(random));
         let mut order = [
-            Part::Publishers,
-            Part::Source,
-            Part::Destination,
-            Part::Receiver,
+            Component::Publishers,
+            Component::Source,
+            Component::Destination,
+            Component::Receiver,
         ];
         for last in (1..order.len()).rev() {
             let other = random.below(last as u64 + 1);
             order.swap(last, usize::try_from(other).unwrap());
         }
         let publishers = match source {
-            End::Program => 1,
+            Endpoint::Program => 1,
             _ => 1 + usize::try_from(random.below(3)).unwrap(),
         };
         let messages = 200 + random.below(3000);
         let all = messages * publishers as u64;
         let mut kills = Vec::new();
-        for (part, may) in [
-            (Part::Source, source != End::Program),
-            (Part::Destination, destination != End::Program),
+        for (component, may) in [
+            (Component::Source, source != Endpoint::Program),
+            (Component::Destination, destination != Endpoint::Program),
             // A recorder that is stopped closes its journal: a reader that is killed has had the
             // end, then.
             (
-                Part::Receiver,
-                named && !(is_journal && source == End::Bridge),
+                Component::Receiver,
+                named && !(is_journal && source == Endpoint::Bridge),
             ),
-            (Part::Server, !is_journal),
+            (Component::Server, !is_journal),
         ] {
             let count = random.below(3);
             if may {
-                kills.extend((0..count).map(|_| (random.below(all), part)));
+                kills.extend((0..count).map(|_| (random.below(all), component)));
             }
         }
         kills.sort_by_key(|(at, _)| *at);
@@ -197,11 +197,11 @@ impl Receive for AtFault {
     }
 }
 
-/// The running parts and their options.
+/// The running components and their options.
 struct Scene<'a> {
     options: Options,
     far: Far<'a>,
-    kills: Vec<(u64, Part)>,
+    kills: Vec<(u64, Component)>,
     counts: BTreeMap<&'static str, u64>,
     /// Source and destination of the two links.
     source: [String; 2],
@@ -243,18 +243,19 @@ pub(crate) fn run(random: &mut Random, far: Far<'_>, planted: Option<Planted>) -
     let from = place.uri("from", &format!("capacity={ours}KiB"));
     let to = place.uri("to", &format!("capacity={theirs}KiB"));
     let publish = match options.source {
-        End::Program => sending.clone(),
+        Endpoint::Program => sending.clone(),
         _ => format!("{from}&subscribers=1"),
     };
     let publish = vec![publish; options.publishers];
     let subscribe = match options.destination {
-        End::Program => receiving.clone(),
+        Endpoint::Program => receiving.clone(),
         _ => to.clone(),
     };
-    let is_of_reader = |(at, part): &(u64, Part)| (*part == Part::Receiver).then_some(*at);
+    let is_of_reader =
+        |(at, component): &(u64, Component)| (*component == Component::Receiver).then_some(*at);
     let reader_kills: Vec<u64> = options.kills.iter().filter_map(is_of_reader).collect();
     let mut kills = options.kills.clone();
-    kills.retain(|(_, part)| *part != Part::Receiver);
+    kills.retain(|(_, component)| *component != Component::Receiver);
     kills.reverse();
     let mut scene = Scene {
         far,
@@ -266,22 +267,22 @@ pub(crate) fn run(random: &mut Random, far: Far<'_>, planted: Option<Planted>) -
         options,
     };
     let (mut publishers, mut receiver) = (None, None);
-    for part in scene.options.order {
-        match part {
-            Part::Publishers => {
+    for component in scene.options.order {
+        match component {
+            Component::Publishers => {
                 let Options {
                     messages, longest, ..
                 } = scene.options;
                 let started = Publishers::start(&publish, messages, longest, random);
                 publishers = Some(started);
             }
-            Part::Receiver if scene.options.named => {
+            Component::Receiver if scene.options.named => {
                 let uri = format!("{subscribe}&name=reader");
                 let reader = Reader::start(&place, &uri, &reader_kills);
                 receiver = Some(Box::new(reader) as Box<dyn Receive>);
             }
-            Part::Receiver => receiver = Some(Box::new(Subscriber::open(&subscribe).unwrap())),
-            part => scene.start(part),
+            Component::Receiver => receiver = Some(Box::new(Subscriber::open(&subscribe).unwrap())),
+            component => scene.start(component),
         }
     }
     let mut publishers = publishers.unwrap();
@@ -312,31 +313,31 @@ pub(crate) fn run(random: &mut Random, far: Far<'_>, planted: Option<Planted>) -
 }
 
 impl Scene<'_> {
-    fn start(&mut self, part: Part) {
-        let (place, end, uris) = match part {
-            Part::Source => (0, self.options.source, &self.source),
-            Part::Destination => (1, self.options.destination, &self.destination),
+    fn start(&mut self, component: Component) {
+        let (place, end, uris) = match component {
+            Component::Source => (0, self.options.source, &self.source),
+            Component::Destination => (1, self.options.destination, &self.destination),
             other => panic!("{other:?} is no link"),
         };
         let [from, to] = uris;
         // A source ends with its publishers; a destination could see that too early.
-        let until_end = part == Part::Source;
+        let until_end = component == Component::Source;
         self.links[place] = match end {
-            End::Program => None,
-            End::Bridge => {
+            Endpoint::Program => None,
+            Endpoint::Bridge => {
                 let config = |uri: &str| Config::parse(uri).unwrap();
                 let bridge = Bridge::start(&config(from), &config(to), until_end);
                 Some(Link::Inside(bridge.unwrap()))
             }
-            End::Process if until_end => Some(Link::Process(bridges::ending(from, to))),
-            End::Process => Some(Link::Process(bridges::keeping(from, to))),
+            Endpoint::Process if until_end => Some(Link::Process(bridges::ending(from, to))),
+            Endpoint::Process => Some(Link::Process(bridges::keeping(from, to))),
         };
     }
 
-    fn kill(&mut self, part: Part) {
-        let place = match part {
-            Part::Source => 0,
-            Part::Destination => 1,
+    fn kill(&mut self, component: Component) {
+        let place = match component {
+            Component::Source => 0,
+            Component::Destination => 1,
             _ => return self.kill_server(),
         };
         let word = match self.links[place].take() {
@@ -352,7 +353,7 @@ impl Scene<'_> {
             }
         };
         *self.counts.entry(word).or_default() += 1;
-        self.start(part);
+        self.start(component);
     }
 
     fn kill_server(&mut self) {
@@ -402,8 +403,8 @@ impl Plan for Scene<'_> {
                 }
             }
         }
-        while let Some((_, part)) = self.kills.pop_if(|(at, _)| *at <= received) {
-            self.kill(part);
+        while let Some((_, component)) = self.kills.pop_if(|(at, _)| *at <= received) {
+            self.kill(component);
         }
     }
 
@@ -411,7 +412,7 @@ impl Plan for Scene<'_> {
         #[cfg(feature = "nats")]
         if let (true, Far::Nats(server)) = (self.options.close_down, &mut self.far) {
             server.kill();
-            if self.options.source == End::Program {
+            if self.options.source == Endpoint::Program {
                 // It closes when the server is back, but does not know that yet.
                 server.start();
             }
@@ -422,7 +423,7 @@ impl Plan for Scene<'_> {
     fn after_close(&mut self) {
         #[cfg(feature = "nats")]
         if let (true, Far::Nats(server)) = (self.options.close_down, &mut self.far)
-            && self.options.source != End::Program
+            && self.options.source != Endpoint::Program
         {
             server.start();
         }
@@ -432,8 +433,9 @@ impl Plan for Scene<'_> {
         match self.far {
             // A stopped recorder closes its journal.
             Far::Journal => {
-                let is_stopped = |(_, part): &(u64, Part)| *part == Part::Source;
-                self.options.source == End::Bridge && self.options.kills.iter().any(is_stopped)
+                let is_stopped =
+                    |(_, component): &(u64, Component)| *component == Component::Source;
+                self.options.source == Endpoint::Bridge && self.options.kills.iter().any(is_stopped)
             }
             // Lanes are known from their first message on.
             #[cfg(feature = "nats")]

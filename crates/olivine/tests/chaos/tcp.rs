@@ -20,7 +20,7 @@ const HANDSHAKE: u64 = 16 << 10;
 
 /// What is at one end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum Endpoint {
     /// A program that opens `tcp://`.
     Program,
     /// A bridge to a channel in shared memory.
@@ -31,7 +31,7 @@ enum End {
 
 /// What starts, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Component {
     Publishers,
     Source,
     Destination,
@@ -41,11 +41,11 @@ enum Part {
 /// The random options of a run.
 #[derive(Clone, Debug)]
 struct Options {
-    source: End,
-    destination: End,
+    source: Endpoint,
+    destination: Endpoint,
     source_listens: bool,
     tls: bool,
-    order: [Part; 4],
+    order: [Component; 4],
     publishers: usize,
     messages: u64,
     longest: u64,
@@ -57,23 +57,23 @@ struct Options {
     /// Faults, each after a number of messages.
     faults: Vec<(u64, Fault)>,
     /// Kills of the source and of the destination, each after a number of messages.
-    kills: Vec<(u64, Part)>,
+    kills: Vec<(u64, Component)>,
 }
 
 impl Options {
     fn draw(random: &mut Random) -> Self {
         let coin = |random: &mut Random| random.below(2) == 1;
         let end = |random: &mut Random| match random.below(4) {
-            0 => End::Program,
-            1 | 2 => End::Bridge,
-            _ => End::Process,
+            0 => Endpoint::Program,
+            1 | 2 => Endpoint::Bridge,
+            _ => Endpoint::Process,
         };
         let (source, destination) = (end(random), end(random));
         let mut order = [
-            Part::Publishers,
-            Part::Source,
-            Part::Destination,
-            Part::Subscriber,
+            Component::Publishers,
+            Component::Source,
+            Component::Destination,
+            Component::Subscriber,
         ];
         for last in (1..order.len()).rev() {
             order.swap(
@@ -82,7 +82,7 @@ impl Options {
             );
         }
         let publishers = match source {
-            End::Program => 1,
+            Endpoint::Program => 1,
             _ => 1 + usize::try_from(random.below(3)).unwrap(),
         };
         let messages = 200 + random.below(4000);
@@ -92,10 +92,13 @@ impl Options {
             .collect();
         faults.sort_by_key(|(at, _)| *at);
         let mut kills = Vec::new();
-        for (end, part) in [(source, Part::Source), (destination, Part::Destination)] {
-            if end == End::Process {
+        for (end, component) in [
+            (source, Component::Source),
+            (destination, Component::Destination),
+        ] {
+            if end == Endpoint::Process {
                 let count = 1 + random.below(2);
-                kills.extend((0..count).map(|_| (random.below(all), part)));
+                kills.extend((0..count).map(|_| (random.below(all), component)));
             }
         }
         kills.sort_by_key(|(at, _)| *at);
@@ -111,7 +114,7 @@ impl Options {
             longest: 64 + random.below(1900),
             keep: coin(random),
             // The bridge of a program ends when the program closes.
-            close_down: source != End::Program && coin(random),
+            close_down: source != Endpoint::Program && coin(random),
             capacities_kib: [small, small << random.below(2)],
             faults,
             kills,
@@ -125,11 +128,11 @@ enum Link {
     Process(Other),
 }
 
-/// The running parts and their options.
+/// The running components and their options.
 struct Scene {
     options: Options,
     faults: Faults,
-    kills: Vec<(u64, Part)>,
+    kills: Vec<(u64, Component)>,
     /// A publisher closes while the link is down.
     down: bool,
     /// Source and destination of the two links.
@@ -175,12 +178,12 @@ pub(crate) fn run(random: &mut Random) -> Run {
         far(!options.source_listens, theirs),
     );
     let publish = match options.source {
-        End::Program => &sending,
+        Endpoint::Program => &sending,
         _ => &from,
     };
     let publish = vec![format!("{publish}&subscribers=1"); options.publishers];
     let subscribe = match options.destination {
-        End::Program => receiving.clone(),
+        Endpoint::Program => receiving.clone(),
         _ => to.clone(),
     };
     let mut scene = Scene {
@@ -193,17 +196,17 @@ pub(crate) fn run(random: &mut Random) -> Run {
         options,
     };
     let (mut publishers, mut subscriber) = (None, None);
-    for part in scene.options.order {
-        match part {
-            Part::Publishers => {
+    for component in scene.options.order {
+        match component {
+            Component::Publishers => {
                 let Options {
                     messages, longest, ..
                 } = scene.options;
                 let started = Publishers::start(&publish, messages, longest, random);
                 publishers = Some(started);
             }
-            Part::Subscriber => subscriber = Some(Subscriber::open(&subscribe).unwrap()),
-            part => scene.start(part),
+            Component::Subscriber => subscriber = Some(Subscriber::open(&subscribe).unwrap()),
+            component => scene.start(component),
         }
     }
     let (mut publishers, mut subscriber) = (publishers.unwrap(), subscriber.unwrap());
@@ -219,21 +222,21 @@ pub(crate) fn run(random: &mut Random) -> Run {
 }
 
 impl Scene {
-    fn start(&mut self, part: Part) {
-        let (place, end, uris) = match part {
-            Part::Source => (0, self.options.source, &self.source),
-            Part::Destination => (1, self.options.destination, &self.destination),
+    fn start(&mut self, component: Component) {
+        let (place, end, uris) = match component {
+            Component::Source => (0, self.options.source, &self.source),
+            Component::Destination => (1, self.options.destination, &self.destination),
             other => panic!("{other:?} is no link"),
         };
         let [from, to] = uris;
         self.links[place] = match end {
-            End::Program => None,
-            End::Bridge => {
+            Endpoint::Program => None,
+            Endpoint::Bridge => {
                 let config = |uri: &str| Config::parse(uri).unwrap();
                 let bridge = Bridge::start(&config(from), &config(to), !self.options.keep);
                 Some(Link::Inside(bridge.unwrap()))
             }
-            End::Process => Some(Link::Process(bridges::keeping(from, to))),
+            Endpoint::Process => Some(Link::Process(bridges::keeping(from, to))),
         };
     }
 
@@ -260,13 +263,13 @@ impl Plan for Scene {
                 *link = None;
             }
         }
-        while let Some((_, part)) = self.kills.pop_if(|(at, _)| *at <= received) {
-            let place = usize::from(part == Part::Destination);
+        while let Some((_, component)) = self.kills.pop_if(|(at, _)| *at <= received) {
+            let place = usize::from(component == Component::Destination);
             if let Some(Link::Process(process)) = self.links[place].take() {
                 kill(process);
                 *self.faults.counts.entry("killed").or_default() += 1;
             }
-            self.start(part);
+            self.start(component);
         }
     }
 

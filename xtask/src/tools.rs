@@ -4,55 +4,31 @@
 use crate::cargo::{cargo, root, target};
 use crate::child;
 use crate::report::missing;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program of `cargo install` in this version, installed below the target folder with `arguments`
-/// if it is not on the path.
+/// What `found` finds, if need be after `install`.
 ///
 /// # Errors
 ///
-/// [`crate::report::Missing`] if it cannot be installed.
-pub(crate) fn installed(name: &str, version: &str, arguments: &[&str]) -> Result<PathBuf> {
-    let tools = target().join("tools");
-    let own = tools.join("bin").join(name);
-    let is_pinned = |program: &Path| {
-        let output = Command::new(program).arg("--version").output();
-        let said = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-        said.is_ok_and(|said| said.trim() == format!("{name} {version}"))
-    };
-    for candidate in [Path::new(name), &own] {
-        if is_pinned(candidate) {
-            return Ok(candidate.to_owned());
-        }
+/// [`crate::report::Missing`], with the reason.
+fn provide<T>(
+    what: &str,
+    found: impl Fn() -> Option<T>,
+    install: impl FnOnce() -> Result<String>,
+) -> Result<T> {
+    if let Some(found) = found() {
+        return Ok(found);
     }
-    println!("installing {name} {version} into {}", tools.display());
-    let build = tools.join("build");
-    let mut install = cargo();
-    // It runs for a second: an optimised build would take minutes longer.
-    install.args([
-        "install",
-        name,
-        "--locked",
-        "--version",
-        version,
-        "--profile",
-        "dev",
-    ]);
-    install.args(arguments).arg("--root").arg(&tools);
-    install
-        .env("CARGO_TARGET_DIR", &build)
-        .env("CARGO_PROFILE_DEV_DEBUG", "0");
-    let done = child::said(&mut install, 8);
-    // Half a gigabyte that is no longer needed.
-    let _ = fs::remove_dir_all(&build);
-    match done {
-        Ok(_) if is_pinned(&own) => Ok(own),
-        Ok(_) => Err(missing(format!("{name} {version} does not run"))),
-        Err(error) => Err(missing(format!("no {name} {version}: {}", reason(&error)))),
-    }
+    println!("installing {what}");
+    let done = install();
+    found().ok_or_else(|| {
+        let failed = "what was installed does not run".to_owned();
+        let why = done.err().map_or(failed, |error| reason(&error));
+        missing(format!("no {what}: {why}"))
+    })
 }
 
 /// The first line of an error with its cause.
@@ -63,6 +39,41 @@ fn reason(error: &anyhow::Error) -> String {
     line.or_else(|| text.lines().next())
         .unwrap_or_default()
         .to_owned()
+}
+
+/// A program of `cargo install` in this version, installed below the target folder with `arguments`
+/// if it is not on the path.
+///
+/// # Errors
+///
+/// [`crate::report::Missing`] if it cannot be installed.
+pub(crate) fn installed(name: &str, version: &str, arguments: &[&str]) -> Result<PathBuf> {
+    let tools = target().join("tools");
+    let own = tools.join("bin").join(name);
+    let wanted = format!("{name} {version}");
+    let is_pinned = |program: &Path| {
+        let said = child::output(Command::new(program).arg("--version"));
+        said.is_ok_and(|said| said.trim() == wanted)
+    };
+    let found = || {
+        let candidates = [PathBuf::from(name), own.clone()];
+        candidates.into_iter().find(|program| is_pinned(program))
+    };
+    provide(&wanted, found, || {
+        let build = tools.join("build");
+        let mut install = cargo();
+        // It runs for a second: an optimised build would take minutes longer.
+        let words = format!("install {name} --locked --version {version} --profile dev");
+        install.args(words.split(' ')).args(arguments);
+        install.arg("--root").arg(&tools);
+        install
+            .env("CARGO_TARGET_DIR", &build)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0");
+        let done = child::said(&mut install, 8);
+        // Half a gigabyte that is no longer needed.
+        let _ = fs::remove_dir_all(&build);
+        done
+    })
 }
 
 /// A nightly toolchain: needed for Miri, sanitizers and libFuzzer.
@@ -80,26 +91,17 @@ impl Nightly {
     pub(crate) fn with(components: &[&str], probe: &[&str]) -> Result<Self> {
         let toolchain = std::env::var("OLIVINE_NIGHTLY").unwrap_or_else(|_| "nightly".to_owned());
         let this = Self { toolchain };
-        let runs = || child::said(this.cargo().args(probe), 2).is_ok();
-        if runs() {
-            return Ok(this);
-        }
-        let Self { toolchain } = &this;
-        let list = components.join(",");
-        println!("installing {toolchain} with {list}");
-        let mut install = Command::new("rustup");
-        install.args(["toolchain", "install", toolchain, "--profile", "minimal"]);
-        let done = child::said(install.args(["--component", &list]), 10);
-        if done.is_ok() && runs() {
-            return Ok(this);
-        }
-        let why = done
-            .err()
-            .map_or_else(|| "it does not run".to_owned(), |error| reason(&error));
-        let how = format!("run `rustup toolchain install {toolchain} --component {list}`");
-        Err(missing(format!(
-            "{toolchain} is not installed ({why}); {how}"
-        )))
+        let words = format!(
+            "toolchain install {} --profile minimal --component {}",
+            this.toolchain,
+            components.join(",")
+        );
+        provide(
+            &format!("{} (rustup {words})", this.toolchain),
+            || child::said(this.cargo().args(probe), 2).ok(),
+            || child::said(Command::new("rustup").args(words.split(' ')), 10),
+        )?;
+        Ok(this)
     }
 
     /// Its cargo, started in the repository.
@@ -152,24 +154,19 @@ fn version_of(program: &Path) -> Option<String> {
 /// [`crate::report::Missing`].
 pub(crate) fn nats_server() -> Result<String> {
     let found = || version_of(&own_nats()).or_else(|| version_of("nats-server".as_ref()));
-    if let Some(version) = found() {
-        return Ok(version);
-    }
-    println!("installing nats-server by go install");
-    let folder = own_nats();
-    let folder = folder.parent().context("a folder for tools")?;
-    let mut go = Command::new("go");
-    go.args(["install", "github.com/nats-io/nats-server/v2@v2.15.2"]);
-    // Runs anywhere, without C.
-    let built = child::said(go.env("CGO_ENABLED", "0").env("GOBIN", folder), 10);
-    // The package is older, but better than none.
-    if found().is_none() && !crate::packages::install(&["nats-server"]) {
-        let why = built.err().map_or_else(String::new, |error| reason(&error));
-        return Err(missing(format!(
-            "no nats-server, and none can be had: {why}"
-        )));
-    }
-    found().ok_or_else(|| missing("nats-server was installed and does not run"))
+    provide("nats-server", found, || {
+        let folder = own_nats();
+        let folder = folder.parent().context("a folder for tools")?;
+        let mut go = Command::new("go");
+        go.args(["install", "github.com/nats-io/nats-server/v2@v2.15.2"]);
+        // Runs anywhere, without C.
+        let built = child::said(go.env("CGO_ENABLED", "0").env("GOBIN", folder), 10);
+        // The package is older, but better than none.
+        if built.is_err() && crate::packages::install(&["nats-server"]) {
+            return Ok(String::new());
+        }
+        built
+    })
 }
 
 /// The interpreter for the tests of the Python package, with numpy and mypy. Returns the numpy
@@ -182,32 +179,28 @@ pub(crate) fn python() -> Result<String> {
     let folder = target().join("tools/python");
     let own = folder.join("bin/python3");
     let look = "import mypy, numpy; print('numpy', numpy.__version__)";
-    let found = |python: &Path| child::output(Command::new(python).args(["-c", look])).ok();
-    if let Some(said) = found(&own).or_else(|| found("python3".as_ref())) {
-        return Ok(said.trim().to_owned());
-    }
-    let python = crate::packages::program(&["python3"], "python3")?;
-    println!("installing numpy and mypy into {}", folder.display());
-    let mut venv = Command::new(&python);
-    let pip = "-m pip install --quiet --disable-pip-version-check --only-binary :all: numpy mypy";
-    let mut install = Command::new(&own);
-    install.args(pip.split(' '));
-    let made = child::said(venv.args(["-m", "venv", "--clear"]).arg(&folder), 8);
-    let said = made
-        .and_then(|_| child::said(&mut install, 8))
-        .and_then(|_| {
-            let said = found(&own);
-            ensure!(said.is_some(), "what was installed does not load");
-            Ok(said.unwrap_or_default().trim().to_owned())
-        });
-    said.map_err(|error| {
-        // A partial environment would be taken for a complete one.
-        let _ = fs::remove_dir_all(&folder);
-        missing(format!(
-            "the package is tested without numpy and mypy: {}",
-            reason(&error)
-        ))
-    })
+    let import = |python: &Path| child::output(Command::new(python).args(["-c", look])).ok();
+    let found = || import(&own).or_else(|| import("python3".as_ref()));
+    let said = provide(
+        "numpy and mypy, used by the tests of the package",
+        found,
+        || {
+            let python = crate::packages::program(&["python3"], "python3")?;
+            let mut venv = Command::new(&python);
+            let pip =
+                "-m pip install --quiet --disable-pip-version-check --only-binary :all: numpy mypy";
+            let mut install = Command::new(&own);
+            install.args(pip.split(' '));
+            let made = child::said(venv.args(["-m", "venv", "--clear"]).arg(&folder), 8);
+            let done = made.and_then(|_| child::said(&mut install, 8));
+            if done.is_err() || import(&own).is_none() {
+                // A partial environment would be taken for a complete one.
+                let _ = fs::remove_dir_all(&folder);
+            }
+            done
+        },
+    )?;
+    Ok(said.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -218,6 +211,18 @@ mod tests {
     fn only_a_server_that_runs_counts() {
         assert_eq!(version_of(Path::new("no-such-program")), None);
         assert_eq!(version_of(Path::new("true")), None);
+    }
+
+    #[test]
+    fn what_cannot_be_installed_is_missing_with_the_reason() {
+        let error = |done: Result<String>| provide("it", || None::<()>, || done).unwrap_err();
+        let refused = error(Err(anyhow::anyhow!("log\nerror: no network")));
+        assert_eq!(refused.to_string(), "no it: error: no network");
+        assert!(refused.is::<crate::report::Missing>());
+        let installed = error(Ok(String::new())).to_string();
+        assert!(installed.contains("does not run"), "{installed}");
+        let found = provide("it", || Some(1), || unreachable!());
+        assert_eq!(found.unwrap(), 1);
     }
 
     #[test]

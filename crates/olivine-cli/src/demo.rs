@@ -2,6 +2,7 @@
 //! fixed rate.
 
 mod pair;
+mod process;
 
 use crate::args::{Common, DemoArgs};
 use crate::bench;

@@ -1,9 +1,9 @@
 //! A publisher and a subscriber as separate processes, watched until they end.
 //!
-//! Both hold a pipe from here as standard input and end when it does, so neither outlives this
-//! process. They are in separate process groups: a Ctrl-C ends the publisher through its pipe, and
-//! the subscriber still receives every sent message.
+//! A Ctrl-C ends the publisher through its pipe, and the subscriber still receives every sent
+//! message.
 
+use super::process::Process;
 use crate::failure::{Failure, Outcome};
 use crate::progress::Progress;
 use crate::stop::Stop;
@@ -15,9 +15,7 @@ use olivine_bench::tally::Counts;
 use olivine_bench::text;
 use serde::Serialize;
 use serde_json::Value;
-use std::io::Read;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Interval of checks of the processes.
@@ -106,10 +104,10 @@ impl Pair {
             publ.extend(["--cpu".to_owned(), first.to_string()]);
             sub.extend(["--cpu".to_owned(), second.to_string()]);
         }
-        let mut subscriber = Process::start("subscriber", &sub)?;
-        let mut publisher = Process::start("publisher", &publ)?;
+        let mut subscriber = Process::start("subscriber", &sub, Stdio::inherit())?;
+        let mut publisher = Process::start("publisher", &publ, Stdio::inherit())?;
         let begun = Instant::now();
-        let observed = Observed::of_others(&[publisher.child.id(), subscriber.child.id()]);
+        let observed = Observed::of_others(&[publisher.id(), subscriber.id()]);
         let mut waited_for_cpu_ns = 0;
         while !(publisher.has_ended()? && subscriber.has_ended()?) {
             // The counters of an ended process cannot be read.
@@ -193,88 +191,6 @@ fn result(sent: &Value, received: &Value, commands: [String; 2]) -> Outcome<Phas
         latency: serde_json::from_value(received["latency"].clone()).unwrap_or(None),
         commands,
     })
-}
-
-/// One of the two processes. Dropping it ends it.
-struct Process {
-    role: &'static str,
-    child: Child,
-    status: Option<std::process::ExitStatus>,
-}
-
-impl Process {
-    fn start(role: &'static str, arguments: &[String]) -> Outcome<Self> {
-        let failed = |error: std::io::Error| {
-            Failure::Failed(anyhow::Error::new(error).context(format!("cannot start the {role}")))
-        };
-        let program = std::env::current_exe().map_err(failed)?;
-        let child = Command::new(program)
-            .args(arguments)
-            .args(["--tied", "--log-level", "warn"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .map_err(failed)?;
-        Ok(Self {
-            role,
-            child,
-            status: None,
-        })
-    }
-
-    fn has_ended(&mut self) -> Outcome<bool> {
-        if self.status.is_none() {
-            self.status = self
-                .child
-                .try_wait()
-                .map_err(|error| Failure::Failed(error.into()))?;
-        }
-        Ok(self.status.is_some())
-    }
-
-    /// Whether it ended without its result. Exit code 1 also means a bad result, which it reports.
-    fn has_failed(&self) -> bool {
-        self.status.is_some_and(|status| !status.success())
-    }
-
-    /// Asks it to end.
-    fn close_stdin(&mut self) {
-        drop(self.child.stdin.take());
-    }
-
-    /// Its report: the last line of its output.
-    fn summary(&mut self) -> Outcome<Value> {
-        let mut output = String::new();
-        if let Some(mut stdout) = self.child.stdout.take() {
-            // An incomplete report is detected below.
-            let _ = stdout.read_to_string(&mut output);
-        }
-        let account = output
-            .lines()
-            .last()
-            .and_then(|line| serde_json::from_str(line).ok());
-        account.ok_or_else(|| {
-            let status = self
-                .status
-                .map(|status| status.to_string())
-                .unwrap_or_default();
-            Failure::failed(format!(
-                "the {} ended without a result ({status})",
-                self.role
-            ))
-        })
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.close_stdin();
-        if self.status.is_none() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -112,34 +112,45 @@ pub(crate) enum Command {
     Serve(load::ServeArgs),
 }
 
-/// Run two processes at full speed and at a fixed rate, and check every byte
+/// Show that nothing is lost: at full speed, at a fixed rate, or under kills
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine demo
   olivine demo --seconds 30 --size 128 --rate 1M
-  olivine demo --json | jq '.paced.latency.p99_ns'")]
+  olivine demo --json | jq '.paced.latency.p99_ns'
+  olivine demo --crash                        kill and stop participants; exit
+                                              code 1 if a message is lost,
+                                              repeated or torn")]
 pub(crate) struct DemoArgs {
-    /// Total time: 4/7 at full speed, 3/7 at the fixed rate
+    /// Kill (SIGKILL) and stop two publishers and two durable subscribers in turn,
+    /// and count each message
+    #[arg(long)]
+    pub(crate) crash: bool,
+    /// Total time: 4/7 at full speed, 3/7 at the fixed rate [default: 7; 15 with
+    /// --crash]
     #[arg(
-        long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration,
-        default_value = "7"
+        long, value_name = "S", allow_negative_numbers = true, value_parser = values::duration
     )]
-    pub(crate) seconds: Duration,
+    pub(crate) seconds: Option<Duration>,
     /// Bytes of a message, 16 or more
     #[arg(
         long, short, value_name = "BYTES", allow_negative_numbers = true,
         value_parser = values::size, default_value = "32"
     )]
     pub(crate) size: u64,
-    /// Messages per second in the fixed-rate phase
+    /// Messages per second in the fixed-rate phase, or with --crash of each
+    /// publisher [default: 100K; 10K with --crash]
     #[arg(
         long, short, value_name = "RATE", allow_negative_numbers = true,
-        value_parser = values::steady_rate, default_value = "100K"
+        value_parser = values::steady_rate
     )]
-    pub(crate) rate: f64,
+    pub(crate) rate: Option<f64>,
     /// CPUs of publisher and subscriber [default: the first two allowed]
-    #[arg(long, value_name = "A,B", allow_negative_numbers = true, value_parser = values::cpu_pair)]
+    #[arg(
+        long, value_name = "A,B", allow_negative_numbers = true, value_parser = values::cpu_pair,
+        conflicts_with = "crash"
+    )]
     pub(crate) cpus: Option<(u32, u32)>,
     /// Bytes of the ring
     #[arg(

@@ -1,6 +1,7 @@
 //! `olivine demo`: the tool's `sub` and `pub` as two processes, first at full speed, then at a
 //! fixed rate.
 
+mod crash;
 mod pair;
 mod process;
 
@@ -23,6 +24,10 @@ use serde::Serialize;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+/// Total time, unless `--seconds` says otherwise.
+const SECONDS: Duration = Duration::from_secs(7);
+/// Messages a second of the fixed-rate phase, unless `--rate` says otherwise.
+const RATE: f64 = 100_000.0;
 /// Share of the time at full speed.
 const FULL_SHARE: f64 = 4.0 / 7.0;
 /// Time for measuring the floor, in seconds.
@@ -61,6 +66,11 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
             args.size
         )));
     }
+    if args.crash {
+        return crash::run(args, common);
+    }
+    let time = args.seconds.unwrap_or(SECONDS);
+    let rate = args.rate.unwrap_or(RATE);
     // With one CPU the two alternate: a spinning one would only block the other.
     let cpus = if args.cpus.is_some() || cpus::allowed().len() > 1 {
         Some(bench::cpus(args.cpus)?)
@@ -74,11 +84,8 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
     };
     let machine = Machine::look();
     let stop = Stop::install()?;
-    let full_time = args.seconds.mul_f64(FULL_SHARE);
-    let paced_time = args
-        .seconds
-        .saturating_sub(full_time)
-        .max(Duration::from_millis(1));
+    let full_time = time.mul_f64(FULL_SHARE);
+    let paced_time = time.saturating_sub(full_time).max(Duration::from_millis(1));
     let bar = Progress::new(1000);
     bar.phase("full speed");
     let full_speed = pair.run(0, full_time, None, &stop, &bar)?;
@@ -87,7 +94,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
     let paced = if stop.now() {
         None
     } else {
-        Some(pair.run(1, paced_time, Some(args.rate), &stop, &bar)?)
+        Some(pair.run(1, paced_time, Some(rate), &stop, &bar)?)
     };
     bar.clear();
     let mut counts = full_speed.counts;
@@ -98,7 +105,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
         ok: counts.is_clean(),
         interrupted: stop.interrupted(),
         size_bytes: args.size,
-        rate_per_s: args.rate,
+        rate_per_s: rate,
         counts,
         full_speed,
         paced,

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use olivine::clock;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
@@ -71,6 +72,9 @@ impl Stop {
 
     /// Also stops when standard input ends: the parent holds the other end.
     pub(crate) fn follow_stdin(&self) {
+        // A process that is stopped when its parent dies would never see that end. A system without
+        // this signal leaves it stopped.
+        let _ = set_parent_process_death_signal(Some(Signal::CONT));
         let asked = Arc::clone(&self.asked);
         std::thread::spawn(move || {
             let mut byte = [0; 64];

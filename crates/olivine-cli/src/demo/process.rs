@@ -5,10 +5,11 @@
 //! done its work.
 
 use crate::failure::{Failure, Outcome};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 /// A running or ended process.
 pub(super) struct Process {
@@ -49,6 +50,11 @@ impl Process {
         self.child.id()
     }
 
+    /// Its standard output; the caller reads it.
+    pub(super) fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
     pub(super) fn has_ended(&mut self) -> Outcome<bool> {
         if self.status.is_none() {
             self.status = self
@@ -67,6 +73,17 @@ impl Process {
     /// Asks it to end.
     pub(super) fn close_stdin(&mut self) {
         drop(self.child.stdin.take());
+    }
+
+    /// Sends a signal. A process that has ended gets none.
+    pub(super) fn signal(&self, signal: Signal) -> Outcome {
+        if self.status.is_some() {
+            return Ok(());
+        }
+        kill_process(Pid::from_child(&self.child), signal).map_err(|errno| {
+            let context = format!("cannot signal the {}", self.role);
+            Failure::Failed(anyhow::Error::new(errno).context(context))
+        })
     }
 
     /// Its report: the last line of its output.

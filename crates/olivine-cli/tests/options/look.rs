@@ -21,6 +21,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("doctor", REPORT, |stage| report(stage, &["doctor", "x"])),
     Scene::acts("demo", &["--seconds", "--size", "--rate", "--json"], demo),
     Scene::acts("demo", &["--capacity", "--cpus", "--log-level"], demo_pair),
+    Scene::acts("demo", &["--crash"], crash),
     Scene::refused("completions", &["--json"], |stage| {
         no_json(stage, &["completions", "bash"])
     }),
@@ -123,6 +124,14 @@ fn demo_pair(stage: &Stage) {
     let said = stage.fails(&["demo", "--seconds", "0.1", "--cpus", "0,1000"], 2);
     assert!(said.contains("1000"), "{said}");
     stage.shows_level(&["demo", "--size", "1"]);
+}
+
+fn crash(stage: &Stage) {
+    let words = ["demo", "--seconds", "1.2", "--json"];
+    assert!(json(&stage.ok(&words)).get("killed_count").is_none());
+    let found = json(&stage.ok(&[&words[..], &["--crash"]].concat()));
+    assert_eq!(found["killed_count"], 1, "{found}");
+    stage.fails(&["demo", "--crash", "--cpus", "0,1"], 2);
 }
 
 fn no_json(stage: &Stage, words: &[&str]) {

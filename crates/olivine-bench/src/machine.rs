@@ -34,10 +34,28 @@ pub struct Machine {
     pub commit: String,
     /// The command as given.
     pub command: String,
+    /// What `olivine doctor` found before the start; empty in files from before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checks: Vec<Check>,
+}
+
+/// A check of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "three texts, made where they are read"
+)]
+pub struct Check {
+    /// Its name, such as `governor`.
+    pub id: String,
+    /// `good`, `note`, `unknown`, `warning` or `problem`.
+    pub status: String,
+    /// What was seen, or why nothing was.
+    pub value: String,
 }
 
 impl Machine {
-    /// Looks at this machine. Takes about 10 ms for the clock.
+    /// Looks at this machine, without [`checks`](Self::checks). Takes about 10 ms for the clock.
     #[must_use]
     pub fn look() -> Self {
         let clock = TickClock::calibrate();
@@ -60,6 +78,7 @@ impl Machine {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             commit: env!("OLIVINE_COMMIT").to_owned(),
             command: command(),
+            checks: Vec::new(),
         }
     }
 

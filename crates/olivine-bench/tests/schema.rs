@@ -3,7 +3,7 @@
 use olivine::clock::TickClock;
 use olivine_bench::kernel::Counts;
 use olivine_bench::latency::Latency;
-use olivine_bench::machine::Machine;
+use olivine_bench::machine::{Check, Machine};
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::{SCHEMA, unix_time_s};
 use olivine_bench::result::{
@@ -109,7 +109,14 @@ fn file() -> ResultFile {
         schema: SCHEMA.to_owned(),
         scenario: "pingpong".to_owned(),
         started_unix_s: unix_time_s(),
-        machine: Machine::look(),
+        machine: Machine {
+            checks: vec![Check {
+                id: "swap".to_owned(),
+                status: "good".to_owned(),
+                value: "none".to_owned(),
+            }],
+            ..Machine::look()
+        },
         cpus: vec![0, 1],
         runs: 5,
         seconds_per_variant: 2.0,

@@ -18,6 +18,7 @@ use crate::args::{Common, DoctorArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, print, print_json, table};
 use crate::terminal::escaped;
+use olivine_bench::machine::Check;
 use olivine_bench::text::plural;
 use participants::Participants;
 use rule::{Finding, Rule, Status};
@@ -83,6 +84,17 @@ pub(crate) fn run(args: &DoctorArgs, common: Common) -> Outcome {
     } else {
         Err(Failure::BadResult)
     }
+}
+
+/// What the checks of the machine find, for the result of a measurement.
+pub(crate) fn conditions() -> Vec<Check> {
+    let seen = Snapshot::new("/", Facts::look(&olivine::admin::default_dir()));
+    let found = check_machine(&seen).into_iter().map(|one| Check {
+        id: one.id.to_owned(),
+        status: one.status.word().to_owned(),
+        value: one.value,
+    });
+    found.collect()
 }
 
 /// Every check of the machine.

@@ -52,6 +52,11 @@ fn result_follows_the_schema_in_every_format() {
     assert!(errors.is_empty(), "{errors:#?}");
     let kept: serde_json::Value = serde_json::from_str(&text(Path::new(&saved))).unwrap();
     assert_eq!(kept, printed, "what is written is what is printed");
+    let checks = printed["machine"]["checks"].as_array().unwrap();
+    assert!(
+        checks.iter().any(|one| one["id"] == "governor"),
+        "{checks:?}"
+    );
     let row = &printed["results"][0];
     assert!(
         row["worst"]["cause"].is_string() && row["worst"]["at_s"].as_f64().unwrap() > 0.0,

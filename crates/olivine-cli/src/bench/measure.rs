@@ -75,7 +75,10 @@ impl Bench {
         Ok(Self {
             name,
             setup,
-            machine: Machine::look(),
+            machine: Machine {
+                checks: crate::doctor::conditions(),
+                ..Machine::look()
+            },
             stop: Stop::install()?,
             participants: PAIR,
             started_unix_s: unix_time_s(),

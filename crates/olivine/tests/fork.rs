@@ -257,8 +257,9 @@ fn bridge_dropped_in_a_forked_child_does_not_hang() {
         assert!(!bridge.leave(common::WATCHDOG).unwrap());
         0
     });
-    // A request would keep the parent's bridge spinning.
-    assert_eq!(eventfds(), before);
+    // A request would keep the parent's bridge spinning. It may have made more of them since.
+    let after = eventfds();
+    assert!(before.iter().all(|fd| after.contains(fd)), "{before:?} {after:?}");
     let mut publisher = Publisher::open(&from).unwrap();
     publisher.publish(b"after").unwrap();
     publisher.close().unwrap();

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! [`between::Bridge`] runs the same between two URIs, as a separate process. There the ring is a
-//! channel in shared memory, which outlives the bridge.
+//! channel in shared memory, which outlives the bridge. [`crate::raw`] shows these parts to other
+//! crates.
 //!
 //! # No loss, no repetition
 //!
@@ -21,52 +22,55 @@
 //!
 //! # Adding a kind of place
 //!
-//! It supplies an [`Outlet`], an [`Inlet`] or both, and an arm in [`outlet`] and [`inlet`]. Each
-//! runs on its own thread until nothing is left to do, until `control.must_stop()`, or until a
-//! permanent failure. During a temporary failure it waits, and reports it with `control.report`. An
-//! outlet ends with `Ok` once `control.stopping()` is some and everything was delivered. Its ring:
+//! It supplies an [`Outlet`], an [`Inlet`] or both, and an arm in `open/schemes.rs`. Each runs on
+//! its own thread until nothing is left to do, until `control.must_stop()`, or until a permanent
+//! failure. During a temporary failure it waits, and reports it with `control.report`. An outlet
+//! ends with `Ok` once `control.stopping()` is some and everything was delivered. Its ring:
 //!
 //! * a single far side (a journal, a stream of a server): [`Source::take_first`]. It subscribes
 //!   before the program gets the publisher, so it has every message from the first;
 //! * any number of far sides: [`Egress::open`] with [`Source::ring`] for each of them.
 
+pub(crate) mod behind;
 pub(crate) mod between;
 pub(crate) mod egress;
+pub(crate) mod frame;
 pub(crate) mod ingress;
 #[cfg(feature = "journal")]
 pub mod journal;
 #[cfg(feature = "nats")]
-mod nats;
-#[cfg(any(feature = "nats", feature = "tcp"))]
-mod reconnect;
-mod relay;
-#[cfg(any(feature = "nats", feature = "tcp"))]
-mod secret;
+pub(crate) mod nats;
+pub(crate) mod reconnect;
+pub(crate) mod relay;
+pub(crate) mod secret;
 #[cfg(feature = "tcp")]
-mod tcp;
+pub(crate) mod tcp;
 #[cfg(feature = "tcp")]
 pub(crate) mod wire;
 
 #[cfg(feature = "tcp")]
 use crate::channel::attach;
-use crate::channel::attach::{ShapeRole, TypeTag, least_for, random_id};
+use crate::channel::attach::{ShapeRole, TypeTag, least_for};
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 #[cfg(feature = "tcp")]
 use crate::ring::layout::Geometry;
-use crate::uri::{Config, Scheme};
+use crate::uri::Config;
 use egress::Egress;
 use ingress::Ingress;
 use std::sync::Arc;
 
 /// Carries frames from a ring to another place.
-pub(crate) trait Outlet: Send {
+pub trait Outlet: Send {
     /// Whether the place has a single far side, which then gets every message from the first.
-    fn is_single(&self) -> bool;
+    fn is_single(&self) -> bool {
+        true
+    }
 
-    /// What its subscriber does with the settings of an open ring.
-    fn part(&self) -> ShapeRole {
-        ShapeRole::Names
+    /// Whether the far side needs the capacity, align and type of the ring before the first
+    /// message. Otherwise the first publisher may still fix them.
+    fn needs_geometry(&self) -> bool {
+        true
     }
 
     /// Carries until everything is delivered and nothing more can come, or until a request to stop.
@@ -83,8 +87,17 @@ pub(crate) trait Outlet: Send {
     ) -> Result<(), LinkError>;
 }
 
+/// What the reader of an outlet's ring does with the settings of an open one.
+fn part_of(outlet: &dyn Outlet) -> ShapeRole {
+    if outlet.needs_geometry() {
+        ShapeRole::Names
+    } else {
+        ShapeRole::Leaves
+    }
+}
+
 /// Carries frames from another place into a ring.
-pub(crate) trait Inlet: Send {
+pub trait Inlet: Send {
     /// Adapts the settings of a new ring, made for this inlet alone, to the messages.
     ///
     /// # Errors
@@ -109,7 +122,7 @@ pub(crate) trait Inlet: Send {
 
 /// The ring that an inlet carries into.
 #[derive(Clone, Debug)]
-pub(crate) struct Destination {
+pub struct Destination {
     ring: Config,
     typed: TypeTag,
     control: Arc<Control>,
@@ -132,7 +145,7 @@ impl Destination {
     /// # Errors
     ///
     /// [`LinkError::Ring`]; [`LinkError::Settings`] if the ring is of another type.
-    pub(crate) fn ingress(&self, who: &str) -> Result<Ingress, LinkError> {
+    pub(crate) fn unchecked_ingress(&self, who: &str) -> Result<Ingress, LinkError> {
         let opened = Ingress::open(&self.ring, self.typed.clone(), who, &self.control);
         opened.map_err(|error| match error {
             OpenError::Type { asked, found, .. } => LinkError::Settings {
@@ -164,7 +177,7 @@ impl Destination {
     /// Takes the type of the source if the ring accepts any type; an existing ring must then have
     /// this type. A ring made without a `capacity=` gets at least that of the source, if a default
     /// can be so large.
-    pub(crate) fn adopt(&mut self, hash: u64, name: &str, capacity: u64) {
+    pub fn adopt(&mut self, hash: u64, name: &str, capacity: u64) {
         self.ring.capacity_least = least_for(capacity);
         if self.typed.any {
             let name = name.to_owned().into();
@@ -176,7 +189,7 @@ impl Destination {
 
 /// The ring that an outlet reads.
 #[derive(Debug)]
-pub(crate) struct Source {
+pub struct Source {
     ring: Config,
     first: Option<Egress>,
     part: ShapeRole,
@@ -218,8 +231,9 @@ impl Source {
         }
     }
 
-    /// The settings of the ring: change those of one subscriber, and open it with [`Egress::open`].
-    pub(crate) fn ring(&self) -> &Config {
+    /// The settings of the ring: for each of several far sides, change those of one subscriber and
+    /// open it with [`CheckedEgress::open`](crate::raw::CheckedEgress::open).
+    pub fn ring(&self) -> &Config {
         &self.ring
     }
 }
@@ -230,103 +244,10 @@ pub(crate) fn ring_error(source: OpenError) -> LinkError {
     LinkError::Ring { source }
 }
 
-/// The outlet for the place that `config` names.
-///
-/// # Errors
-///
-/// [`OpenError`]; `NoBridge` if this build does not contain it.
-pub(crate) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
-    match config.scheme() {
-        #[cfg(feature = "journal")]
-        Scheme::File => Ok(Box::new(journal::outlet::JournalOutlet::new(config)?)),
-        #[cfg(feature = "nats")]
-        Scheme::Nats => Ok(Box::new(nats::Nats::new(config)?)),
-        #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(config, wire::hello::Side::Source)?)),
-        _ => Err(no_bridge(config)),
-    }
-}
-
-/// The inlet for the place that `config` names.
-///
-/// # Errors
-///
-/// As [`outlet`].
-pub(crate) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
-    match config.scheme() {
-        #[cfg(feature = "journal")]
-        Scheme::File => Ok(Box::new(journal::inlet::JournalInlet::new(config))),
-        #[cfg(feature = "nats")]
-        Scheme::Nats => Ok(Box::new(nats::Nats::new(config)?)),
-        #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(tcp::Tcp::new(
-            config,
-            wire::hello::Side::Destination,
-        )?)),
-        _ => Err(no_bridge(config)),
-    }
-}
-
-fn no_bridge(config: &Config) -> OpenError {
-    OpenError::NoBridge {
-        scheme: config.scheme().word(),
-    }
-}
-
-/// Settings of the ring in front of the place that `config` names. It is memory of this process,
-/// or, for a durable `name`, shared memory that the next process of that name finds again. `end`
-/// names the handle in front: a publisher and a subscriber of one URI have different rings.
-pub(crate) fn ring_of(config: &Config, end: &str) -> Config {
-    let mut ring = config.clone();
-    *ring.groups = Default::default();
-    if config.scheme == Scheme::Nats {
-        // The other subscribers are at the server: its bridge counts them.
-        ring.subscribers = ring.subscribers.min(1);
-    }
-    ring.from = crate::uri::Start::default_of(Scheme::Shm);
-    match &config.name {
-        Some(name) => {
-            ring.scheme = Scheme::Shm;
-            let path = || Some(config.path()?.display().to_string());
-            let address = config.address().map(ToString::to_string);
-            let place = address.or_else(path);
-            let words = format!(
-                "{end} {}://{}/{}/{name}",
-                config.scheme().word(),
-                place.unwrap_or_default(),
-                config.channel()
-            );
-            let hash = crate::ring::layout::fnv(words.bytes());
-            ring.channel = format!("link.{hash:016x}");
-        }
-        None => {
-            ring.scheme = Scheme::Inproc;
-            ring.channel = format!("link.{:016x}", random_id());
-            (ring.dir, ring.mode, ring.group) = (None, None, None);
-            ring.expire = crate::uri::Expire::Never;
-        }
-    }
-    ring
-}
-
 /// The type of a ring whose messages are not read here.
 pub(crate) fn any_type() -> TypeTag {
     TypeTag {
         any: true,
         ..TypeTag::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ring_of_remote_channel_belongs_to_one_side_and_scheme() {
-        let ring = |uri: &str, end| ring_of(&Config::parse(uri).unwrap(), end).channel;
-        let (tcp, nats) = ("tcp://h:4222/t?name=a", "nats://h:4222/t?name=a");
-        assert_eq!(ring(tcp, "subscriber"), ring(tcp, "subscriber"));
-        assert_ne!(ring(tcp, "subscriber"), ring(tcp, "publisher"));
-        assert_ne!(ring(tcp, "subscriber"), ring(nats, "subscriber"));
     }
 }

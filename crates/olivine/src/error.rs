@@ -187,6 +187,12 @@ pub enum LinkError {
         /// The reason that it reported.
         reason: String,
     },
+    /// A bridge from outside this crate failed, or used its ring in a wrong way.
+    #[error("the bridge failed: {problem}")]
+    Bridge {
+        /// What is wrong and what to do.
+        problem: String,
+    },
     /// The thread of the bridge panicked: a bug of Olivine.
     #[error("the thread of the bridge panicked: please report what it printed")]
     Panicked,

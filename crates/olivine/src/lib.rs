@@ -38,7 +38,7 @@
 //! [`Subscriber`] say which calls block. The layout in memory and the order of its words are in
 //! `docs/layout.md`.
 
-#![cfg_attr(loom, allow(dead_code, unused_imports))]
+#![cfg_attr(loom, allow(dead_code, unreachable_pub, unused_imports))]
 
 #[cfg(not(loom))]
 pub mod admin;
@@ -63,6 +63,8 @@ mod message;
 #[cfg(not(loom))]
 mod open;
 mod points;
+#[cfg(not(loom))]
+pub mod raw;
 mod region;
 mod ring;
 #[cfg(not(loom))]

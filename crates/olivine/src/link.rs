@@ -16,6 +16,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Longest pause of a bridge in one call.
+const PAUSE_MAX: Duration = Duration::from_secs(3600);
+
 /// The state of a bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -86,7 +89,8 @@ pub struct LinkStatus {
 
 /// How a bridge is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+#[non_exhaustive]
+pub enum Stop {
     /// After everything was delivered, or at the deadline.
     Delivered(Option<Instant>),
     /// At once. Messages that were not delivered stay in the ring.
@@ -95,7 +99,7 @@ pub(crate) enum Stop {
 
 /// The state that a handle and its bridge's thread share.
 #[derive(Debug)]
-pub(crate) struct Control {
+pub struct Control {
     /// 1 once the bridge has failed: a waiting handle reads this word.
     failed: AtomicU64,
     /// 1 once the bridge was asked to end.
@@ -180,7 +184,8 @@ impl Control {
     }
 
     /// The request to end, if there is one.
-    pub(crate) fn stopping(&self) -> Option<Stop> {
+    #[must_use]
+    pub fn stopping(&self) -> Option<Stop> {
         // Acquire: pairs with `stop`; the usual answer costs one load.
         if self.stopping.load(Ordering::Acquire) == 0 {
             return None;
@@ -189,7 +194,8 @@ impl Control {
     }
 
     /// Whether the bridge must end now.
-    pub(crate) fn must_stop(&self) -> bool {
+    #[must_use]
+    pub fn must_stop(&self) -> bool {
         match self.stopping() {
             Some(Stop::Now) => true,
             Some(Stop::Delivered(deadline)) => {
@@ -200,12 +206,15 @@ impl Control {
     }
 
     /// Readable once the bridge was asked to end: for `poll`.
-    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+    #[must_use]
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// Waits up to `longest`, or until the bridge is asked to end.
-    pub(crate) fn pause(&self, longest: Duration) {
+    /// Waits up to `longest`, or until the bridge is asked to end. After a request to deliver the
+    /// rest it waits the whole time, unless another request comes.
+    pub fn pause(&self, longest: Duration) {
+        let longest = longest.min(PAUSE_MAX);
         let until = Instant::now() + longest;
         let mut state = self.lock();
         while state.stop.is_none() {
@@ -223,14 +232,14 @@ impl Control {
         }
     }
 
-    /// Changes the status of the bridge.
-    pub(crate) fn report(&self, change: impl FnOnce(&mut LinkStatus)) {
+    /// Changes the status of the bridge. `change` must not call this control: it would wait for
+    /// itself.
+    pub fn report(&self, change: impl FnOnce(&mut LinkStatus)) {
         change(&mut self.lock().status);
     }
 
     /// The only far side is connected; `note` names it.
-    #[cfg(any(feature = "nats", feature = "tcp"))]
-    pub(crate) fn connected(&self, note: String) {
+    pub fn connected(&self, note: String) {
         self.report(|status| {
             status.stage = LinkStage::Connected;
             status.note = note;
@@ -241,7 +250,7 @@ impl Control {
     }
 
     /// The first attempt to reach the far side has ended, with or without success.
-    pub(crate) fn tried(&self) {
+    pub fn tried(&self) {
         self.lock().tried = true;
         self.changed.notify_all();
     }
@@ -262,7 +271,7 @@ impl Control {
     }
 
     /// `messages` undelivered messages were given up.
-    pub(crate) fn leave_undelivered(&self, messages: u64) {
+    pub fn leave_undelivered(&self, messages: u64) {
         let mut state = self.lock();
         state.undelivered = true;
         state.status.undelivered += messages;
@@ -281,7 +290,8 @@ impl Control {
 
     /// Whether the bridge failed. One load.
     #[inline]
-    pub(crate) fn has_failed(&self) -> bool {
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
         // Acquire: what the bridge committed before the failure is visible.
         self.failed.load(Ordering::Acquire) != 0
     }
@@ -294,7 +304,7 @@ impl Control {
 
     /// Reports a failure before the bridge's end of the ring is closed. Otherwise the closing would
     /// look like the end of the stream.
-    pub(crate) fn give_up(&self, error: &LinkError) {
+    pub fn give_up(&self, error: &LinkError) {
         self.end(Err(error.clone()));
     }
 
@@ -340,6 +350,28 @@ impl Control {
         // Release: pairs with `has_failed`.
         self.failed.store(1, Ordering::Release);
     }
+}
+
+/// How long opening waits for the first answer of a far side. The handle's next call reports a
+/// later one.
+pub(crate) const FIRST_ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// Starts the bridge that `words` name.
+///
+/// # Errors
+///
+/// [`LinkError::Io`] if the system has no descriptor or thread left.
+pub(crate) fn start(
+    words: String,
+    bridge: impl FnOnce(&Arc<Control>) -> Result<(), LinkError> + Send + 'static,
+) -> Result<Link, LinkError> {
+    let place = words.clone();
+    let started = Control::new().and_then(|control| Link::start(words, control, bridge));
+    started.map_err(|source| LinkError::Io {
+        action: "start a thread for",
+        place,
+        source: Arc::new(source),
+    })
 }
 
 /// A bridge on its own thread; dropping ends and joins it.

@@ -3,21 +3,17 @@
 //!
 //! Settings are validated here, once. A [`Bridge`](crate::Bridge) does so for its two channels.
 
-use crate::bridge::{self, Destination, Source};
+mod pair;
+mod schemes;
+
+use crate::bridge::behind;
 use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
 use crate::channel::typed::tag_of;
-use crate::error::{LinkError, OpenError};
-use crate::link::{Control, Link};
+use crate::error::OpenError;
 use crate::message::Plain;
 use crate::uri::{Config, End, Scheme};
-use std::sync::Arc;
-use std::time::Duration;
-
-/// How long opening waits for the first answer of a far side. The handle's next call reports a
-/// later one.
-const FIRST_ANSWER_MAX: Duration = Duration::from_secs(1);
 
 impl Publisher {
     /// Opens the channel that `uri` names as a publisher of bytes; makes it if needed.
@@ -68,17 +64,9 @@ impl<T: ?Sized> Publisher<T> {
         if is_here(config) {
             return Self::open_as(config, &typed, None);
         }
-        let outlet = bridge::outlet(config)?;
-        let ring = bridge::ring_of(config, "publisher");
-        let mut publisher = Self::open_as(&ring, &typed, None)?;
-        let mut follower = ring;
-        // The bridge carries every topic.
-        (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
-        let source = Source::new(&follower, outlet.is_single(), outlet.part())?;
-        let link = start(config, move |control| outlet.run(source, control, false))?;
-        link.wait_tried(FIRST_ANSWER_MAX)?;
-        publisher.set_link(link);
-        Ok(publisher)
+        let outlet = schemes::outlet(config)?;
+        let ring = schemes::ring_of(config, "publisher");
+        behind::publisher(&ring, &typed, config.uri(), outlet)
     }
 }
 
@@ -131,31 +119,9 @@ impl<T: ?Sized> Subscriber<T> {
         if is_here(config) {
             return Self::open_as(config, &typed, ShapeRole::Leaves);
         }
-        let mut inlet = bridge::inlet(config)?;
-        let mut ring = bridge::ring_of(config, "subscriber");
-        // The ring is new, and everything in it is for this subscriber.
-        ring.from = crate::uri::Start::Oldest;
-        // The far publisher decides how many subscribers it waits for.
-        ring.subscribers = 0;
-        inlet.shape(&mut ring)?;
-        let in_ring = in_ring(&typed);
-        let mut subscriber = Self::open_as(&ring, &typed, ShapeRole::Leaves)?;
-        let link = start(config, move |control| {
-            let destination = Destination::new(&ring, in_ring, control);
-            inlet.run(destination, control, false)
-        })?;
-        link.wait_tried(FIRST_ANSWER_MAX)?;
-        subscriber.set_link(link);
-        Ok(subscriber)
-    }
-}
-
-/// The type of the ring in front of a remote channel, for a subscriber of this type. A subscriber
-/// of bytes reads any type, so its ring takes the type of the source.
-fn in_ring(typed: &TypeTag) -> TypeTag {
-    TypeTag {
-        any: typed.hash == 0,
-        ..typed.clone()
+        let inlet = schemes::inlet(config)?;
+        let ring = schemes::ring_of(config, "subscriber");
+        behind::subscriber(&ring, &typed, config.uri(), inlet)
     }
 }
 
@@ -165,18 +131,4 @@ fn is_here(config: &Config) -> bool {
         config.scheme(),
         Scheme::Shm | Scheme::Sealed | Scheme::Inproc
     )
-}
-
-/// Starts the bridge behind a handle.
-fn start(
-    config: &Config,
-    bridge: impl FnOnce(&Arc<Control>) -> Result<(), LinkError> + Send + 'static,
-) -> Result<Link, OpenError> {
-    let refused = |source: std::io::Error| LinkError::Io {
-        action: "start a thread for",
-        place: config.uri(),
-        source: Arc::new(source),
-    };
-    let control = Control::new().map_err(refused)?;
-    Ok(Link::start(config.uri(), control, bridge).map_err(refused)?)
 }

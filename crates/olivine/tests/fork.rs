@@ -7,10 +7,16 @@ mod common;
 use common::numbers::{LONG, expect, send};
 use common::{TestFolder, until};
 use olivine::admin::inspect;
-use olivine::{Config, LaneState, NotSent, OwnedClaim, Publisher, ReceiveError, Subscriber};
+use olivine::raw::{
+    self, CheckedEgress, CheckedIngress, Control, Destination, Inlet, NotRead, NotTaken,
+};
+use olivine::{
+    Config, LaneState, NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError, Subscriber,
+};
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// One test at a time: closing and reuse of descriptors in a child are part of the tests.
 fn alone() -> MutexGuard<'static, ()> {
@@ -259,7 +265,10 @@ fn bridge_dropped_in_a_forked_child_does_not_hang() {
     });
     // A request would keep the parent's bridge spinning. It may have made more of them since.
     let after = eventfds();
-    assert!(before.iter().all(|fd| after.contains(fd)), "{before:?} {after:?}");
+    assert!(
+        before.iter().all(|fd| after.contains(fd)),
+        "{before:?} {after:?}"
+    );
     let mut publisher = Publisher::open(&from).unwrap();
     publisher.publish(b"after").unwrap();
     publisher.close().unwrap();
@@ -268,6 +277,90 @@ fn bridge_dropped_in_a_forked_child_does_not_hang() {
     assert!(bridge.stop(common::WATCHDOG).unwrap());
     let mut subscriber = Subscriber::open(&to).unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"after");
+}
+
+/// Gives its ingress away.
+struct Lend(std::sync::mpsc::Sender<CheckedIngress>);
+
+impl Inlet for Lend {
+    fn run(
+        self: Box<Self>,
+        destination: Destination,
+        control: &std::sync::Arc<Control>,
+        _until_end: bool,
+    ) -> Result<(), olivine::LinkError> {
+        let mut ingress = destination.ingress("a test")?;
+        ingress.open_lane(1, 0, 0)?;
+        self.0.send(ingress).expect("the test waits for it");
+        while control.stopping().is_none() {
+            control.pause(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// The ends of a bridge, which `raw` gives away, in a child: the positions are the parent's.
+#[test]
+fn forked_child_ends_of_a_bridge_are_refused() {
+    let _alone = alone();
+    if keeps_pages() {
+        return;
+    }
+    let place = TestFolder::new();
+    let config = Config::parse(&place.uri("ends", "")).unwrap();
+    let mut egress = Some(CheckedEgress::open(&config).unwrap());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let bridge = raw::bridge_in("a test", Lend(sender), &config, false).unwrap();
+    let mut ingress = Some(receiver.recv().unwrap());
+    let mut bytes = Vec::new();
+    let message = Outgoing::new(b"one");
+    let pushed = ingress
+        .as_ref()
+        .map(|ingress| ingress.add_frame(&mut bytes, message));
+    pushed.unwrap().unwrap();
+    let taken = ingress.as_mut().map(|ingress| ingress.take(0, 0, &bytes));
+    taken.unwrap().unwrap();
+    assert_eq!(egress.as_mut().unwrap().look().unwrap(), 1);
+    forked(|| {
+        let (mut egress, mut ingress) = (egress.take().unwrap(), ingress.take().unwrap());
+        let refused = [
+            egress.look().map(|_| ()),
+            egress.frames(0, 64).map(|_| ()),
+            egress.advance(0, 16),
+            egress.acknowledge(0, 0),
+            egress.resume(0, 16).map(|_| ()),
+            egress.set_goal(),
+        ];
+        for (n, answer) in refused.into_iter().enumerate() {
+            let is_forked = matches!(answer, Err(NotRead::Ring(ReceiveError::Forked)));
+            assert!(is_forked, "{n}: {answer:?}");
+        }
+        let refused = [
+            ingress.open_lane(2, 0, 16),
+            ingress.skip_to(0, 400),
+            ingress.take(0, 16, &bytes),
+            ingress.set_incarnation(0, 3),
+            ingress.end_lane(0),
+            ingress.fail_lane(0, "forked"),
+        ];
+        for (n, answer) in refused.into_iter().enumerate() {
+            assert!(matches!(answer, Err(NotTaken::Closed)), "{n}: {answer:?}");
+        }
+        ingress.close_lane(0);
+        ingress.end();
+        0
+    });
+    let (mut egress, mut ingress) = (egress.unwrap(), ingress.unwrap());
+    ingress.take(0, 16, &bytes).unwrap();
+    assert_eq!(ingress.lanes()[0].incarnation, 1);
+    let frames = egress.frames(0, u64::MAX).unwrap();
+    assert!(
+        frames
+            .map(|frame| frame.unwrap().payload())
+            .eq([b"one", b"one"])
+    );
+    drop(ingress);
+    bridge.stop(common::WATCHDOG).unwrap();
 }
 
 /// The count of each eventfd of this process, from `fdinfo`.

@@ -27,6 +27,7 @@ const LAYERS: &[&[&str]] = &[
     &["message"],
     &["channel"],
     &["admin", "bridge"],
+    &["raw"],
     &["open"],
     &["fuzz_checks"],
 ];

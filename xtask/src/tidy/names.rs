@@ -48,6 +48,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("event_fd", "the kernel's name for the thing: eventfd(2)"),
     ("olivine_subscriber_event_fd", "as `event_fd`"),
     (
+        "ReconnectBackoff",
+        "the field's term for pauses that grow; endpoints wait",
+    ),
+    (
         "push",
         "adds to a batch and publishes nothing: the word of std's collections",
     ),

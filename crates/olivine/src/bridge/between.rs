@@ -1,13 +1,12 @@
-//! A bridge between two URIs, for a process that does nothing else.
+//! A bridge between a ring and another place, for a process that does nothing else.
 
 use super::egress::Egress;
-use super::{Destination, Source, any_type, inlet, outlet, relay, ring_error};
+use super::{Destination, Inlet, Outlet, Source, any_type, part_of, ring_error};
 use crate::channel::attach::ShapeRole;
 use crate::error::{LinkError, OpenError};
-use crate::link::{Control, Link, LinkStage, LinkStatus, Stop};
+use crate::link::{self, Control, FIRST_ANSWER_MAX, Link, LinkStage, LinkStatus, Stop};
 use crate::ring::layout::fnv;
 use crate::uri::{Config, Scheme, UriError};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Carries messages from one channel to another until it is stopped.
@@ -39,98 +38,53 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Starts a thread that copies messages from `source` to `destination`. With `until_end` it
-    /// ends once every publisher of the source has closed and everything is delivered. Otherwise it
-    /// runs until it is stopped.
-    ///
-    /// The durable `name` in the remote URI identifies this bridge. The default name is made from
-    /// the two URIs and the name of this machine, so the next bridge between the two continues at
-    /// this one's position. A position with a default name is given up when the source has ended
-    /// and everything is delivered, and by [`Bridge::leave`]. A position with a given name is kept.
-    ///
-    /// # Errors
-    ///
-    /// [`OpenError`]; two remote channels are refused as a pair.
-    pub fn start(
-        source: &Config,
-        destination: &Config,
+    /// Carries from `ring` through `outlet`. `words` name the bridge in errors, and make the name
+    /// of its position unless `ring` has one.
+    pub(crate) fn out_of(
+        ring: &Config,
+        words: String,
+        outlet: Box<dyn Outlet>,
         until_end: bool,
     ) -> Result<Self, OpenError> {
-        source.validate()?;
-        destination.validate()?;
-        if source.topic.is_some() || destination.topic.is_some() {
-            return Err(UriError::Pair {
-                first: "topic",
-                second: "a bridge",
-                rule: "it carries every topic; give 'topic=' to publishers and subscribers",
-            }
-            .into());
+        refuse_topic(ring)?;
+        let (single, part) = (outlet.is_single(), part_of(&*outlet));
+        let is_ours = single && ring.name.is_none();
+        let ring = if single {
+            named(ring, &default_name(&words))
+        } else {
+            ring.clone()
+        };
+        let place = ring.name.clone().filter(|_| single);
+        let mut source = Source::new(&ring, single, part)?;
+        if is_ours {
+            source.accept_closed_as_end();
         }
-        let words = format!("{} to {}", source.uri(), destination.uri());
-        let refused = |source: std::io::Error| LinkError::Io {
-            action: "start a thread for",
-            place: words.clone(),
-            source: Arc::new(source),
-        };
-        let control = Control::new().map_err(refused)?;
-        let name = default_name(&words);
-        let mut place = None;
-        let link = match (is_near(source), is_near(destination)) {
-            (true, true) => {
-                let ring = named(source, &name);
-                place.clone_from(&ring.name);
-                let given_up = ring.clone();
-                let is_ours = source.name.is_none();
-                let mut from = Source::new(&ring, true, ShapeRole::Names)?;
-                if is_ours {
-                    from.accept_closed_as_end();
-                }
-                let to = Destination::new(destination, any_type(), &control);
-                Link::start(words.clone(), control, move |control| {
-                    relay::run(from, to, control, until_end)?;
-                    give_up_place(&given_up, ShapeRole::Names, is_ours, control)
-                })
-            }
-            (true, false) => {
-                let outlet = outlet(&named(destination, &name))?;
-                let single = outlet.is_single();
-                let ring = if single {
-                    named(source, &name)
-                } else {
-                    source.clone()
-                };
-                let is_ours = single && source.name.is_none();
-                place = ring.name.clone().filter(|_| single);
-                let part = outlet.part();
-                let mut from = Source::new(&ring, single, part)?;
-                if is_ours {
-                    from.accept_closed_as_end();
-                }
-                Link::start(words.clone(), control, move |control| {
-                    outlet.run(from, control, until_end)?;
-                    give_up_place(&ring, part, is_ours, control)
-                })
-            }
-            (false, true) => {
-                let mut inlet = inlet(&named(source, &name))?;
-                let mut ring = destination.clone();
-                inlet.shape(&mut ring)?;
-                let to = Destination::new(&ring, any_type(), &control);
-                Link::start(words.clone(), control, move |control| {
-                    inlet.run(to, control, until_end)
-                })
-            }
-            (false, false) => {
-                return Err(UriError::Pair {
-                    first: "a source elsewhere",
-                    second: "a destination elsewhere",
-                    rule: "put a channel in shared memory between them, and two bridges",
-                }
-                .into());
-            }
-        };
-        let link = link.map_err(refused)?;
-        link.wait_tried(Duration::from_secs(1))?;
+        let link = link::start(words, move |control| {
+            outlet.run(source, control, until_end)?;
+            give_up_place(&ring, part, is_ours, control)
+        })?;
+        Self::started(link, place)
+    }
+
+    /// Carries into `ring` through `inlet`. `words` name the bridge in errors.
+    pub(crate) fn into_ring(
+        ring: &Config,
+        words: String,
+        mut inlet: Box<dyn Inlet>,
+        until_end: bool,
+    ) -> Result<Self, OpenError> {
+        refuse_topic(ring)?;
+        let mut ring = ring.clone();
+        inlet.shape(&mut ring)?;
+        let link = link::start(words, move |control| {
+            let to = Destination::new(&ring, any_type(), control);
+            inlet.run(to, control, until_end)
+        })?;
+        Self::started(link, None)
+    }
+
+    fn started(link: Link, place: Option<String>) -> Result<Self, OpenError> {
+        link.wait_tried(FIRST_ANSWER_MAX)?;
         Ok(Self { link, place })
     }
 
@@ -217,15 +171,20 @@ fn give_up_place(
     Ok(())
 }
 
-fn is_near(config: &Config) -> bool {
-    matches!(
-        config.scheme(),
-        Scheme::Shm | Scheme::Sealed | Scheme::Inproc
-    )
+/// Refuses a topic in an end of a bridge.
+pub(crate) fn refuse_topic(end: &Config) -> Result<(), UriError> {
+    if end.topic.is_none() {
+        return Ok(());
+    }
+    Err(UriError::Pair {
+        first: "topic",
+        second: "a bridge",
+        rule: "it carries every topic; give 'topic=' to publishers and subscribers",
+    })
 }
 
 /// `config` with a durable name, if it can have one and has none.
-fn named(config: &Config, name: &str) -> Config {
+pub(crate) fn named(config: &Config, name: &str) -> Config {
     let mut config = config.clone();
     let can = matches!(config.scheme(), Scheme::Shm | Scheme::Tcp | Scheme::Nats);
     if can && config.name.is_none() && config.delivery == crate::uri::Delivery::Reliable {
@@ -235,7 +194,7 @@ fn named(config: &Config, name: &str) -> Config {
 }
 
 /// The same name for the same two URIs on the same machine.
-fn default_name(words: &str) -> String {
+pub(crate) fn default_name(words: &str) -> String {
     // If the system reports no host name, all machines share one: then two of them need `name=`.
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let bytes = host.trim().bytes().chain(words.bytes());

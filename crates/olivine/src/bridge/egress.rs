@@ -1,5 +1,6 @@
 //! Out of a ring: a reliable subscriber whose position moves only on acknowledgement.
 
+use super::frame::Frames;
 use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
@@ -31,17 +32,6 @@ pub(crate) struct Egress {
     /// The far side that reads, if it has a number.
     #[cfg(feature = "tcp")]
     reader: Option<u64>,
-}
-
-/// Whole frames of one lane as in the ring, padding included.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Frames<'a> {
-    /// Start in the lane.
-    pub(crate) position: u64,
-    /// End in the lane.
-    pub(crate) end: u64,
-    /// Headers, payloads and padding.
-    pub(crate) bytes: &'a [u8],
 }
 
 impl Egress {
@@ -97,9 +87,11 @@ impl Egress {
         if let Some(error) = self.subscriber.eviction() {
             return Err(error);
         }
-        self.subscriber.map_lanes()?;
+        let mapped = self.subscriber.map_lanes();
+        // Also after an error: some lanes may be there.
         let count = self.subscriber.consumers().len();
         self.reported.resize(count, 0);
+        mapped?;
         match self.due_failure() {
             Some(failure) => Err(failure),
             None => Ok(count),
@@ -169,11 +161,20 @@ impl Egress {
     /// # Errors
     ///
     /// As [`Egress::committed`].
-    #[cfg(any(feature = "tcp", feature = "nats"))]
     pub(crate) fn reachable(&mut self, place: usize) -> Result<u64, ReceiveError> {
         // `limit` comes last, as in `frames_end`.
         let committed = self.committed(place)?;
         Ok(committed.min(self.limit(place)))
+    }
+
+    /// Number of lanes that were found so far.
+    pub(crate) fn lanes(&mut self) -> usize {
+        self.subscriber.consumers().len()
+    }
+
+    /// Whether this process opened it. In a forked child the positions are those of the parent.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.subscriber.is_of_this_process()
     }
 
     /// Index of the lane at `place`, as messages carry it.
@@ -210,6 +211,7 @@ impl Egress {
     pub(crate) fn frames(&mut self, place: usize, most: u64) -> Result<Frames<'_>, ReceiveError> {
         let end = self.frames_end(place, most)?;
         let position = self.position(place);
+        let align = self.geometry().align;
         if self.subscriber.is_checked() {
             let mut copy = std::mem::take(&mut self.copy);
             let copied = self.copy_frames(place, end, &mut copy);
@@ -218,15 +220,37 @@ impl Egress {
             let bytes = &self.copy;
             return Ok(Frames {
                 position,
-                end,
                 bytes,
+                align,
             });
         }
         Ok(Frames {
             position,
-            end,
             bytes: self.bytes(place, position, end),
+            align,
         })
+    }
+
+    /// Whole frames from the position up to the goal: at most `bytes`, but one at least if there is
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Egress::frames`].
+    pub(crate) fn next_frames(
+        &mut self,
+        place: usize,
+        bytes: u64,
+    ) -> Result<Frames<'_>, ReceiveError> {
+        let (position, goal) = (self.position(place), self.goal(place));
+        // No lane reaches `u64::MAX`, but the goal of a new lane is before its position.
+        let most = position.saturating_add(bytes).min(goal).max(position);
+        let mut end = self.frames_end(place, most)?;
+        if end == position && position < goal {
+            // No message, or a longer one.
+            end = self.next_frame(place)?.map_or(end, |(next, _)| next);
+        }
+        self.frames(place, end)
     }
 
     /// End of the whole frames from the position up to `most`; the position itself if no frame ends
@@ -304,6 +328,25 @@ impl Egress {
         self.subscriber.consumers()[place].go_to(end);
     }
 
+    /// Like [`Egress::advance`], for an untrusted caller. Returns `false` if no frame that may be
+    /// handed over now ends at `end`, and `end` is not the position itself.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Evicted`]; [`ReceiveError::Corrupt`].
+    pub(crate) fn advance_checked(&mut self, place: usize, end: u64) -> Result<bool, ReceiveError> {
+        let (from, reachable) = (self.position(place), self.reachable(place)?);
+        if !(from..=reachable).contains(&end) {
+            return Ok(false);
+        }
+        let boundary = self.subscriber.consumers()[place].boundary(from, reachable, end);
+        if self.judged(boundary)? != end {
+            return Ok(false);
+        }
+        self.advance(place, end);
+        Ok(true)
+    }
+
     /// The far side has everything before `position`, the end of a frame: frees the room. An old
     /// acknowledgement changes nothing. Returns `false` if `position` was never handed over.
     pub(crate) fn acknowledge(&mut self, place: usize, position: u64) -> bool {
@@ -324,7 +367,6 @@ impl Egress {
     /// # Errors
     ///
     /// [`ReceiveError::Evicted`]; [`ReceiveError::Corrupt`].
-    #[cfg(feature = "tcp")]
     pub(crate) fn acknowledge_checked(
         &mut self,
         place: usize,
@@ -579,8 +621,8 @@ mod tests {
         assert_eq!(egress.frames_end(0, u64::MAX).unwrap(), end);
         assert_eq!(egress.next_frame(0).unwrap(), Some((end, 24)));
         let frames = egress.frames(0, end).unwrap();
-        assert_eq!((frames.position, frames.end), (start, end));
-        assert_eq!(frames.bytes.get(8..32), Some(&[7; 24][..]));
+        assert_eq!((frames.position(), frames.end()), (start, end));
+        assert_eq!(frames.bytes().get(8..32), Some(&[7; 24][..]));
     }
 
     /// A publisher that never stops must not keep a bridge from ending.

@@ -11,9 +11,7 @@ use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError, chain};
 use crate::link::Control;
 use crate::region::HEADER_BYTES;
-#[cfg(any(feature = "journal", feature = "nats"))]
-use crate::ring::layout::fixed;
-use crate::ring::layout::{Geometry, fnv, frame_bytes, type_shown};
+use crate::ring::layout::{Geometry, fixed, fnv, frame_bytes, type_shown};
 use crate::uri::{Config, Expire};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +37,8 @@ pub(crate) struct Ingress {
     messages: u64,
     /// Records why the bridge failed, or that it was asked to stop.
     control: Arc<Control>,
+    /// The process that opened it.
+    generation: u64,
 }
 
 #[derive(Debug)]
@@ -68,10 +68,14 @@ struct Partial {
 
 /// Why frames were not taken.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NotTaken {
+#[non_exhaustive]
+pub enum NotTaken {
     /// The source breaks the protocol.
-    #[error("{0}")]
-    Wrong(String),
+    #[error("{problem}")]
+    Wrong {
+        /// How.
+        problem: String,
+    },
     /// The next message has no room yet. Everything before it was taken.
     #[error("no room in the ring yet")]
     NoRoom {
@@ -84,6 +88,12 @@ pub(crate) enum NotTaken {
     /// The ring is closed, or belongs to a parent process.
     #[error("the ring of this side is closed")]
     Closed,
+}
+
+impl NotTaken {
+    pub(crate) fn wrong(problem: String) -> Self {
+        Self::Wrong { problem }
+    }
 }
 
 impl Ingress {
@@ -129,6 +139,7 @@ impl Ingress {
             lanes: Vec::new(),
             messages: 0,
             control: Arc::clone(control),
+            generation: crate::fork::generation(),
         };
         for (index, is_left) in kept {
             let mut lane = ingress.open_lane(index)?;
@@ -173,7 +184,6 @@ impl Ingress {
 
     /// Takes over the type of the source's messages, if the ring accepts any and no participant has
     /// fixed one.
-    #[cfg(any(feature = "journal", feature = "nats"))]
     pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
         let is_fixed = self.attached.geometry.is_fixed(fixed::TYPE);
         if self.typed.any && !is_fixed && self.lanes.is_empty() {
@@ -183,6 +193,11 @@ impl Ingress {
             let name = name.into();
             self.typed = TypeTag { hash, name, any };
         }
+    }
+
+    /// Whether this process opened it. A forked child must not write what the parent writes.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        crate::fork::generation() == self.generation
     }
 
     /// Distinguishes the ring from earlier and later ones of its name.
@@ -310,7 +325,6 @@ impl Ingress {
     }
 
     /// Every reserved or opened lane: its index, its incarnation, and the position there.
-    #[cfg(feature = "nats")]
     pub(crate) fn origins(&self) -> Vec<(u32, u64, u64)> {
         self.lanes
             .iter()
@@ -325,7 +339,6 @@ impl Ingress {
     }
 
     /// Changes the incarnation of an open lane; its positions stay.
-    #[cfg(feature = "nats")]
     pub(crate) fn rename(&mut self, index: u32, incarnation: u64) {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
         if let Some(lane) = lane
@@ -370,6 +383,8 @@ impl Ingress {
         lane.kept = None;
         if lane.origin.incarnation != incarnation {
             let shift = position.wrapping_sub(lane.position);
+            // A part of a message of another channel has no rest.
+            lane.partial = None;
             lane.origin = Origin { incarnation, shift };
             if let Some(publisher) = &mut lane.publisher {
                 publisher.set_origin(lane.origin);
@@ -380,7 +395,7 @@ impl Ingress {
         if expected == position {
             return Ok(());
         }
-        Err(NotTaken::Wrong(format!(
+        Err(NotTaken::wrong(format!(
             "lane {index} goes on from position {position}, not from {expected}"
         )))
     }
@@ -393,7 +408,7 @@ impl Ingress {
     pub(crate) fn skip_to(&mut self, index: u32, position: u64) -> Result<(), NotTaken> {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
         let Some(lane) = lane.filter(|lane| lane.partial.is_none()) else {
-            return Err(NotTaken::Wrong(format!(
+            return Err(NotTaken::wrong(format!(
                 "lane {index} cannot go on from position {position}"
             )));
         };
@@ -471,7 +486,6 @@ impl Ingress {
     /// # Errors
     ///
     /// [`NotTaken::Ring`] if it was closed and cannot be opened again.
-    #[cfg(feature = "nats")]
     pub(crate) fn end_lane(&mut self, index: u32) -> Result<(), NotTaken> {
         if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
             if self.lanes[place].publisher.is_none() {
@@ -491,11 +505,11 @@ impl Ingress {
     pub(crate) fn take(&mut self, index: u32, position: u64, bytes: &[u8]) -> Result<(), NotTaken> {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
         let Some(lane) = lane else {
-            return Err(NotTaken::Wrong(format!("lane {index} was never opened")));
+            return Err(NotTaken::wrong(format!("lane {index} was never opened")));
         };
         let expected = lane.there(lane.position + lane.partial.map_or(0, |partial| partial.come));
         if position != expected || !bytes.len().is_multiple_of(8) {
-            return Err(NotTaken::Wrong(format!(
+            return Err(NotTaken::wrong(format!(
                 "{} bytes at position {position} of lane {index}, where {expected} comes next",
                 bytes.len()
             )));
@@ -548,6 +562,9 @@ impl Ingress {
 
 impl Drop for Ingress {
     fn drop(&mut self) {
+        if !self.is_of_this_process() {
+            return;
+        }
         if std::thread::panicking() {
             // Before the lanes close.
             self.control.give_up(&LinkError::Panicked);
@@ -589,7 +606,7 @@ impl Lane {
 
     fn take(&mut self, mut bytes: &[u8], messages: &mut u64) -> Result<(), NotTaken> {
         let Some(publisher) = &mut self.publisher else {
-            return Err(NotTaken::Wrong(format!(
+            return Err(NotTaken::wrong(format!(
                 "bytes for lane {}, which is closed",
                 self.index
             )));
@@ -599,7 +616,7 @@ impl Lane {
         let all = bytes.len();
         let wrong = |header: u64| {
             let length = frame_bytes(header);
-            NotTaken::Wrong(format!(
+            NotTaken::wrong(format!(
                 "a frame of {length} bytes, where 8 to {frame_max} are possible"
             ))
         };
@@ -704,7 +721,7 @@ fn whole_frames(bytes: &[u8], align: u64, frame_max: u64, most: u64) -> (usize, 
 fn refused(why: NotSent, taken: usize) -> NotTaken {
     match why {
         NotSent::BackPressured | NotSent::NotConnected => NotTaken::NoRoom { taken },
-        NotSent::TooLong { max } => NotTaken::Wrong(format!(
+        NotSent::TooLong { max } => NotTaken::wrong(format!(
             "a message longer than the {max} bytes that this ring takes"
         )),
         _ => NotTaken::Closed,

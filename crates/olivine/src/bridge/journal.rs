@@ -16,9 +16,9 @@ mod format;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz_checks;
 mod index;
-pub(super) mod inlet;
+pub(crate) mod inlet;
 mod lane;
-pub(super) mod outlet;
+pub(crate) mod outlet;
 mod pace;
 mod pack;
 mod recorder;

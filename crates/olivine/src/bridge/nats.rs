@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// One side of `nats://` with its settings.
 #[derive(Debug)]
-pub(super) struct Nats {
+pub(crate) struct Nats {
     settings: Settings,
 }
 
@@ -43,7 +43,7 @@ impl Nats {
     /// # Errors
     ///
     /// [`OpenError`].
-    pub(super) fn new(config: &Config) -> Result<Self, OpenError> {
+    pub(crate) fn new(config: &Config) -> Result<Self, OpenError> {
         let settings = Settings::new(config)?;
         Ok(Self { settings })
     }

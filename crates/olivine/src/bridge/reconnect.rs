@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 /// First and longest pause between attempts.
 const PAUSE_FIRST: Duration = Duration::from_millis(10);
-pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
-/// Attempts to reach one far side.
+pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Attempts to reach one far side, with a growing random pause between them.
 #[derive(Debug)]
-pub(super) struct ReconnectBackoff<'a> {
+pub struct ReconnectBackoff<'a> {
     control: &'a Control,
     /// After a request to end: the longest backoff to wait for.
     close_timeout: Duration,
@@ -20,8 +20,9 @@ pub(super) struct ReconnectBackoff<'a> {
 }
 
 impl<'a> ReconnectBackoff<'a> {
-    /// No attempt has been made yet.
-    pub(super) fn new(control: &'a Control, close_timeout: Duration) -> Self {
+    /// No attempt has been made yet. `close_timeout`: after a request to end, how long to wait for
+    /// a far side that is away ([`Config::close_timeout`](crate::Config::close_timeout)).
+    pub fn new(control: &'a Control, close_timeout: Duration) -> Self {
         Self {
             control,
             close_timeout,
@@ -32,14 +33,14 @@ impl<'a> ReconnectBackoff<'a> {
     }
 
     /// An attempt begins.
-    pub(super) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.connections = self.control.status().connections;
     }
 
     /// The attempt failed, or its connection broke: reports `note`, and pauses. Returns `false` if
     /// no other attempt follows: an end is requested, and everything `is_delivered` or the far side
     /// is away for too long.
-    pub(super) fn may_retry(&mut self, note: String, is_delivered: impl FnOnce() -> bool) -> bool {
+    pub fn may_retry(&mut self, note: String, is_delivered: impl FnOnce() -> bool) -> bool {
         let was_connected = self.control.status().connections > self.connections;
         self.control.report(|status| {
             status.stage = LinkStage::Waiting;

@@ -1,12 +1,11 @@
 //! From one ring of this machine into another.
 
-use super::Destination;
-use super::Source;
 use super::egress::Egress;
 use super::ingress::{Ingress, NotTaken};
-use super::ring_error;
+use super::{Destination, Outlet, Source, any_type, ring_error};
 use crate::error::{LinkError, ReceiveError};
 use crate::link::{Control, LinkStage};
+use crate::uri::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +17,35 @@ const NAP: Duration = Duration::from_millis(100);
 /// Sleep while there is no room.
 const ROOM_NAP: Duration = Duration::from_micros(100);
 
+/// Carries into another ring of this machine.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    destination: Config,
+}
+
+impl Relay {
+    /// Into the ring with the settings of `destination`.
+    pub(crate) fn new(destination: &Config) -> Self {
+        let destination = destination.clone();
+        Self { destination }
+    }
+}
+
+impl Outlet for Relay {
+    fn run(
+        self: Box<Self>,
+        source: Source,
+        control: &Arc<Control>,
+        until_end: bool,
+    ) -> Result<(), LinkError> {
+        let destination = Destination::new(&self.destination, any_type(), control);
+        run(source, destination, control, until_end)
+    }
+}
+
 /// Copies until an end is requested and everything is delivered, or, with `until_end`, until every
 /// publisher has closed.
-pub(super) fn run(
+fn run(
     mut source: Source,
     mut destination: Destination,
     control: &Control,
@@ -30,7 +55,7 @@ pub(super) fn run(
     let mut egress = source.take_first()?;
     let geometry = egress.geometry().clone();
     destination.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
-    let mut ingress = destination.ingress(&who)?;
+    let mut ingress = destination.unchecked_ingress(&who)?;
     if ingress.incarnation() == egress.incarnation() {
         // The same ring under another URI: a symbolic link to the folder, or an explicit default.
         egress.unsubscribe();
@@ -123,24 +148,17 @@ fn pass(
         if !*open {
             continue;
         }
-        let mut end = egress
-            .frames_end(place, egress.goal(place).min(position + TURN_BYTES))
-            .map_err(reading)?;
-        if end <= position {
-            if position >= egress.goal(place) {
-                continue;
+        let bytes = egress
+            .next_frames(place, TURN_BYTES)
+            .map_err(reading)?
+            .bytes();
+        if bytes.is_empty() {
+            if position < egress.goal(place) && egress.is_lane_ended(place) {
+                ingress.close_lane(lane);
+                *open = false;
             }
-            let next = egress.next_frame(place).map_err(reading)?;
-            let Some((first, _)) = next else {
-                if egress.is_lane_ended(place) {
-                    ingress.close_lane(lane);
-                    *open = false;
-                }
-                continue;
-            };
-            end = first;
+            continue;
         }
-        let bytes = egress.frames(place, end).map_err(reading)?.bytes;
         match ingress.take(lane, position, bytes) {
             Ok(()) => {}
             Err(NotTaken::NoRoom { .. }) => {

@@ -43,7 +43,7 @@ const ADAPTIVE_SPIN: Duration = Duration::from_micros(50);
 
 /// One side of `tcp://`, as its settings say.
 #[derive(Clone, Debug)]
-pub(super) struct Tcp {
+pub(crate) struct Tcp {
     config: Config,
     role: Role,
     address: Address,
@@ -56,7 +56,7 @@ pub(super) struct Tcp {
 
 impl Tcp {
     /// Reads the files that the settings name, for this side of the channel.
-    pub(super) fn new(config: &Config, side: Side) -> Result<Self, OpenError> {
+    pub(crate) fn new(config: &Config, side: Side) -> Result<Self, OpenError> {
         let tcp = &config.groups.tcp;
         let connection = &tcp.connection;
         let role = tcp.role.unwrap_or(match side {

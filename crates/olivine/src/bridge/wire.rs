@@ -9,7 +9,7 @@
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz_checks;
-pub(super) mod hello;
+pub(crate) mod hello;
 #[cfg(test)]
 mod tests;
 

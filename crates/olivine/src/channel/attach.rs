@@ -358,7 +358,8 @@ pub(crate) fn control_bytes(geometry: &Geometry) -> Vec<u8> {
 }
 
 /// A random number, never 0. Two draws are different, except by accident.
-pub(crate) fn random_id() -> u64 {
+#[must_use]
+pub fn random_id() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds its hashers from the system's random numbers.
     let mut hasher = std::hash::RandomState::new().build_hasher();

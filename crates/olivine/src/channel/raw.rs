@@ -270,6 +270,11 @@ impl<T: ?Sized> Subscriber<T> {
         &mut self.lanes
     }
 
+    /// Whether this process opened it: a forked child did not.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.slow_state.page.is_ours()
+    }
+
     /// Whether frames may be overwritten while they are read, because this subscriber may be
     /// evicted.
     pub(crate) fn is_checked(&self) -> bool {

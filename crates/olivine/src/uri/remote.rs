@@ -22,7 +22,7 @@ const HOST_LENGTH_MAX: usize = 253;
 pub(super) const TIMEOUT_RANGE: (Duration, Duration) =
     (Duration::from_millis(100), Duration::from_secs(3600));
 /// Silence after which a connection is closed, if the URI names none.
-pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+pub const TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 
 /// The rule for the name of a `nats://` channel.
 const SUBJECT_RULE: &str =
@@ -44,6 +44,13 @@ impl std::fmt::Display for Address {
             write!(f, "{}:{}", self.host, self.port)
         }
     }
+}
+
+/// Host and port as a URI has them: an IPv6 address is in brackets.
+#[must_use]
+pub fn host_and_port(host: &str, port: u16) -> String {
+    let host = host.to_owned();
+    Address { host, port }.to_string()
 }
 
 impl Config {

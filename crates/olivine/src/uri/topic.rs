@@ -11,7 +11,8 @@ const FILTERS_MAX: usize = 16;
 
 /// Whether `text` can be the topic of a message. Reads each byte once, because subscribers check
 /// every message.
-pub(crate) fn is_topic(text: &[u8]) -> bool {
+#[must_use]
+pub fn is_topic(text: &[u8]) -> bool {
     let mut word = 0;
     for byte in text {
         match byte {

@@ -157,7 +157,7 @@ impl Inlet for JournalInlet {
         if let Some(lane) = first {
             destination.adopt(lane.type_hash, &lane.type_name, 0);
         }
-        let ingress = destination.ingress(&self.who())?;
+        let ingress = destination.unchecked_ingress(&self.who())?;
         // From here on a failure is reported before the lanes close.
         let failed = |error: LinkError| {
             control.give_up(&error);

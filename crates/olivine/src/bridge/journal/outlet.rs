@@ -7,7 +7,6 @@ use super::settings::RecorderSettings;
 use super::syncer::Syncer;
 use crate::bridge::egress::Egress;
 use crate::bridge::{Outlet, Source};
-use crate::channel::attach::ShapeRole;
 use crate::clock::wall_ns;
 use crate::error::JournalError;
 use crate::error::{LinkError, ReceiveError};
@@ -76,9 +75,9 @@ impl JournalOutlet {
 }
 
 impl Outlet for JournalOutlet {
-    fn part(&self) -> ShapeRole {
+    fn needs_geometry(&self) -> bool {
         // A journal stores align and type with each lane.
-        ShapeRole::Leaves
+        false
     }
 
     fn is_single(&self) -> bool {
@@ -227,25 +226,15 @@ impl Recording {
             let before = total;
             for place in 0..places {
                 let lane = self.lane(place)?;
-                let position = self.egress.position(place);
-                let goal = self.egress.goal(place);
-                if goal <= position {
+                let found = self.egress.next_frames(place, TURN_BYTES);
+                let found = found.map_err(receive_error)?;
+                if found.is_empty() {
                     continue;
                 }
-                let most = goal.min(position + TURN_BYTES);
-                let mut end = self.egress.frames_end(place, most).map_err(receive_error)?;
-                if end == position {
-                    // No message, or a message that is longer than a turn.
-                    match self.egress.next_frame(place).map_err(receive_error)? {
-                        Some((next, _)) => end = next,
-                        None => continue,
-                    }
-                }
-                let found = self.egress.frames(place, end).map_err(receive_error)?;
-                let (end, bytes) = (found.end, found.bytes.len() as u64);
+                let (end, bytes) = (found.end(), found.bytes().len() as u64);
                 match self
                     .recorder
-                    .append(lane, found.position, time, found.bytes)
+                    .append(lane, found.position(), time, found.bytes())
                 {
                     Ok(()) => {}
                     Err(error @ JournalError::NoSpace { .. }) => {

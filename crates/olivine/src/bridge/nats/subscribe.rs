@@ -140,7 +140,7 @@ impl Incoming<'_> {
                     self.settings.place(),
                     place.stream.cached_info().config.name
                 );
-                let ingress = self.destination.ingress(&who)?;
+                let ingress = self.destination.unchecked_ingress(&who)?;
                 Sources::new(ingress, self.settings.place(), place.created)
             }
         };

@@ -114,7 +114,11 @@ pub(super) fn destination(
                 destination.adopt(theirs.type_hash, &theirs.type_name, theirs.capacity);
                 let ingress = match ingress {
                     Some(ingress) => ingress,
-                    none => none.insert(destination.ingress(&who).map_err(ConnectionEnd::Failed)?),
+                    none => none.insert(
+                        destination
+                            .unchecked_ingress(&who)
+                            .map_err(ConnectionEnd::Failed)?,
+                    ),
                 };
                 greet::fits(ingress, &theirs)?;
                 greet::put_resume(pipe, ingress, theirs.incarnation)?;

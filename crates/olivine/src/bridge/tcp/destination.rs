@@ -202,7 +202,7 @@ impl Receiving<'_> {
 
 fn not_taken(error: NotTaken) -> ConnectionEnd {
     match error {
-        NotTaken::Wrong(text) => WireError::Invalid(text).into(),
+        NotTaken::Wrong { problem } => WireError::Invalid(problem).into(),
         NotTaken::Ring(source) => ConnectionEnd::Failed(ring_error(source)),
         other => ConnectionEnd::Failed(LinkError::Protocol {
             far: "the ring of this side".into(),

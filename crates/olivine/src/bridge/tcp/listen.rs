@@ -120,7 +120,7 @@ pub(super) fn destinations(
         let mut destination = destination.clone();
         destination.adopt(hello.type_hash, &hello.type_name, hello.capacity);
         destination
-            .ingress(&key(hello))
+            .unchecked_ingress(&key(hello))
             .map_err(ConnectionEnd::Failed)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {

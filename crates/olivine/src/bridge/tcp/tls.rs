@@ -6,8 +6,8 @@
 pub(super) mod session;
 
 use super::socket::SocketError;
+use crate::bridge::secret;
 use crate::error::LinkError;
-use crate::small_file::{self, SETTINGS_FILE_MAX};
 use crate::uri::Role;
 use crate::uri::groups::ConnectionSettings;
 use crate::uri::remote::Address;
@@ -163,7 +163,7 @@ fn verifier(
 fn read_identity(chain: &Path, key: &Path) -> Result<Identity, LinkError> {
     let certificates = read_certificates(chain, "read the certificate from")?;
     let action = "read the private key from";
-    let text = read_pem(key, action)?;
+    let text = secret::settings_bytes(action, key)?;
     let key = PrivateKeyDer::from_pem_slice(&text)
         .map_err(|error| pem_error(key, "private key", error))?;
     Ok((certificates, key))
@@ -186,21 +186,13 @@ fn read_certificates(
     action: &'static str,
 ) -> Result<Vec<CertificateDer<'static>>, LinkError> {
     let failed = |error| pem_error(path, "certificate", error);
-    let found: Vec<_> = CertificateDer::pem_slice_iter(&read_pem(path, action)?)
+    let found: Vec<_> = CertificateDer::pem_slice_iter(&secret::settings_bytes(action, path)?)
         .collect::<Result<_, _>>()
         .map_err(failed)?;
     if found.is_empty() {
         return Err(failed(PemError::NoItemsFound));
     }
     Ok(found)
-}
-
-fn read_pem(path: &Path, action: &'static str) -> Result<Vec<u8>, LinkError> {
-    small_file::read_bytes(path, SETTINGS_FILE_MAX).map_err(|source| LinkError::Io {
-        action,
-        place: path.display().to_string(),
-        source: Arc::new(source),
-    })
 }
 
 fn pem_error(path: &Path, what: &str, error: PemError) -> LinkError {

@@ -1,0 +1,68 @@
+//! A handle with a bridge behind its ring.
+
+use super::{Destination, Inlet, Outlet, Source, part_of};
+use crate::channel::attach::{ShapeRole, TypeTag};
+use crate::channel::publisher::Publisher;
+use crate::channel::subscriber::Subscriber;
+use crate::error::OpenError;
+use crate::link::{self, FIRST_ANSWER_MAX};
+use crate::uri::{Config, Start};
+
+/// A publisher of `ring` whose messages go through `outlet`. `place` names the far side.
+///
+/// # Errors
+///
+/// [`OpenError`]; nothing is left behind.
+pub(crate) fn publisher<T: ?Sized>(
+    ring: &Config,
+    typed: &TypeTag,
+    place: String,
+    outlet: Box<dyn Outlet>,
+) -> Result<Publisher<T>, OpenError> {
+    let mut publisher = Publisher::open_as(ring, typed, None)?;
+    let mut follower = ring.clone();
+    // The bridge carries every topic.
+    (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
+    let source = Source::new(&follower, outlet.is_single(), part_of(&*outlet))?;
+    let link = link::start(place, move |control| outlet.run(source, control, false))?;
+    link.wait_tried(FIRST_ANSWER_MAX)?;
+    publisher.set_link(link);
+    Ok(publisher)
+}
+
+/// A subscriber of `ring` whose messages come through `inlet`. `place` names the far side.
+///
+/// # Errors
+///
+/// [`OpenError`]; nothing is left behind.
+pub(crate) fn subscriber<T: ?Sized>(
+    ring: &Config,
+    typed: &TypeTag,
+    place: String,
+    mut inlet: Box<dyn Inlet>,
+) -> Result<Subscriber<T>, OpenError> {
+    let mut ring = ring.clone();
+    // The ring is new, and everything in it is for this subscriber.
+    ring.from = Start::Oldest;
+    // The far publisher decides how many subscribers it waits for.
+    ring.subscribers = 0;
+    inlet.shape(&mut ring)?;
+    let in_ring = in_ring(typed);
+    let mut subscriber = Subscriber::open_as(&ring, typed, ShapeRole::Leaves)?;
+    let link = link::start(place, move |control| {
+        let destination = Destination::new(&ring, in_ring, control);
+        inlet.run(destination, control, false)
+    })?;
+    link.wait_tried(FIRST_ANSWER_MAX)?;
+    subscriber.set_link(link);
+    Ok(subscriber)
+}
+
+/// The type of the ring in front of a remote channel, for a subscriber of this type. A subscriber
+/// of bytes reads any type, so its ring takes the type of the source.
+fn in_ring(typed: &TypeTag) -> TypeTag {
+    TypeTag {
+        any: typed.hash == 0,
+        ..typed.clone()
+    }
+}

@@ -1,0 +1,107 @@
+//! The bridge of each scheme, and the ring in front of it.
+
+#[cfg(any(feature = "journal", feature = "nats", feature = "tcp"))]
+use crate::bridge;
+use crate::bridge::{Inlet, Outlet};
+use crate::channel::attach::random_id;
+use crate::error::OpenError;
+use crate::ring::layout::fnv;
+use crate::uri::{Config, Expire, Scheme, Start};
+
+/// The outlet for the place that `config` names.
+///
+/// # Errors
+///
+/// [`OpenError`]; `NoBridge` if this build does not contain it.
+pub(super) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
+    match config.scheme() {
+        #[cfg(feature = "journal")]
+        Scheme::File => Ok(Box::new(bridge::journal::outlet::JournalOutlet::new(
+            config,
+        )?)),
+        #[cfg(feature = "nats")]
+        Scheme::Nats => Ok(Box::new(bridge::nats::Nats::new(config)?)),
+        #[cfg(feature = "tcp")]
+        Scheme::Tcp => Ok(Box::new(bridge::tcp::Tcp::new(
+            config,
+            bridge::wire::hello::Side::Source,
+        )?)),
+        _ => Err(no_bridge(config)),
+    }
+}
+
+/// The inlet for the place that `config` names.
+///
+/// # Errors
+///
+/// As [`outlet`].
+pub(super) fn inlet(config: &Config) -> Result<Box<dyn Inlet>, OpenError> {
+    match config.scheme() {
+        #[cfg(feature = "journal")]
+        Scheme::File => Ok(Box::new(bridge::journal::inlet::JournalInlet::new(config))),
+        #[cfg(feature = "nats")]
+        Scheme::Nats => Ok(Box::new(bridge::nats::Nats::new(config)?)),
+        #[cfg(feature = "tcp")]
+        Scheme::Tcp => Ok(Box::new(bridge::tcp::Tcp::new(
+            config,
+            bridge::wire::hello::Side::Destination,
+        )?)),
+        _ => Err(no_bridge(config)),
+    }
+}
+
+fn no_bridge(config: &Config) -> OpenError {
+    OpenError::NoBridge {
+        scheme: config.scheme().word(),
+    }
+}
+
+/// Settings of the ring in front of the place that `config` names. It is memory of this process,
+/// or, for a durable `name`, shared memory that the next process of that name finds again. `end`
+/// names the handle in front: a publisher and a subscriber of one URI have different rings.
+pub(super) fn ring_of(config: &Config, end: &str) -> Config {
+    let mut ring = config.clone();
+    *ring.groups = Default::default();
+    if config.scheme == Scheme::Nats {
+        // The other subscribers are at the server: its bridge counts them.
+        ring.subscribers = ring.subscribers.min(1);
+    }
+    ring.from = Start::default_of(Scheme::Shm);
+    match &config.name {
+        Some(name) => {
+            ring.scheme = Scheme::Shm;
+            let path = || Some(config.path()?.display().to_string());
+            let address = config.address().map(ToString::to_string);
+            let place = address.or_else(path);
+            let words = format!(
+                "{end} {}://{}/{}/{name}",
+                config.scheme().word(),
+                place.unwrap_or_default(),
+                config.channel()
+            );
+            let hash = fnv(words.bytes());
+            ring.channel = format!("link.{hash:016x}");
+        }
+        None => {
+            ring.scheme = Scheme::Inproc;
+            ring.channel = format!("link.{:016x}", random_id());
+            (ring.dir, ring.mode, ring.group) = (None, None, None);
+            ring.expire = Expire::Never;
+        }
+    }
+    ring
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_of_remote_channel_belongs_to_one_side_and_scheme() {
+        let ring = |uri: &str, end| ring_of(&Config::parse(uri).unwrap(), end).channel;
+        let (tcp, nats) = ("tcp://h:4222/t?name=a", "nats://h:4222/t?name=a");
+        assert_eq!(ring(tcp, "subscriber"), ring(tcp, "subscriber"));
+        assert_ne!(ring(tcp, "subscriber"), ring(tcp, "publisher"));
+        assert_ne!(ring(tcp, "subscriber"), ring(nats, "subscriber"));
+    }
+}

@@ -9,7 +9,7 @@
 //!
 //! [`between::Bridge`] runs the same between two URIs, as a separate process. There the ring is a
 //! channel in shared memory, which outlives the bridge. [`crate::raw`] shows these parts to other
-//! crates.
+//! crates, and `nats` uses nothing else of this crate.
 //!
 //! # No loss, no repetition
 //!

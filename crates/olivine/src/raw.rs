@@ -2,7 +2,8 @@
 //! acknowledgement.
 //!
 //! A bridge carries the messages of a ring to another place, or from another place into a ring. A
-//! kind of place supplies an [`Outlet`], an [`Inlet`], or both.
+//! kind of place supplies an [`Outlet`], an [`Inlet`], or both. `nats://` is written with this
+//! module and other public items only.
 //!
 //! ```text
 //!   Publisher -> ring -> CheckedEgress  -> Outlet ~~ place

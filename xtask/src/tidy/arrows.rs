@@ -28,9 +28,14 @@ const LAYERS: &[&[&str]] = &[
     &["channel"],
     &["admin", "bridge"],
     &["raw"],
+    &["bridge::nats"],
     &["open"],
     &["fuzz_checks"],
 ];
+
+/// Modules that are written like another crate: they name their own parts, `raw`, and what the root
+/// of the crate exports.
+const LIKE_ANOTHER_CRATE: &[&str] = &["bridge::nats"];
 
 /// The entry of the table that a path belongs to, with its layer: `ring::layout::X` to
 /// `ring::layout`, `ring::other` to `ring`.
@@ -69,6 +74,14 @@ fn judge(own: &[String], used: &[String]) -> Option<String> {
             "module `{own}` has no place in LAYERS of arrows.rs"
         ));
     };
+    if LIKE_ANOTHER_CRATE.contains(&own) {
+        let is_type = |name: &String| name.starts_with(char::is_uppercase);
+        let is_own = entry(used).is_some_and(|(_, used)| used == own || used == "raw");
+        let allowed = is_own || used.first().is_some_and(is_type);
+        let used = used.join("::");
+        let why = || format!("`{own}` may name `raw` and public types, not `{used}`");
+        return (!allowed).then(why);
+    }
     let Some((used_layer, used)) = entry(used) else {
         let used = used.join("::");
         return Some(format!("`crate::{used}` is not in LAYERS; name the module"));
@@ -193,6 +206,11 @@ mod tests {
             "ring/publish.rs: use super::super::channel::A;",
             "uri.rs: use crate::error::E;",
             "clock.rs: fn f() { super::sync::fence() }",
+            "bridge/nats/a.rs: use crate::link::Control;",
+            "bridge/nats/a.rs: use crate::bridge::reconnect::X;",
+            "bridge/nats.rs: use super::Source;",
+            "bridge/tcp.rs: use crate::raw::CheckedEgress;",
+            "raw.rs: use crate::open::X;",
             "wait.rs: use crate::NotThere;",
             "unknown.rs: use crate::sync::fence;",
         ];
@@ -201,6 +219,9 @@ mod tests {
             "ring/gate.rs: use super::layout; use crate::sync::fence;",
             "wait.rs: use crate::ring::layout::{self, lane};",
             "ring.rs: use crate::wait::wake;",
+            "bridge/nats/a.rs: use crate::raw::Source; use crate::{Config, LinkError};",
+            "bridge/nats/a.rs: use super::label::Label;",
+            "raw/reader.rs: use crate::bridge::egress::Egress;",
         ];
         planted(core_modules, CORE, &faults, &fine);
         for (name, text) in [

@@ -13,6 +13,10 @@
 //!
 //! The client library is asynchronous. Each bridge runs it on its own thread; no other code sees
 //! it.
+//!
+//! It names [`crate::raw`] and other public items of the crate, nothing else: a crate of another
+//! repository could be the same. `tests/raw_nats.rs` builds it as one. The pauses between attempts
+//! and the reading of files are shared with `tcp://`, so `raw` shows them.
 
 mod connect;
 mod label;
@@ -24,10 +28,8 @@ mod stream;
 mod subscribe;
 mod window;
 
-use super::{Destination, Inlet, Outlet, Source};
-use crate::error::{LinkError, OpenError};
-use crate::link::Control;
-use crate::uri::Config;
+use crate::raw::{Control, Destination, Inlet, Outlet, Source};
+use crate::{Config, LinkError, OpenError};
 use settings::Settings;
 use std::sync::Arc;
 
@@ -62,10 +64,6 @@ fn runtime(settings: &Settings) -> Result<tokio::runtime::Runtime, LinkError> {
 }
 
 impl Outlet for Nats {
-    fn is_single(&self) -> bool {
-        true
-    }
-
     fn run(
         self: Box<Self>,
         source: Source,

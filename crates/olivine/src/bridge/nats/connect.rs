@@ -1,15 +1,13 @@
 //! Connections to the server or cluster, and reconnections.
 
 use super::settings::{Credentials, Settings};
-use crate::bridge::reconnect::ReconnectBackoff;
-use crate::error::LinkError;
-use crate::link::Control;
-use crate::sync::{AtomicU64, Ordering};
+use crate::LinkError;
+use crate::raw::{Control, ReconnectBackoff};
 use async_nats::rustls::AlertDescription;
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerError, rustls};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::unix::AsyncFd;
 
@@ -44,6 +42,8 @@ pub(super) struct Connection {
 
 #[derive(Debug, Default)]
 struct ServerReport {
+    /// The session has begun: a break ends it.
+    connected: bool,
     broken: bool,
     word: Option<String>,
 }
@@ -52,7 +52,7 @@ impl Connection {
     /// # Errors
     /// [`SessionEnd::Away`] once the connection broke.
     pub(super) fn live(&self) -> Result<(), SessionEnd> {
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = locked(&self.report);
         if !report.broken {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl Connection {
 
     /// The server's refusal, if any: a request without permission gets no reply.
     pub(super) fn refusal(&self) -> Option<String> {
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = locked(&self.report);
         let word = report.word.as_ref()?;
         let is_refusal = word.to_ascii_lowercase().contains("permissions violation");
         is_refusal.then(|| word.clone())
@@ -90,8 +90,7 @@ impl<'a> Connector<'a> {
     /// Connects to one of the servers.
     async fn open(&mut self) -> Result<Connection, SessionEnd> {
         let report = Arc::new(Mutex::new(ServerReport::default()));
-        let connected = Arc::new(AtomicU64::new(0));
-        let options = self.options(&report, &connected)?;
+        let options = self.options(&report)?;
         let client = options.connect(self.servers.clone()).await;
         let client = client.map_err(|error| {
             let (far, text) = (self.settings.place(), error.to_string());
@@ -112,8 +111,7 @@ impl<'a> Connector<'a> {
                 _ => SessionEnd::Away(text),
             }
         })?;
-        // Relaxed: only tasks of this thread read it.
-        connected.store(1, Ordering::Relaxed);
+        locked(&report).connected = true;
         let scheme = if self.settings.tls.is_some() {
             "tls"
         } else {
@@ -128,14 +126,9 @@ impl<'a> Connector<'a> {
         Ok(Connection { client, report })
     }
 
-    fn options(
-        &self,
-        report: &Arc<Mutex<ServerReport>>,
-        connected: &Arc<AtomicU64>,
-    ) -> Result<ConnectOptions, SessionEnd> {
+    fn options(&self, report: &Arc<Mutex<ServerReport>>) -> Result<ConnectOptions, SessionEnd> {
         let timeout = self.settings.timeout;
-        let heard = Arc::clone(report);
-        let was_connected = Arc::clone(connected);
+        let (heard, state) = (Arc::clone(report), Arc::clone(report));
         let mut options = ConnectOptions::new()
             .name("olivine")
             .connection_timeout(timeout)
@@ -145,9 +138,9 @@ impl<'a> Connector<'a> {
                 record_event(&heard, &event);
                 std::future::ready(())
             })
-            .reconnect_delay_callback(move |_| match was_connected.load(Ordering::Relaxed) {
-                0 => Duration::ZERO,
-                _ => NEVER,
+            .reconnect_delay_callback(move |_| match locked(&state).connected {
+                false => Duration::ZERO,
+                true => NEVER,
             });
         options = match &self.settings.credentials {
             Credentials::None => options,
@@ -245,8 +238,12 @@ fn is_refusal(alert: AlertDescription) -> bool {
     )
 }
 
+fn locked(report: &Mutex<ServerReport>) -> MutexGuard<'_, ServerReport> {
+    report.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn record_event(report: &Mutex<ServerReport>, event: &Event) {
-    let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut report = locked(report);
     match event {
         Event::Disconnected | Event::Closed => report.broken = true,
         Event::LameDuckMode => {

@@ -5,13 +5,8 @@ use super::label::{ID_HEADER, Label, START_HEADER, TAG_HEADER, TOPIC_HEADER};
 use super::settings::Settings;
 use super::stream::{self, ChannelStream};
 use super::window::{Disorder, Window};
-use crate::bridge::Source;
-use crate::bridge::egress::Egress;
-use crate::error::{LinkError, ReceiveError};
-use crate::link::{Control, Stop};
-use crate::region::HEADER_BYTES;
-use crate::ring::layout::{frame_bytes, frame_tag, has_topic};
-use crate::uri::topic;
+use crate::LinkError;
+use crate::raw::{CheckedEgress, Control, Frame, Frames, NotRead, Source, Stop};
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{Error as Refusal, ErrorCode};
@@ -47,7 +42,7 @@ pub(super) async fn run(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    let mut egress = source.take_first()?;
+    let mut egress = source.egress()?;
     let io = |source: io::Error| LinkError::Io {
         action: "wait for messages to",
         place: settings.place(),
@@ -72,13 +67,9 @@ pub(super) async fn run(
         settled: Instant::now(),
         silences: 0,
         stream: None,
-        is_awaited: settings.config.subscribers > 0,
+        is_awaited: settings.config.get_subscribers() > 0,
     };
-    outgoing
-        .mark_in_doubt()
-        .map_err(|source| LinkError::Receive {
-            source: Arc::new(source),
-        })?;
+    outgoing.mark_in_doubt()?;
     let ended = Connector::new(settings)
         .attempts(
             control,
@@ -98,7 +89,7 @@ struct Outgoing<'a> {
     settings: &'a Settings,
     control: &'a Control,
     until_end: bool,
-    egress: Egress,
+    egress: CheckedEgress,
     /// Readable once the ring has more.
     ready: AsyncFd<OwnedFd>,
     /// Readable once an end is requested.
@@ -162,22 +153,21 @@ impl From<SessionEnd> for SendRetry {
     }
 }
 
-impl From<ReceiveError> for SendRetry {
-    fn from(source: ReceiveError) -> Self {
-        let source = Arc::new(source);
-        Self::SessionEnd(SessionEnd::Failed(LinkError::Receive { source }))
+impl From<NotRead> for SendRetry {
+    fn from(error: NotRead) -> Self {
+        Self::SessionEnd(SessionEnd::Failed(error.into()))
     }
 }
 
 impl Outgoing<'_> {
     /// An earlier bridge may have sent messages of the ring. The ends of closed lanes may be
     /// unsent: each is sent once more, which changes nothing if it is stored.
-    fn mark_in_doubt(&mut self) -> Result<(), ReceiveError> {
+    fn mark_in_doubt(&mut self) -> Result<(), NotRead> {
         let is_resumed = self.egress.is_resumed();
         for place in 0..self.egress.look()? {
             let end = self.egress.committed(place)?;
             self.window.mark_in_doubt(place, end);
-            let start = self.egress.position(place);
+            let start = self.egress.position(place)?;
             self.lanes.push(Lane {
                 start,
                 is_open: is_resumed,
@@ -190,11 +180,8 @@ impl Outgoing<'_> {
     /// Publishes over one connection.
     async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
         let away = |problem: String| SessionEnd::Away(problem);
-        let (hash, name) = {
-            let geometry = self.egress.geometry();
-            (geometry.type_hash, geometry.type_name.to_string())
-        };
-        let place = stream::open(self.settings, connection, (hash, &name)).await?;
+        let typed = self.egress.message_type();
+        let place = stream::open(self.settings, connection, typed).await?;
         let known = self.stream.replace(place.created);
         let is_new = known.is_some_and(|created| created != place.created);
         let info = place.stream.cached_info();
@@ -235,8 +222,8 @@ impl Outgoing<'_> {
         self.egress.rewind();
         for place in 0..self.egress.look()? {
             let settled = self.window.settled(place);
-            if settled > self.egress.position(place) {
-                self.egress.advance(place, settled);
+            if settled > self.egress.position(place)? {
+                self.egress.advance(place, settled)?;
             }
         }
         self.full = None;
@@ -342,7 +329,7 @@ impl Outgoing<'_> {
                         (lane.is_open, lane.is_ending) = (false, false);
                     }
                     if is_given_back {
-                        self.egress.acknowledge(flight.place, flight.end);
+                        self.egress.acknowledge(flight.place, flight.end)?;
                     }
                 }
                 Err(Disorder { place }) => {
@@ -371,7 +358,7 @@ impl Outgoing<'_> {
     async fn send_pending(&mut self, session: &Session<'_>) -> Result<bool, SendRetry> {
         let lanes = self.egress.look()?;
         for place in self.lanes.len()..lanes {
-            let start = self.egress.position(place);
+            let start = self.egress.position(place)?;
             self.lanes.push(Lane {
                 start,
                 ..Lane::default()
@@ -380,7 +367,7 @@ impl Outgoing<'_> {
         let mut sent = false;
         for turn in 0..lanes {
             let place = (self.turn + turn) % lanes;
-            if !self.lanes[place].is_open && !self.egress.is_lane_ended(place) {
+            if !self.lanes[place].is_open && !self.egress.is_lane_ended(place)? {
                 self.lanes[place].is_open = true;
             }
             sent |= self.send_lane(session, place).await?;
@@ -409,72 +396,56 @@ impl Outgoing<'_> {
         if !self.has_room() {
             return Ok(false);
         }
-        let position = self.egress.position(place);
-        let goal = self.egress.goal(place);
-        if goal <= position {
+        let frames = self.egress.frames(place, RUN_BYTES)?;
+        let position = frames.position();
+        if frames.is_empty() {
             return self.send_end(session, place, position).await;
         }
-        let most = goal.min(position + RUN_BYTES);
-        let mut most = self.egress.frames_end(place, most)?;
-        if most == position {
-            match self.egress.next_frame(place)? {
-                Some((end, _)) => most = end,
-                None => return self.send_end(session, place, position).await,
-            }
-        }
-        let frames = self.egress.frames(place, most)?;
         // One copy for the run; each message is a slice of it.
-        let bytes = Bytes::copy_from_slice(frames.bytes);
-        let align = self.egress.geometry().align;
-        let mut at = 0;
+        let bytes = Bytes::copy_from_slice(frames.bytes());
+        let mut frames = Frames::new(position, self.egress.align(), &bytes);
+        let mut sent = 0;
         let mut count = 0;
         while self.has_room() && count < TURN_MESSAGES {
-            let Some(header) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else {
+            let Some(frame) = frames.next() else {
                 break;
             };
-            let header = u64::from_le_bytes(*header);
-            let frame = frame_bytes(header);
-            let padded = usize_of(frame.next_multiple_of(align));
-            let carried = bytes.slice(at + usize_of(HEADER_BYTES)..at + usize_of(frame));
-            let mut payload = carried.clone();
-            let mut topic = None;
-            if has_topic(header) {
-                let Some((length, text)) = parted(&carried) else {
-                    let reason = format!(
-                        "a message of {} bytes at position {} that is marked as one with a topic \
-                         and does not end with a topic",
-                        carried.len(),
-                        position + at as u64
-                    );
-                    return Err(self.refused(reason).into());
-                };
-                payload.truncate(length);
-                topic = Some(text);
-            }
-            if payload.len() > session.payload_max {
-                let reason = format!(
-                    "a message of {} bytes, where its 'max_payload' leaves room for {}: raise \
-                    that, or send smaller messages",
-                    payload.len(),
-                    session.payload_max
-                );
-                return Err(self.refused(reason).into());
-            }
-            let from = position + at as u64;
-            let number = self.window.send(place, from + padded as u64, padded as u64);
-            let mut headers = self.headers(place, from, frame_tag(header), false);
-            if let Some(topic) = topic {
-                headers.insert(TOPIC_HEADER, topic);
-            }
-            post(session, number, headers, payload).await?;
-            self.egress.advance(place, from + padded as u64);
-            at += padded;
+            let frame = frame.map_err(|error| SessionEnd::Failed(error.into()))?;
+            self.send_message(session, place, &bytes, &frame).await?;
+            self.egress.advance(place, frame.end())?;
+            sent += frame.padded_bytes();
             count += 1;
         }
-        if at > 0 {
-            self.control.report(|status| status.bytes += at as u64);
+        if sent > 0 {
+            self.control.report(|status| status.bytes += sent);
         }
-        Ok(at > 0)
+        Ok(sent > 0)
+    }
+
+    /// Sends the message in `frame`, which is a part of `bytes`.
+    async fn send_message(
+        &mut self,
+        session: &Session<'_>,
+        place: usize,
+        bytes: &Bytes,
+        frame: &Frame<'_>,
+    ) -> Result<(), SendRetry> {
+        let payload = bytes.slice_ref(frame.payload());
+        if payload.len() > session.payload_max {
+            let reason = format!(
+                "a message of {} bytes, where its 'max_payload' leaves room for {}: raise that, \
+                 or send smaller messages",
+                payload.len(),
+                session.payload_max
+            );
+            return Err(self.refused(reason).into());
+        }
+        let mut headers = self.headers(place, frame.position(), frame.tag(), false)?;
+        if let Some(topic) = frame.topic() {
+            headers.insert(TOPIC_HEADER, topic);
+        }
+        let number = self.window.send(place, frame.end(), frame.padded_bytes());
+        Ok(post(session, number, headers, payload).await?)
     }
 
     /// Sends the end of a lane that has ended.
@@ -487,22 +458,28 @@ impl Outgoing<'_> {
         let Lane {
             is_open, is_ending, ..
         } = self.lanes[place];
-        if !is_open || is_ending || !self.egress.is_lane_ended(place) {
+        if !is_open || is_ending || !self.egress.is_lane_ended(place)? {
             return Ok(false);
         }
         self.lanes[place].is_ending = true;
         let number = self.window.send(place, position, 0);
-        let headers = self.headers(place, position, 0, true);
+        let headers = self.headers(place, position, 0, true)?;
         post(session, number, headers, Bytes::new()).await?;
         Ok(true)
     }
 
-    fn headers(&mut self, place: usize, position: u64, tag: u32, is_end: bool) -> HeaderMap {
+    fn headers(
+        &mut self,
+        place: usize,
+        position: u64,
+        tag: u32,
+        is_end: bool,
+    ) -> Result<HeaderMap, NotRead> {
         let label = Label {
             incarnation: self.egress.incarnation(),
-            lane: self.egress.lane(place),
+            lane: self.egress.lane(place)?,
             position,
-            align: u32::try_from(self.egress.geometry().align).unwrap_or(u32::MAX),
+            align: u32::try_from(self.egress.align()).unwrap_or(u32::MAX),
             repair: self.window.repair_of(place, position, is_end),
             is_end,
         };
@@ -514,7 +491,7 @@ impl Outgoing<'_> {
         if position == self.lanes[place].start {
             headers.insert(START_HEADER, "1");
         }
-        headers
+        Ok(headers)
     }
 
     /// Whether the stream has as many subscribers as the first message waits for.
@@ -522,7 +499,7 @@ impl Outgoing<'_> {
         if !self.is_awaited {
             return Ok(true);
         }
-        let wanted = self.settings.config.subscribers;
+        let wanted = self.settings.config.get_subscribers();
         let info = session.place.stream.get_info().await;
         let info = info.map_err(|error| {
             stream::unanswered(self.settings, session.connection, &error.to_string())
@@ -564,13 +541,18 @@ impl Outgoing<'_> {
             Some(_) => self.egress.set_goal(),
             None => Ok(()),
         };
-        goal.is_ok() && self.egress.is_delivered().unwrap_or(false) && !self.owes_end()
+        let delivered = goal.and_then(|()| Ok(self.egress.is_delivered()? && !self.owes_end()?));
+        delivered.unwrap_or(false)
     }
 
     /// Whether the end of a lane is not stored yet.
-    fn owes_end(&mut self) -> bool {
-        let mut lanes = (0..).zip(&self.lanes);
-        lanes.any(|(place, lane)| lane.is_open && self.egress.is_lane_ended(place))
+    fn owes_end(&mut self) -> Result<bool, NotRead> {
+        for (place, lane) in self.lanes.iter().enumerate() {
+            if lane.is_open && self.egress.is_lane_ended(place)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether everything is delivered and nothing more will come.
@@ -579,7 +561,7 @@ impl Outgoing<'_> {
         if !(asked || self.until_end && self.egress.is_ended()) || self.window.len() > 0 {
             return Ok(false);
         }
-        if self.owes_end() {
+        if self.owes_end()? {
             return Ok(false);
         }
         Ok(self.egress.look()? == self.lanes.len() && self.egress.is_delivered()?)
@@ -624,11 +606,10 @@ impl Outgoing<'_> {
             return Ok(true);
         }
         for place in 0..lanes {
-            let reachable = self.egress.reachable(place)?.min(self.egress.goal(place));
-            let more = reachable > self.egress.position(place);
+            let more = self.egress.waiting(place)? > 0;
             let lane = self.lanes[place];
-            let ended = lane.is_open && !lane.is_ending && self.egress.is_lane_ended(place);
-            if more || ended {
+            let owes_end = lane.is_open && !lane.is_ending;
+            if more || owes_end && self.egress.is_lane_ended(place)? {
                 return Ok(true);
             }
         }
@@ -658,16 +639,4 @@ async fn post(
         .publish_with_reply_and_headers(session.subject.clone(), reply, headers, payload)
         .await;
     posted.map_err(|error| SessionEnd::Away(error.to_string()))
-}
-
-/// Length of the message without its topic, and the topic; `None` if the bytes do not end with a
-/// topic.
-fn parted(carried: &[u8]) -> Option<(usize, &str)> {
-    let (payload, topic) = topic::split(carried)?;
-    Some((payload.len(), std::str::from_utf8(topic).ok()?))
-}
-
-/// A number of bytes that one of our rings holds.
-fn usize_of(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

@@ -1,14 +1,8 @@
 //! Settings of the server and credentials, from the URI and the environment.
 
-use crate::bridge::secret;
-use crate::channel::attach::random_id;
-use crate::error::{LinkError, OpenError};
-use crate::small_file::{self, SETTINGS_FILE_MAX};
-use crate::uri::remote::TIMEOUT_DEFAULT;
-use crate::uri::{Config, EXPIRE_DEFAULT, Expire, NatsSettings};
-use std::io;
+use crate::raw::{self, TIMEOUT_DEFAULT};
+use crate::{Config, Expire, LinkError, NatsSettings, OpenError};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// One side of `nats://`.
@@ -59,16 +53,14 @@ impl std::fmt::Debug for Credentials {
 impl Tls {
     /// The client library reads the files at each connection; this only checks them.
     fn new(config: &Config) -> Result<Self, LinkError> {
-        let connection = &config.groups.nats.connection;
-        let own = connection.tls_cert.clone().zip(connection.tls_key.clone());
+        let nats = config.get_nats();
+        let file = |file: Option<&Path>| file.map(Path::to_owned);
+        let own = file(nats.get_tls_cert()).zip(file(nats.get_tls_key()));
         let tls = Self {
-            authorities: connection.tls_ca.clone().or_else(|| file_of("NATS_CA")),
+            authorities: file(nats.get_tls_ca()).or_else(|| file_of("NATS_CA")),
             own: own.or_else(|| file_of("NATS_CERT").zip(file_of("NATS_KEY"))),
         };
-        let check = |action, path: &Path| {
-            let read = small_file::read_bytes(path, SETTINGS_FILE_MAX);
-            read.map(|_| ()).map_err(unreadable(action, path))
-        };
+        let check = |action, path: &Path| raw::settings_bytes(action, path).map(|_| ());
         if let Some(path) = &tls.authorities {
             check("read the authorities from", path)?;
         }
@@ -87,42 +79,42 @@ impl Settings {
     ///
     /// [`OpenError`]; a file that cannot be read.
     pub(super) fn new(config: &Config) -> Result<Self, OpenError> {
-        let connection = &config.groups.nats.connection;
+        let nats = config.get_nats();
         Ok(Self {
             credentials: credentials(config)?,
-            tls: connection.tls.then(|| Tls::new(config)).transpose()?,
-            timeout: connection.timeout.unwrap_or(TIMEOUT_DEFAULT),
-            instance: random_id(),
+            tls: nats.get_tls().then(|| Tls::new(config)).transpose()?,
+            timeout: nats.get_timeout().unwrap_or(TIMEOUT_DEFAULT),
+            instance: raw::random_id(),
             config: config.clone(),
         })
     }
 
     /// The stream's settings.
     pub(super) fn nats(&self) -> &NatsSettings {
-        &self.config.groups.nats
+        self.config.get_nats()
     }
 
     /// Location of the channel, for messages: without secrets.
     pub(super) fn place(&self) -> String {
-        let address = self.nats().address.as_ref();
-        let address = address.map(ToString::to_string).unwrap_or_default();
+        let address = self.nats().get_address();
+        let address = address.map_or(String::new(), |(host, port)| raw::host_and_port(host, port));
         format!("nats://{address}/{}", self.config.channel())
     }
 
     /// The servers that the URI names.
     pub(super) fn servers(&self) -> Vec<String> {
-        let first = self.nats().address.iter();
-        let all = first.chain(&self.nats().servers);
+        let first = self.nats().get_address().into_iter();
+        let all = first.chain(self.nats().get_servers());
         let scheme = if self.tls.is_some() { "tls" } else { "nats" };
-        all.map(|address| format!("{scheme}://{address}")).collect()
+        all.map(|(host, port)| format!("{scheme}://{}", raw::host_and_port(host, port)))
+            .collect()
     }
 
     /// How long our position is kept while we are away.
     pub(super) fn expire(&self) -> Option<Duration> {
-        match (self.config.expire, &self.config.name) {
-            (Expire::After(after), _) => Some(after),
+        match (self.config.get_expire(), self.config.get_name()) {
             (Expire::Never, Some(_)) => None,
-            (Expire::Never, None) => Some(EXPIRE_DEFAULT),
+            _ => Some(self.config.close_timeout()),
         }
     }
 
@@ -134,29 +126,29 @@ impl Settings {
 
 /// From the URI, otherwise from the environment variables that the NATS tools use.
 fn credentials(config: &Config) -> Result<Credentials, OpenError> {
-    let nats = &config.groups.nats;
-    if let Some(token) = &nats.connection.token {
-        let token = secret::read("read the token from", token)?;
+    let nats = config.get_nats();
+    if let Some(token) = nats.get_token() {
+        let token = raw::read_secret("read the token from", token)?;
         return Ok(Credentials::Token(token));
     }
-    if let (Some(user), Some(password)) = (&nats.user, &nats.password) {
+    if let (Some(user), Some(password)) = (nats.get_user(), nats.get_password()) {
         return Ok(Credentials::User(
-            secret::read("read the user name from", user)?,
-            secret::read("read the password from", password)?,
+            raw::read_secret("read the user name from", user)?,
+            raw::read_secret("read the password from", password)?,
         ));
     }
-    if let Some(seed) = &nats.nkey {
-        let seed = secret::read("read the seed of the NKey from", seed)?;
+    if let Some(seed) = nats.get_nkey() {
+        let seed = raw::read_secret("read the seed of the NKey from", seed)?;
         return Ok(Credentials::NKey(seed));
     }
-    if let Some(path) = &nats.creds {
+    if let Some(path) = nats.get_creds() {
         return creds(path);
     }
     if let Some(path) = file_of("NATS_CREDS") {
         return creds(&path);
     }
     if let Some(path) = word_of("NATS_NKEY") {
-        let seed = secret::read("read the seed of the NKey from", &format!("@{path}"))?;
+        let seed = raw::read_secret("read the seed of the NKey from", &format!("@{path}"))?;
         return Ok(Credentials::NKey(seed));
     }
     if let (Some(user), Some(password)) = (word_of("NATS_USER"), word_of("NATS_PASSWORD")) {
@@ -166,18 +158,8 @@ fn credentials(config: &Config) -> Result<Credentials, OpenError> {
 }
 
 fn creds(path: &Path) -> Result<Credentials, OpenError> {
-    let text = small_file::read_text(path, SETTINGS_FILE_MAX);
-    let text = text.map_err(unreadable("read the credentials from", path))?;
+    let text = raw::settings_text("read the credentials from", path)?;
     Ok(Credentials::Creds(text))
-}
-
-fn unreadable(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> LinkError {
-    let place = path.display().to_string();
-    move |source| LinkError::Io {
-        action,
-        place,
-        source: Arc::new(source),
-    }
 }
 
 fn word_of(variable: &str) -> Option<String> {

@@ -9,12 +9,8 @@
 //! their sequence numbers in the stream.
 
 use super::label::Label;
-use crate::bridge::ingress::{Ingress, NotTaken};
-use crate::bridge::ring_error;
-use crate::error::{LinkError, OpenError};
-use crate::region::HEADER_BYTES;
-use crate::ring::layout::{fnv, header_word, with_topic};
-use crate::uri::topic::{trailer_length, write_trailer};
+use crate::raw::{CheckedIngress, LaneOrigin, NotTaken, stable_hash};
+use crate::{LinkError, OpenError, Outgoing};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -60,7 +56,7 @@ pub(super) enum TakeResult {
 /// Every lane of a stream.
 #[derive(Debug)]
 pub(super) struct Sources {
-    ingress: Ingress,
+    ingress: CheckedIngress,
     /// Where the messages come from, for people.
     place: String,
     /// By which the lane of other programs is known.
@@ -111,9 +107,15 @@ struct Run {
 impl Sources {
     /// Continues with the lanes that are in the ring. `created` distinguishes the stream from
     /// others of its name.
-    pub(super) fn new(mut ingress: Ingress, place: String, created: u64) -> Self {
+    pub(super) fn new(mut ingress: CheckedIngress, place: String, created: u64) -> Self {
         let mut lanes = Vec::new();
-        for (index, incarnation, next) in ingress.origins() {
+        for lane in ingress.lanes() {
+            let LaneOrigin {
+                index,
+                incarnation,
+                position: next,
+                ..
+            } = lane;
             let is_open = incarnation & CLOSED == 0;
             if !is_open {
                 ingress.close_lane(index);
@@ -171,7 +173,7 @@ impl Sources {
     pub(super) fn adopt(&mut self, hash: u64, name: &str) -> Result<(), LinkError> {
         self.ingress.adopt(hash, name);
         if hash == 0 {
-            // A stream without a type, as of other programs, has the type of its reader.
+            // A stream without a type, as of other programs, has the type of its egress.
             return Ok(());
         }
         self.ingress.check_type(&self.place, hash, name)
@@ -241,26 +243,19 @@ impl Sources {
             return Ok(TakeResult::NoRoom);
         }
         self.open(place)?;
-        let align = usize::try_from(self.ingress.geometry().align).unwrap_or(8);
         let run = self.run.get_or_insert_with(|| Run {
             lane: lane.index,
             position,
             bytes: Vec::new(),
         });
-        let topic = arrived.topic.as_deref();
-        let carried = arrived.payload.len() + topic.map_or(0, trailer_length);
-        let length = topic.map_or(carried, |_| with_topic(carried));
-        let header = header_word(arrived.tag, length);
-        run.bytes.extend_from_slice(&header.to_le_bytes());
-        run.bytes.extend_from_slice(&arrived.payload);
-        if let Some(topic) = topic {
-            let end = run.bytes.len();
-            run.bytes.resize(end + trailer_length(topic), 0);
-            write_trailer(&mut run.bytes[end..], topic);
+        let topic = arrived.topic.as_deref().unwrap_or_default();
+        let message = Outgoing::new(&arrived.payload);
+        let message = message.tag(arrived.tag).topic(topic);
+        match self.ingress.add_frame(&mut run.bytes, message) {
+            Ok(()) => {}
+            Err(why) => return Err(self.misfit(&why)),
         }
-        let padded = run.bytes.len().next_multiple_of(align);
-        run.bytes.resize(padded, 0);
-        self.lanes[place].next = run.position + padded as u64;
+        self.lanes[place].next = run.position + run.bytes.len() as u64;
         Ok(TakeResult::Done)
     }
 
@@ -281,11 +276,6 @@ impl Sources {
             Err(NotTaken::NoRoom { taken }) => {
                 run.position += taken as u64;
                 run.bytes.drain(..taken);
-                let header = run.bytes.first_chunk::<8>().copied().unwrap_or_default();
-                let frame = crate::ring::layout::frame_bytes(u64::from_le_bytes(header));
-                let length = frame.saturating_sub(HEADER_BYTES);
-                self.ingress
-                    .request_room(run.lane, usize::try_from(length).unwrap_or(usize::MAX));
                 Ok(false)
             }
             Err(why) => Err(self.not_taken(why)),
@@ -366,7 +356,7 @@ impl Sources {
         let index = (0..).find(|index| self.lanes.iter().all(|lane| lane.index != *index));
         let index = index.unwrap_or(u32::MAX);
         loop {
-            match self.ingress.open_from(key, index, position) {
+            match self.ingress.open_lane(key, index, position) {
                 Ok(()) => break,
                 Err(NotTaken::Ring(OpenError::PublishersFull { max, .. })) => {
                     if !self.flush()? {
@@ -393,11 +383,12 @@ impl Sources {
         let oldest = (0..self.lanes.len())
             .min_by_key(|place| (self.lanes[*place].is_open, self.lanes[*place].heard));
         let Some(place) = oldest else {
-            return Err(ring_error(OpenError::PublishersFull {
+            let full = NotTaken::Ring(OpenError::PublishersFull {
                 channel: self.place.clone(),
                 max,
                 pids: String::new(),
-            }));
+            });
+            return Err(full.into());
         };
         let lane = self.lanes.swap_remove(place);
         let ended = self.ingress.end_lane(lane.index);
@@ -414,8 +405,8 @@ impl Sources {
         let Lane {
             index, key, next, ..
         } = *lane;
-        let opened = self.ingress.open_from(key | CLOSED, index, next);
-        self.ingress.rename(index, key);
+        let opened = self.ingress.open_lane(key | CLOSED, index, next);
+        let opened = opened.and_then(|()| self.ingress.set_incarnation(index, key));
         opened.map_err(|why| self.not_taken(why))
     }
 
@@ -425,13 +416,14 @@ impl Sources {
         }
         let lane = &mut self.lanes[place];
         lane.is_open = false;
-        self.ingress.rename(lane.index, lane.key | CLOSED);
+        let marked = self.ingress.set_incarnation(lane.index, lane.key | CLOSED);
         self.ingress.close_lane(lane.index);
+        marked.map_err(|why| self.not_taken(why))?;
         Ok(TakeResult::Done)
     }
 
     fn check(&self, label: &Label) -> Result<(), LinkError> {
-        let ours = self.ingress.geometry().align;
+        let ours = self.ingress.align();
         if u64::from(label.align) == ours {
             return Ok(());
         }
@@ -453,12 +445,16 @@ impl Sources {
 
     fn not_taken(&self, why: NotTaken) -> LinkError {
         match why {
-            NotTaken::Ring(source) => ring_error(source),
-            other => self.damaged(&format!(
-                "a message does not fit this side's ring: {other}; longer messages need a larger \
-                'capacity='"
-            )),
+            NotTaken::Ring(_) => why.into(),
+            other => self.misfit(&other),
         }
+    }
+
+    fn misfit(&self, why: &dyn std::error::Error) -> LinkError {
+        self.damaged(&format!(
+            "a message does not fit this side's ring: {why}; longer messages need a larger \
+            'capacity='"
+        ))
     }
 }
 
@@ -476,5 +472,5 @@ fn key_of_others(created: u64) -> u64 {
 /// The key of a lane.
 fn key_of(bytes: impl IntoIterator<Item = u8>) -> u64 {
     // 0 is for lanes without an owner.
-    (fnv(bytes) & !CLOSED).max(2)
+    (stable_hash(bytes) & !CLOSED).max(2)
 }

@@ -2,8 +2,7 @@
 
 use super::connect::{Connection, SessionEnd};
 use super::settings::Settings;
-use crate::error::LinkError;
-use crate::uri::{Retention, Storage};
+use crate::{LinkError, Retention, Storage};
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, RequestError, RequestErrorKind};
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{
@@ -61,8 +60,8 @@ pub(super) async fn open(
     let mut context = async_nats::jetstream::new(connection.client.clone());
     context.set_timeout(settings.timeout);
     let subject = settings.config.channel();
-    let name = match &settings.nats().stream {
-        Some(name) => Some(name.clone()),
+    let name = match settings.nats().get_stream() {
+        Some(name) => Some(name.to_owned()),
         None => match context.stream_by_subject(subject).await {
             Ok(name) => Some(name),
             Err(error) if error.kind() == GetStreamByNameErrorKind::NotFound => None,
@@ -192,17 +191,17 @@ fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String)
 /// Settings of a new stream.
 fn wanted(settings: &Settings, name: &str, typed: (u64, &str)) -> Config {
     let nats = settings.nats();
-    let max_age = nats.max_age.unwrap_or_default();
-    let usual = DUPLICATES_DEFAULT.min(nats.max_age.unwrap_or(DUPLICATES_DEFAULT));
-    let window = nats.duplicates.unwrap_or(usual);
+    let max_age = nats.get_max_age().unwrap_or_default();
+    let usual = DUPLICATES_DEFAULT.min(nats.get_max_age().unwrap_or(DUPLICATES_DEFAULT));
+    let window = nats.get_duplicates().unwrap_or(usual);
     let mut config = Config {
         name: name.to_owned(),
         subjects: vec![settings.config.channel().to_owned()],
-        retention: retention_of(nats.retention.unwrap_or_default()),
-        storage: storage_of(nats.storage.unwrap_or_default()),
-        num_replicas: nats.replicas.unwrap_or(1).into(),
+        retention: retention_of(nats.get_retention().unwrap_or_default()),
+        storage: storage_of(nats.get_storage().unwrap_or_default()),
+        num_replicas: nats.get_replicas().unwrap_or(1).into(),
         max_bytes: nats
-            .max_bytes
+            .get_max_bytes()
             .map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
         max_messages: -1,
         max_messages_per_subject: -1,
@@ -228,16 +227,18 @@ fn type_words((hash, name): (u64, &str)) -> std::collections::HashMap<String, St
 }
 
 fn retention_of(retention: Retention) -> RetentionPolicy {
-    match retention {
-        Retention::Limits => RetentionPolicy::Limits,
-        Retention::Interest => RetentionPolicy::Interest,
+    if retention == Retention::Interest {
+        RetentionPolicy::Interest
+    } else {
+        RetentionPolicy::Limits
     }
 }
 
 fn storage_of(storage: Storage) -> StorageType {
-    match storage {
-        Storage::File => StorageType::File,
-        Storage::Memory => StorageType::Memory,
+    if storage == Storage::Memory {
+        StorageType::Memory
+    } else {
+        StorageType::File
     }
 }
 
@@ -258,33 +259,34 @@ async fn found(
     check(
         "replicas",
         theirs.num_replicas.to_string(),
-        nats.replicas.map(|count| count.to_string()),
+        nats.get_replicas().map(|count| count.to_string()),
     )?;
     check(
         "storage",
         words(&theirs.storage),
-        nats.storage.map(|storage| words(&storage_of(storage))),
+        nats.get_storage()
+            .map(|storage| words(&storage_of(storage))),
     )?;
     check(
         "retention",
         words(&theirs.retention),
-        nats.retention
+        nats.get_retention()
             .map(|retention| words(&retention_of(retention))),
     )?;
     check(
         "max_bytes",
         theirs.max_bytes.to_string(),
-        nats.max_bytes.map(|bytes| bytes.to_string()),
+        nats.get_max_bytes().map(|bytes| bytes.to_string()),
     )?;
     check(
         "max_age",
         words(&theirs.max_age),
-        nats.max_age.map(|age| words(&age)),
+        nats.get_max_age().map(|age| words(&age)),
     )?;
     check(
         "duplicates",
         words(&theirs.duplicate_window),
-        nats.duplicates.map(|window| words(&window)),
+        nats.get_duplicates().map(|window| words(&window)),
     )?;
     let subject = settings.config.channel();
     let mut config = info.config.clone();

@@ -10,11 +10,8 @@ use super::seen::Seen;
 use super::settings::Settings;
 use super::sources::{Arrived, Sources, TakeResult};
 use super::stream::{self, ChannelStream};
-use crate::bridge::Destination;
-use crate::error::LinkError;
-use crate::link::Control;
-use crate::uri::Start;
-use crate::uri::topic::is_topic;
+use crate::raw::{Control, Destination, is_topic};
+use crate::{LinkError, Start};
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, Info, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
@@ -113,13 +110,8 @@ struct Incoming<'a> {
 impl Incoming<'_> {
     /// Receives over one connection.
     async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
-        let typed = self.destination.typed();
-        let typed = if typed.any {
-            (0, String::new())
-        } else {
-            (typed.hash, typed.name.to_string())
-        };
-        let place = stream::open(self.settings, connection, (typed.0, &typed.1)).await?;
+        let typed = self.destination.message_type().unwrap_or((0, ""));
+        let place = stream::open(self.settings, connection, typed).await?;
         if place.type_hash != 0 {
             self.destination.adopt(place.type_hash, &place.type_name, 0);
         }
@@ -140,7 +132,7 @@ impl Incoming<'_> {
                     self.settings.place(),
                     place.stream.cached_info().config.name
                 );
-                let ingress = self.destination.unchecked_ingress(&who)?;
+                let ingress = self.destination.ingress(&who)?;
                 Sources::new(ingress, self.settings.place(), place.created)
             }
         };
@@ -157,7 +149,7 @@ impl Incoming<'_> {
     async fn leave(&self, connection: &Connection, place: &ChannelStream) {
         let last_words = async {
             let flushed = connection.client.flush().await;
-            if flushed.is_ok() && self.settings.config.name.is_none() {
+            if flushed.is_ok() && self.settings.config.get_name().is_none() {
                 // If this fails, the server deletes it after a while.
                 let _ = place.stream.delete_consumer(&self.name()).await;
             }
@@ -167,7 +159,7 @@ impl Incoming<'_> {
 
     /// Name of our consumer at the server.
     fn name(&self) -> String {
-        match &self.settings.config.name {
+        match self.settings.config.get_name() {
             // The server forbids '.'; the replacement keeps names distinct.
             Some(name) => name.replace('_', "__").replace('.', "_-"),
             None => format!("olivine-{:016x}", self.settings.instance),
@@ -307,7 +299,7 @@ impl Incoming<'_> {
         name: &str,
     ) -> Result<(), SessionEnd> {
         let config = &self.settings.config;
-        let deliver_policy = match (self.done, config.from) {
+        let deliver_policy = match (self.done, config.get_from()) {
             (Some(done), _) => DeliverPolicy::ByStartSequence {
                 start_sequence: done + 1,
             },
@@ -320,7 +312,7 @@ impl Incoming<'_> {
             (None, _) => DeliverPolicy::New,
         };
         let wanted = pull::Config {
-            durable_name: config.name.is_some().then(|| name.to_owned()),
+            durable_name: config.get_name().is_some().then(|| name.to_owned()),
             name: Some(name.to_owned()),
             description: Some("an Olivine subscriber".to_owned()),
             deliver_policy,

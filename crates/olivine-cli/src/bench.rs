@@ -2,7 +2,7 @@
 
 mod compare;
 mod far;
-mod files;
+pub(crate) mod files;
 mod load;
 mod measure;
 mod print;

@@ -1,6 +1,7 @@
 //! Arguments of `olivine bench`.
 
 use super::{FarArgs, TEMPLATE, load, values};
+use crate::bench::files::{report_help, save_help};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,9 +29,10 @@ Examples:
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
     pub(crate) scenario: Option<Scenario>,
-    /// Without COMMAND: also write the result to this file. The extension
-    /// selects the format: .json, .csv, .hlog, .html, .md. Repeatable
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long, value_name = "FILE",
+        help = format!("Without COMMAND: {}", save_help().replacen("Also", "also", 1))
+    )]
     pub(crate) save: Vec<PathBuf>,
 }
 
@@ -77,9 +79,7 @@ pub(crate) struct MethodArgs {
     /// Lock the memory of both processes (mlockall)
     #[arg(long)]
     pub(crate) mlock: bool,
-    /// Also write the result to this file. The extension selects the format:
-    /// .json, .csv, .hlog, .html, .md. Repeatable
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = save_help())]
     pub(crate) save: Vec<PathBuf>,
 }
 
@@ -332,9 +332,7 @@ pub(crate) struct PageArgs {
     /// Results of 'olivine bench ... --json' or '--save', at most 64 MiB each
     #[arg(required = true, value_name = "FILE")]
     pub(crate) file: Vec<PathBuf>,
-    /// Output file: .html or .md; for one input file also .csv, .hlog or .json
-    /// (with few histograms); - prints the tables
-    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    #[arg(long, value_name = "FILE", default_value = "report.html", help = report_help())]
     pub(crate) out: PathBuf,
     /// Also write each plot into this folder
     #[arg(long, value_name = "FOLDER")]

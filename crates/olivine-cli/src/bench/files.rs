@@ -1,6 +1,7 @@
 //! Result files: written in addition to the output, and read for comparisons and reports.
 
 use crate::failure::{Failure, Outcome};
+use crate::output::json_line;
 use olivine_bench::render;
 use olivine_bench::result::file::FileError;
 use olivine_bench::result::{ResultFile, export};
@@ -9,31 +10,96 @@ use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Format of a file, by its extension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Json,
-    Csv,
-    HistogramLog,
-    Html,
-    Markdown,
+/// A format of result files, chosen by the extension of a file's name.
+pub(crate) struct Form {
+    /// The extension.
+    pub(crate) ending: &'static str,
+    /// Whether a file may show several results.
+    takes_several: bool,
+    /// The content of a file. A format for one result gets one source.
+    render: fn(&[Source]) -> Outcome<Vec<u8>>,
 }
+
+/// Every format. A new one is a row here; help and errors come from it.
+const FORMS: &[Form] = &[
+    Form {
+        ending: "json",
+        takes_several: false,
+        render: |sources| each(sources, |file| Ok(json_line(file)?.into_bytes())),
+    },
+    Form {
+        ending: "csv",
+        takes_several: false,
+        render: |sources| each(sources, |file| Ok(export::csv(file).into_bytes())),
+    },
+    Form {
+        ending: "hlog",
+        takes_several: false,
+        render: |sources| each(sources, histograms),
+    },
+    Form {
+        ending: "html",
+        takes_several: true,
+        render: |sources| {
+            let page = render::html(&view(sources));
+            let page = page.map_err(|error| Failure::Failed(error.into()))?;
+            Ok(page.into_bytes())
+        },
+    },
+    Form {
+        ending: "md",
+        takes_several: true,
+        render: |sources| Ok(render::markdown(&view(sources)).into_bytes()),
+    },
+];
 
 impl Form {
     /// The format for the extension of `path`.
-    pub(super) fn of(path: &Path) -> Outcome<Self> {
-        match path.extension().and_then(|ending| ending.to_str()) {
-            Some("json") => Ok(Self::Json),
-            Some("csv") => Ok(Self::Csv),
-            Some("hlog") => Ok(Self::HistogramLog),
-            Some("html") => Ok(Self::Html),
-            Some("md") => Ok(Self::Markdown),
-            _ => Err(Failure::usage(format!(
-                "{} has no ending that says what to write: use .json, .csv, .hlog, .html or .md",
-                path.display()
-            ))),
-        }
+    pub(super) fn of(path: &Path) -> Outcome<&'static Self> {
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let mut forms = FORMS.iter();
+        forms
+            .find(|form| Some(form.ending) == ending)
+            .ok_or_else(|| {
+                Failure::usage(format!(
+                    "{} has no ending that says what to write: use {}",
+                    path.display(),
+                    endings(|_| true)
+                ))
+            })
     }
+}
+
+/// The extensions of some formats, as in `.json, .csv or .md`.
+fn endings(which: impl Fn(&Form) -> bool) -> String {
+    let found = FORMS.iter().filter(|form| which(form));
+    listed(found.map(|form| form.ending))
+}
+
+fn listed(endings: impl Iterator<Item = &'static str>) -> String {
+    let endings: Vec<String> = endings.map(|ending| format!(".{ending}")).collect();
+    match endings.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => endings.concat(),
+    }
+}
+
+/// Help of an option that also writes the result to a file.
+pub(crate) fn save_help() -> String {
+    let all = endings(|_| true);
+    format!(
+        "Also write the result to this file. The extension selects the format: {all}. Repeatable"
+    )
+}
+
+/// Help of the output file of a report.
+pub(crate) fn report_help() -> String {
+    format!(
+        "Output file: {}; for one input file also {} (.json with few histograms); - prints the \
+         tables",
+        endings(|form| form.takes_several),
+        endings(|form| !form.takes_several)
+    )
 }
 
 /// Checks before the measurement that each path can be written, and has a known format.
@@ -47,13 +113,14 @@ pub(super) fn check(paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-/// Refuses a path whose format cannot hold `what`; `endings` names the valid ones.
-pub(super) fn only(paths: &[PathBuf], forms: &[Form], what: &str, endings: &str) -> Outcome {
+/// Refuses a path whose format cannot hold `what`; only those with the `valid` extensions can.
+pub(super) fn only(paths: &[PathBuf], valid: &[&'static str], what: &str) -> Outcome {
     for path in paths {
-        if !forms.contains(&Form::of(path)?) {
+        if !valid.contains(&Form::of(path)?.ending) {
             return Err(Failure::usage(format!(
-                "--save {} cannot hold {what}: name a file that ends in {endings}",
-                path.display()
+                "--save {} cannot hold {what}: name a file that ends in {}",
+                path.display(),
+                listed(valid.iter().copied())
             )));
         }
     }
@@ -72,31 +139,23 @@ pub(super) fn save(file: &ResultFile, paths: &[PathBuf]) -> Outcome {
     Ok(())
 }
 
-/// Refuses a path whose ending names no form that takes so many result files.
-pub(super) fn check_form(path: &Path, count: usize) -> Outcome<Form> {
+/// The format for the extension of `path`, if it takes so many result files.
+pub(super) fn check_form(path: &Path, count: usize) -> Outcome<&'static Form> {
     let form = Form::of(path)?;
-    if count > 1 && !matches!(form, Form::Html | Form::Markdown) {
+    if count > 1 && !form.takes_several {
         return Err(Failure::usage(format!(
-            "{} takes one result file; only .html and .md take several",
-            path.display()
+            "{} takes one result file; only {} take several",
+            path.display(),
+            endings(|form| form.takes_several).replace(" or ", " and ")
         )));
     }
     Ok(form)
 }
 
-/// Writes `sources` to `path`, in the form of its ending. Only a page and Markdown take several.
+/// Writes `sources` to `path`, in the format of its extension.
 pub(super) fn write(path: &Path, sources: &[Source]) -> Outcome {
-    let text = match (check_form(path, sources.len())?, sources) {
-        (Form::Html, sources) => {
-            let page = render::html(&view(sources));
-            page.map_err(|error| Failure::Failed(error.into()))?
-                .into_bytes()
-        }
-        (Form::Markdown, sources) => render::markdown(&view(sources)).into_bytes(),
-        (form, [Source { file, .. }, ..]) => one(form, file)?,
-        (_, []) => Vec::new(),
-    };
-    store(path, &text)
+    let form = check_form(path, sources.len())?;
+    store(path, &(form.render)(sources)?)
 }
 
 /// Writes one complete file.
@@ -109,19 +168,19 @@ pub(super) fn store(path: &Path, bytes: &[u8]) -> Outcome {
     written.map_err(|source| cannot_write(path, source))
 }
 
-fn one(form: Form, file: &ResultFile) -> Outcome<Vec<u8>> {
-    Ok(match form {
-        Form::Csv => export::csv(file).into_bytes(),
-        Form::HistogramLog => {
-            let mut out = Vec::new();
-            let written = export::hlog(file, &mut out);
-            written.map_err(|error| {
-                Failure::Failed(anyhow::Error::new(error).context("cannot write the histograms"))
-            })?;
-            out
-        }
-        Form::Json | Form::Html | Form::Markdown => crate::output::json_line(file)?.into_bytes(),
-    })
+/// The results one after the other.
+fn each(sources: &[Source], one: impl Fn(&ResultFile) -> Outcome<Vec<u8>>) -> Outcome<Vec<u8>> {
+    let parts = sources.iter().map(|source| one(&source.file));
+    Ok(parts.collect::<Outcome<Vec<_>>>()?.concat())
+}
+
+fn histograms(file: &ResultFile) -> Outcome<Vec<u8>> {
+    let mut out = Vec::new();
+    let written = export::hlog(file, &mut out);
+    written.map_err(|error| {
+        Failure::Failed(anyhow::Error::new(error).context("cannot write the histograms"))
+    })?;
+    Ok(out)
 }
 
 /// Reads result files; each is named by its path without folder and extension.
@@ -150,8 +209,8 @@ mod tests {
 
     #[test]
     fn extension_selects_the_format() {
-        assert_eq!(Form::of(Path::new("a/b.json")).unwrap(), Form::Json);
-        assert_eq!(Form::of(Path::new("b.hlog")).unwrap(), Form::HistogramLog);
+        assert_eq!(Form::of(Path::new("a/b.json")).unwrap().ending, "json");
+        assert_eq!(Form::of(Path::new("b.hlog")).unwrap().ending, "hlog");
         for bad in ["x", "x.txt", ".json"] {
             assert!(
                 matches!(Form::of(Path::new(bad)), Err(Failure::Usage(_))),

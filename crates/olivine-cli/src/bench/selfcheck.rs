@@ -12,7 +12,7 @@ const FLAG: &str = "--self-check";
 /// Runs the command.
 pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
     let save = &args.method.save;
-    files::only(save, &[files::Form::Json], "findings", ".json")?;
+    files::only(save, &["json"], "findings")?;
     let mut bench = Bench::new("selfcheck", &args.method)?;
     bench.setup.methods = method::SELF_CHECK;
     bench.setup.arguments.push(FLAG.to_owned());

@@ -19,8 +19,7 @@ const SCHEMA: &str = "olivine-load-1";
 
 /// Refuses formats and privileges that do not fit servers, before anything is started or written.
 pub(super) fn refuse_unfit(method: &MethodArgs) -> Outcome {
-    let forms = [FileForm::Json, FileForm::Markdown];
-    files::only(&method.save, &forms, "figures of servers", ".json or .md")?;
+    files::only(&method.save, &["json", "md"], "figures of servers")?;
     for (asked, option) in [(method.fifo, "--fifo"), (method.mlock, "--mlock")] {
         if asked {
             return Err(Failure::usage(format!(
@@ -54,8 +53,8 @@ pub(super) fn report(
     let json = json(&file, rows)?;
     // If a file cannot be written, the result is still printed.
     let saved: Outcome = save.iter().try_for_each(|path| {
-        let kept = match FileForm::of(path)? {
-            FileForm::Markdown => text(Form::Markdown),
+        let kept = match FileForm::of(path)?.ending {
+            "md" => text(Form::Markdown),
             _ => json.clone(),
         };
         files::store(path, kept.as_bytes())

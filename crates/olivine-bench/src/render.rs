@@ -5,11 +5,13 @@
 
 mod axis;
 mod html;
+mod latex;
 mod markdown;
 mod plot;
 mod svg;
 
 pub use html::html;
+pub use latex::latex;
 pub use markdown::markdown;
 
 use crate::view::View;

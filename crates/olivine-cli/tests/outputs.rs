@@ -174,6 +174,17 @@ fn row<'a>(cells: impl Iterator<Item = &'a str>) -> String {
     cells.join(" ")
 }
 
+/// What LaTeX writes for some characters.
+const LATEX: [(&str, &str); 7] = [
+    ("{-}", "-"),
+    ("\\textless{}", "<"),
+    ("\\textgreater{}", ">"),
+    ("$\\times$", "×"),
+    ("$\\mu$", "µ"),
+    ("\\%", "%"),
+    ("\\_", "_"),
+];
+
 /// A regression: README and page disagreed about one run; one showed published messages, the other
 /// received ones.
 #[test]
@@ -194,6 +205,15 @@ fn all_outputs_agree() {
     let of_markdown: Vec<String> = of_markdown.collect();
     let printed_rows = printed.lines().map(|line| row(line.split("  ")));
     let of_terminal: Vec<String> = printed_rows.collect();
+    let latex = of("tex");
+    let of_latex = latex.lines().map(|line| {
+        let mut line = line.trim_end_matches(" \\\\").replace("\\textbf{", "");
+        for (written, meant) in LATEX {
+            line = line.replace(written, meant);
+        }
+        row(line.split(" & ").map(|cell| cell.trim_end_matches('}')))
+    });
+    let of_latex: Vec<String> = of_latex.collect();
     let text = |cells: &[Cell]| row(cells.iter().map(|cell| cell.text.as_str()));
     let mut compared = 0;
     for table in view.sections.iter().flat_map(|section| &section.tables) {
@@ -214,6 +234,7 @@ fn all_outputs_agree() {
             let text = text(&line.cells);
             assert!(of_markdown.contains(&text), "not in Markdown: {text}");
             assert!(of_terminal.contains(&text), "not printed: {text}");
+            assert!(of_latex.contains(&text), "not in LaTeX: {text}");
         }
         for note in &table.notes {
             assert!(plain(&page).contains(note), "{note}");

@@ -51,6 +51,11 @@ const FORMS: &[Form] = &[
         takes_several: true,
         render: |sources| Ok(render::markdown(&view(sources)).into_bytes()),
     },
+    Form {
+        ending: "tex",
+        takes_several: true,
+        render: |sources| Ok(render::latex(&view(sources)).into_bytes()),
+    },
 ];
 
 impl Form {

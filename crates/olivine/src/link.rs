@@ -5,7 +5,7 @@
 //! side. Handle and thread share a [`Control`]: the handle asks the thread to end, and the thread
 //! reports its status and its failure. No message touches it.
 
-use crate::error::LinkError;
+use crate::error::{LinkError, chain};
 use crate::region::Word;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wait::wake;
@@ -345,7 +345,7 @@ impl Control {
     fn set_failure(&self, state: &mut State, error: LinkError) {
         state.failed_first |= !state.tried;
         state.status.stage = LinkStage::Failed;
-        state.status.note = error.to_string();
+        state.status.note = chain(&error);
         state.failure = Some(error);
         // Release: pairs with `has_failed`.
         self.failed.store(1, Ordering::Release);

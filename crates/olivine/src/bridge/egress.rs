@@ -32,6 +32,9 @@ pub(crate) struct Egress {
     /// The far side that reads, if it has a number.
     #[cfg(feature = "tcp")]
     reader: Option<u64>,
+    /// For each lane the [`ending::failed_state`] of the failure that a far side was sent last.
+    #[cfg(feature = "tcp")]
+    sent: Vec<u64>,
 }
 
 impl Egress {
@@ -62,6 +65,8 @@ impl Egress {
             reported,
             #[cfg(feature = "tcp")]
             reader: None,
+            #[cfg(feature = "tcp")]
+            sent: Vec::new(),
         })
     }
 
@@ -84,6 +89,15 @@ impl Egress {
     /// for the end. A failure from before this bridge is reported only if every lane is closed: the
     /// other publishers' messages are still carried.
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
+        let count = self.map_lanes()?;
+        match self.due_failure() {
+            Some(failure) => Err(failure),
+            None => Ok(count),
+        }
+    }
+
+    /// As [`Egress::look`], without failures.
+    fn map_lanes(&mut self) -> Result<usize, ReceiveError> {
         if let Some(error) = self.subscriber.eviction() {
             return Err(error);
         }
@@ -91,26 +105,14 @@ impl Egress {
         // Also after an error: some lanes may be there.
         let count = self.subscriber.consumers().len();
         self.reported.resize(count, 0);
-        mapped?;
-        match self.due_failure() {
-            Some(failure) => Err(failure),
-            None => Ok(count),
-        }
+        mapped.map(|()| count)
     }
 
     /// The failures to report now, as one error: the lane of the first, and the reasons of all.
     fn due_failure(&mut self) -> Option<ReceiveError> {
-        let is_over = self.subscriber.is_failed_and_released();
         let mut due: Option<(usize, String)> = None;
-        for place in 0..self.reported.len() {
-            let owed = self.owed_failure(place);
-            let consumer = &self.subscriber.consumers()[place];
-            let failure = owed
-                .filter(|owed| consumer.released() >= owed.position)
-                .or_else(|| is_over.then(|| failure_of_closed(consumer)).flatten());
-            let (Some(Failure { reason, .. }), lane) = (failure, consumer.index()) else {
-                continue;
-            };
+        for (place, Failure { reason, .. }) in self.due_failures() {
+            let lane = self.subscriber.consumers()[place].index();
             match &mut due {
                 None => due = Some((lane, reason)),
                 Some((_, reasons)) => reasons.push_str(&format!("; lane {lane}: {reason}")),
@@ -119,24 +121,71 @@ impl Egress {
         due.map(|(lane, reason)| ReceiveError::Failed(LinkError::Upstream { lane, reason }))
     }
 
+    /// The failures to report now, with the places of their lanes.
+    fn due_failures(&mut self) -> Vec<(usize, Failure)> {
+        let is_over = self.subscriber.is_failed_and_released();
+        let mut due = Vec::new();
+        for place in 0..self.reported.len() {
+            let owed = self.owed_failure(place);
+            let consumer = &self.subscriber.consumers()[place];
+            let failure = owed
+                .filter(|owed| consumer.released() >= owed.position)
+                .or_else(|| is_over.then(|| failure_of_closed(consumer)).flatten());
+            due.extend(failure.map(|failure| (place, failure)));
+        }
+        due
+    }
+
     /// The far side `number` reads from here on. If it comes back, it gets again what it may have
-    /// missed; another gets the messages behind the failures that were told to the one before.
+    /// missed; another gets the messages behind the failures that the one before was sent.
     #[cfg(feature = "tcp")]
     pub(crate) fn set_reader(&mut self, number: u64) {
-        if self
-            .reader
-            .replace(number)
-            .is_none_or(|before| before == number)
-        {
+        if self.reader.replace(number) == Some(number) {
             return;
         }
-        for place in 0..self.reported.len() {
-            if let Some(owed) = self.owed_failure(place)
-                && self.acknowledged(place) >= owed.position
-            {
-                self.reported[place] = owed.state;
+        for (reported, sent) in self.reported.iter_mut().zip(&self.sent) {
+            if *sent != 0 {
+                *reported = *sent;
             }
         }
+        self.sent.clear();
+    }
+
+    /// The far side was sent every failure that is due.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn mark_failure_sent(&mut self) {
+        self.sent.resize(self.reported.len(), 0);
+        for (place, failure) in self.due_failures() {
+            self.sent[place] = failure.state;
+        }
+    }
+
+    /// Whether the far side has everything: each message is acknowledged, and each failure that is
+    /// due was sent.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn is_settled(&mut self) -> bool {
+        if self.map_lanes().is_err() {
+            return false;
+        }
+        let due = self.due_failures();
+        let is_sent = |(place, failure): &(usize, Failure)| {
+            self.sent
+                .get(*place)
+                .is_some_and(|sent| *sent == failure.state)
+        };
+        due.iter().all(is_sent) && matches!(self.is_acknowledged(), Ok(true))
+    }
+
+    /// Whether the stream has ended or failed, and the far side must get that.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn has_end(&mut self) -> bool {
+        self.is_ended() || !self.due_failures().is_empty()
+    }
+
+    /// Whether every publisher has closed or failed, and everything is acknowledged.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.is_ended() || self.subscriber.is_failed_and_released()
     }
 
     /// The newest failure of a lane, if it was not reported.
@@ -443,7 +492,7 @@ impl Egress {
     /// As [`Egress::look`].
     pub(crate) fn set_goal(&mut self) -> Result<(), ReceiveError> {
         if self.goal.is_none() {
-            let lanes = self.look()?;
+            let lanes = self.map_lanes()?;
             let goal = (0..lanes).map(|place| self.committed(place));
             self.goal = Some(goal.collect::<Result<_, _>>()?);
         }
@@ -465,8 +514,12 @@ impl Egress {
     ///
     /// As [`Egress::look`].
     pub(crate) fn is_delivered(&mut self) -> Result<bool, ReceiveError> {
-        let lanes = self.look()?;
-        for place in 0..lanes {
+        self.look()?;
+        self.is_acknowledged()
+    }
+
+    fn is_acknowledged(&mut self) -> Result<bool, ReceiveError> {
+        for place in 0..self.reported.len() {
             let goal = self.goal(place);
             let delivered = if goal == u64::MAX {
                 let position = self.position(place);
@@ -717,6 +770,7 @@ mod tests {
         // The far side that comes back is told again; the next one gets the messages behind it, and
         // the end.
         egress.set_reader(1);
+        egress.mark_failure_sent();
         egress.set_reader(1);
         egress.look().unwrap_err();
         assert_eq!(egress.next_frame(0).unwrap(), None);

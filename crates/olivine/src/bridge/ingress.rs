@@ -6,7 +6,7 @@ mod tests;
 use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
-use crate::channel::raw::{BridgeLaneOwner, Origin, lanes_kept_for};
+use crate::channel::raw::{BridgeLaneOwner, Origin, free_kept_lane, lanes_kept_for};
 use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError, chain};
 use crate::link::Control;
@@ -438,14 +438,20 @@ impl Ingress {
 
     /// The source has ended permanently: closes every lane, and makes it available to others.
     pub(crate) fn end(&mut self) {
-        for mut lane in std::mem::take(&mut self.lanes) {
-            if lane.publisher.is_none()
-                && let Ok(opened) = self.open_lane(lane.index)
-            {
-                lane = opened;
+        for lane in std::mem::take(&mut self.lanes) {
+            self.give_back(lane);
+        }
+    }
+
+    /// Closes a lane if it is open, and makes it available to others.
+    fn give_back(&mut self, lane: Lane) {
+        match lane.publisher {
+            Some(mut publisher) => publisher.forget_origin(),
+            // A lane that cannot be freed stays reserved for the same `who`.
+            None => {
+                let (key, lane) = (self.key, lane.index);
+                let _ = free_kept_lane(&mut self.attached, BridgeLaneOwner { key, lane });
             }
-            // A lane that cannot be opened stays reserved for the same `who`.
-            lane.give_back();
         }
     }
 
@@ -469,11 +475,21 @@ impl Ingress {
     }
 
     /// The far side of these lanes does not come back: closes each lane without an end with this
-    /// reason, and makes all of them available to others.
+    /// reason, and makes all of them available to others. With `must_report` the reason is reported
+    /// even if every lane has ended: the far side failed afterwards.
     #[cfg(feature = "tcp")]
-    pub(crate) fn abandon(mut self, reason: &str) {
+    pub(crate) fn abandon(mut self, reason: &str, must_report: bool) {
         let open = self.lanes.iter().filter(|lane| lane.publisher.is_some());
-        for index in open.map(|lane| lane.index).collect::<Vec<_>>() {
+        let mut failed: Vec<u32> = open.map(|lane| lane.index).collect();
+        if must_report && failed.is_empty() {
+            let index = self.lanes.first().map_or(0, |lane| lane.index);
+            if self.lanes.is_empty() {
+                let opened = self.open_lane(index);
+                self.lanes.extend(opened);
+            }
+            failed.push(index);
+        }
+        for index in failed {
             // A lane that cannot be opened stays reserved for the same `who`.
             let _ = self.fail_lane(index, reason);
         }
@@ -482,18 +498,11 @@ impl Ingress {
 
     /// A lane of the source has ended permanently: closes it if it is open, and makes it available
     /// to others.
-    ///
-    /// # Errors
-    ///
-    /// [`NotTaken::Ring`] if it was closed and cannot be opened again.
-    pub(crate) fn end_lane(&mut self, index: u32) -> Result<(), NotTaken> {
+    pub(crate) fn end_lane(&mut self, index: u32) {
         if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
-            if self.lanes[place].publisher.is_none() {
-                self.lanes[place] = self.open_lane(index)?;
-            }
-            self.lanes.swap_remove(place).give_back();
+            let lane = self.lanes.swap_remove(place);
+            self.give_back(lane);
         }
-        Ok(())
     }
 
     /// Takes whole or partial frames of a lane of the source that start at `position` there. The
@@ -592,13 +601,6 @@ impl Drop for Ingress {
 }
 
 impl Lane {
-    fn give_back(&mut self) {
-        if let Some(publisher) = &mut self.publisher {
-            publisher.forget_origin();
-        }
-        self.publisher = None;
-    }
-
     /// A position of ours in positions of the source.
     fn there(&self, here: u64) -> u64 {
         here.wrapping_add(self.origin.shift)

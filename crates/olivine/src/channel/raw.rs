@@ -1,20 +1,23 @@
 //! What a bridge needs of the handles and programs do not: frames in place, positions that move
 //! only on request, and lanes that store where their messages came from.
 
-use super::attached::Attached;
+use super::attach;
+use super::attached::{Attached, lock_membership};
 use super::publisher::{Ending, Publisher};
 use super::slow_state::{end_mark, watch_publishers};
 use super::subscriber::Subscriber;
-use crate::error::{NotSent, ReceiveError};
+use crate::error::{NotSent, OpenError, ReceiveError};
 use crate::link::{Link, LinkStatus};
 use crate::region::Word;
 use crate::region::Words;
 use crate::ring::consume::Consumer;
 use crate::ring::ending;
-use crate::ring::layout::{control, lane, lane_entry};
+use crate::ring::layout::{control, lane, lane_entry, lock_byte};
 use crate::sync::Ordering;
+use crate::uri::HugePages;
 use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
+use std::time::Instant;
 
 /// The owner of a bridge's lane: a hash that names the bridge, and the lane's index at the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +105,46 @@ pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<(u32, bool)> 
         .filter(|(_, kept, _)| kept.key == key)
         .map(|(_, kept, is_left)| (kept.lane, is_left))
         .collect()
+}
+
+/// Makes a closed lane that is kept for `owner` available to others. Unlike opening and closing it,
+/// this is no new end of the stream. A lane that is in use is left alone.
+///
+/// # Errors
+///
+/// [`OpenError`]: the lane stays reserved.
+pub(crate) fn free_kept_lane(
+    attached: &mut Attached,
+    owner: BridgeLaneOwner,
+) -> Result<(), OpenError> {
+    lock_membership(attached, Instant::now())?;
+    // The lane may be the one that fixed the channel's shape.
+    let refreshed = attached.refresh();
+    let freed = refreshed.and_then(|()| free_locked(attached, owner));
+    attached.locks.unlock(lock_byte::MEMBERSHIP);
+    freed
+}
+
+fn free_locked(attached: &Attached, owner: BridgeLaneOwner) -> Result<(), OpenError> {
+    let Attached { backing, locks, .. } = attached;
+    let Some(index) = owner.find(attached) else {
+        return Ok(());
+    };
+    let byte = lock_byte::LANE + index as u64;
+    let locked = locks.try_lock(byte);
+    if !locked.map_err(attach::io_error("lock", backing.path()))? {
+        return Ok(());
+    }
+    let opened = backing.open_lane(&attached.lane(index), true, HugePages::No);
+    if let Ok(Some((words, _))) = &opened
+        && BridgeLaneOwner::of(words) == Some(owner)
+        && ending::state(words) & 1 == 0
+    {
+        // Relaxed: under the lane's lock.
+        words.word(lane::LINK_KEY).store(0, Ordering::Relaxed);
+    }
+    locks.unlock(byte);
+    opened.map(|_| ())
 }
 
 impl<T: ?Sized> Publisher<T> {

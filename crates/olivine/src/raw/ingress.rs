@@ -207,9 +207,10 @@ impl CheckedIngress {
     ///
     /// # Errors
     ///
-    /// [`NotTaken::Ring`] if it was closed and cannot be opened again.
+    /// [`NotTaken::Closed`] in a forked child.
     pub fn end_lane(&mut self, index: u32) -> Result<(), NotTaken> {
-        self.ours()?.end_lane(index)
+        self.ours()?.end_lane(index);
+        Ok(())
     }
 
     /// A failure cuts a lane of the far side off at this point: closes it with this reason, which

@@ -5,7 +5,7 @@ use super::greet;
 use super::pipe::{ConnectionEnd, Pipe};
 use super::sessions::Disconnect;
 use super::socket;
-use super::source::Sending;
+use super::source::{Sending, send_failure};
 use super::{LinkCounters, Tcp};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
@@ -71,6 +71,10 @@ pub(super) fn source(
         };
         sending.run()?;
         pipe.send_end(control)
+    };
+    let session = |egress: &mut Egress, pipe: &mut Pipe, known| {
+        let outcome = session(egress, pipe, known);
+        send_failure(outcome, pipe, egress, control)
     };
     let ended = attempts(tcp, control, &mut egress, may_go, |egress, pipe, known| {
         let connections = control.status().connections;

@@ -4,7 +4,7 @@ use super::destination::Receiving;
 use super::pipe::{ConnectionEnd, Pipe};
 use super::sessions::{Disconnect, OpenSession, Sessions, Tasks};
 use super::socket::{self, NAP, Socket, wait};
-use super::source::Sending;
+use super::source::{Sending, send_failure};
 use super::{HELLO_TIME_MAX, LinkCounters, Tcp, greet};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
@@ -14,11 +14,12 @@ use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach::{self, ShapeRole};
 use crate::error::LinkError;
 use crate::fork::ClosedInChildren;
-use crate::link::{Control, LinkStage};
+use crate::link::{Control, LinkStage, Stop};
 use crate::ring::layout::{Geometry, fnv};
 use crate::uri::{Expire, Scheme};
 use std::io;
-use std::sync::Arc;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 /// Connections that are served at a time; further ones are refused.
@@ -53,9 +54,10 @@ pub(super) fn sources(
     let sessions: Sessions<Egress> = Sessions::new(Tasks {
         // The next look at the ring reports its errors.
         set_goal: |egress| drop(egress.set_goal()),
-        is_delivered: |egress| matches!(egress.is_delivered(), Ok(true)),
+        is_delivered: Egress::is_settled,
         undelivered: Egress::undelivered,
-        has_end: |egress| egress.is_ended(),
+        has_end: Egress::has_end,
+        is_over: Egress::is_over,
     });
     let open = |hello: &Hello| {
         let mut ring = source.ring().clone();
@@ -71,8 +73,7 @@ pub(super) fn sources(
         }
         Egress::open(&ring, ShapeRole::Names).map_err(full_or_failed)
     };
-    let serve = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
-        egress.set_reader(theirs.instance);
+    let send = |pipe: &mut Pipe, egress: &mut Egress| {
         let open_there = greet::resume(pipe, control, egress)?;
         let counters = LinkCounters(control);
         let mut sending = Sending {
@@ -87,7 +88,12 @@ pub(super) fn sources(
         sending.run()?;
         pipe.send_end(control)
     };
-    let forget = |egress: Egress, _: Option<&str>| egress.unsubscribe();
+    let serve = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
+        egress.set_reader(theirs.instance);
+        let outcome = send(pipe, egress);
+        send_failure(outcome, pipe, egress, control)
+    };
+    let forget = |egress: Egress, _: Left<'_>| egress.unsubscribe();
     let server = Server {
         tcp,
         control,
@@ -96,6 +102,7 @@ pub(super) fn sources(
         introduce: &introduce,
         sessions: &sessions,
         until_end,
+        failure: Mutex::new(None),
     };
     server.run("subscribers", &open, &serve, &forget)
 }
@@ -115,6 +122,7 @@ pub(super) fn destinations(
         is_delivered: |_| true,
         undelivered: |_| 0,
         has_end: |_| false,
+        is_over: |_| false,
     });
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
@@ -137,9 +145,10 @@ pub(super) fn destinations(
         }
         .run()
     };
-    let forget = |mut ingress: Ingress, failure: Option<&str>| match failure {
-        Some(reason) => ingress.abandon(reason),
-        None => ingress.end(),
+    let forget = |mut ingress: Ingress, left: Left<'_>| match left {
+        Left::Ended => ingress.end(),
+        Left::Away => ingress.abandon(AWAY, false),
+        Left::Failed(reason, must_report) => ingress.abandon(reason, must_report),
     };
     let server = Server {
         tcp,
@@ -149,6 +158,7 @@ pub(super) fn destinations(
         introduce: &introduce,
         sessions: &sessions,
         until_end,
+        failure: Mutex::new(None),
     };
     server.run("publishers", &open, &serve, &forget)
 }
@@ -187,6 +197,17 @@ fn full_or_failed(error: crate::error::OpenError) -> ConnectionEnd {
     ConnectionEnd::ByUs { close, reason }
 }
 
+/// How a far side left for good.
+#[derive(Clone, Copy, Debug)]
+enum Left<'a> {
+    /// With the end of its stream.
+    Ended,
+    /// Without a word, for too long.
+    Away,
+    /// With this reason. The flag says that its own channel failed, maybe after its lanes had ended.
+    Failed(&'a str, bool),
+}
+
 /// The common part of listening for both directions; `S` is what a session holds.
 struct Server<'a, S> {
     tcp: &'a Tcp,
@@ -199,6 +220,8 @@ struct Server<'a, S> {
     introduce: &'a (dyn Fn(&S) -> Result<Hello, LinkError> + Sync),
     sessions: &'a Sessions<S>,
     until_end: bool,
+    /// The failure with which the stream has ended, once a far side was sent it.
+    failure: Mutex<Option<LinkError>>,
 }
 
 impl<S: Send> Server<'_, S> {
@@ -207,7 +230,7 @@ impl<S: Send> Server<'_, S> {
         peers: &str,
         open: &(impl Fn(&Hello) -> Result<S, ConnectionEnd> + Sync),
         serve: &(impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), ConnectionEnd> + Sync),
-        forget: &(impl Fn(S, Option<&str>) + Sync),
+        forget: &(impl Fn(S, Left<'_>) + Sync),
     ) -> Result<(), LinkError> {
         let address = &self.tcp.address;
         let refused = |source| LinkError::Io {
@@ -225,7 +248,7 @@ impl<S: Send> Server<'_, S> {
             let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
             loop {
                 threads.retain(|thread| !thread.is_finished());
-                let (abandoned, messages) = self.sessions.expire(|held| forget(held, Some(AWAY)));
+                let (abandoned, messages) = self.sessions.expire(|held| forget(held, Left::Away));
                 if abandoned > 0 {
                     self.control.leave_undelivered(messages);
                     self.control.report(|status| status.abandoned += abandoned);
@@ -234,7 +257,11 @@ impl<S: Send> Server<'_, S> {
                     break;
                 }
                 let accepted = self.accept(scope, &listener, &mut threads, |stream| {
-                    self.serve_connection(stream, open, serve, forget);
+                    let serve =
+                        AssertUnwindSafe(|| self.serve_connection(stream, open, serve, forget));
+                    if std::panic::catch_unwind(serve).is_err() {
+                        self.end_after_panic();
+                    }
                 });
                 // Connections that wait for free descriptors keep the listener readable: it must
                 // not wake us.
@@ -251,7 +278,8 @@ impl<S: Send> Server<'_, S> {
         if let Some(messages) = self.sessions.undelivered() {
             self.control.leave_undelivered(messages);
         }
-        Ok(())
+        let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.take().map_or(Ok(()), Err)
     }
 
     /// Whether nothing more is to be done.
@@ -308,13 +336,33 @@ impl<S: Send> Server<'_, S> {
         Ok(())
     }
 
+    /// A bug of one connection ends all of them: its session would wait for its end for ever.
+    fn end_after_panic(&self) {
+        self.control.give_up(&LinkError::Panicked);
+        let failure = Some(LinkError::Panicked);
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        self.control.stop(Stop::Now);
+    }
+
+    /// Keeps the failure of a stream that is over, which a far side was sent: we end with it.
+    fn note_failure(&self, outcome: &Result<(), ConnectionEnd>, pipe: &Pipe, held: &mut S) {
+        let failure = match outcome {
+            Err(ConnectionEnd::Failed(error)) if pipe.failure_confirmed().is_some() => Some(error),
+            // Another publisher has come, and the stream goes on.
+            Ok(()) => None,
+            Err(_) => return,
+        };
+        let failure = failure.filter(|_| self.sessions.is_over(held)).cloned();
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    }
+
     /// Serves one connection from its first byte to its last.
     fn serve_connection(
         &self,
         socket: Socket,
         open: &impl Fn(&Hello) -> Result<S, ConnectionEnd>,
         serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), ConnectionEnd>,
-        forget: &impl Fn(S, Option<&str>),
+        forget: &impl Fn(S, Left<'_>),
     ) {
         let control = self.control;
         let cutter = socket.cutter();
@@ -362,7 +410,13 @@ impl<S: Send> Server<'_, S> {
             status.connections += 1;
         });
         let outcome = fit.and_then(|()| serve(&mut pipe, &mut held, &theirs));
-        let keep = keeps_seat(&outcome, !theirs.name.is_empty());
+        let named = !theirs.name.is_empty();
+        let keep = match pipe.failure_confirmed() {
+            // The far side is served: its handle fails. Another handle of its name may come.
+            Some(true) => named && !self.sessions.is_over(&mut held),
+            _ => keeps_seat(&outcome, named),
+        };
+        self.note_failure(&outcome, &pipe, &mut held);
         if let Err(broken) = &outcome {
             pipe.close_for(control, broken);
         }
@@ -385,7 +439,7 @@ impl<S: Send> Server<'_, S> {
         });
         let far = pipe.socket.far().to_owned();
         let left = Disconnect::after(&outcome, &pipe);
-        if outcome.is_ok() {
+        if outcome.is_ok() || !keep && pipe.failure_confirmed() == Some(true) {
             self.sessions.set_served();
         }
         // The connection is closed before the session is free, so that the next connection finds
@@ -395,10 +449,20 @@ impl<S: Send> Server<'_, S> {
             self.sessions.leave(&key, held, left);
         } else {
             self.sessions.remove(&key);
-            let failure = outcome
-                .err()
-                .map(|broken| format!("{} left before its end: {broken}", far));
-            forget(held, failure.as_deref());
+            match &outcome {
+                Ok(()) => forget(held, Left::Ended),
+                Err(broken) => {
+                    let reason = format!("{far} left before its end: {broken}");
+                    let is_upstream = matches!(
+                        broken,
+                        ConnectionEnd::ByPeer {
+                            close: Close::Upstream,
+                            ..
+                        }
+                    );
+                    forget(held, Left::Failed(&reason, is_upstream));
+                }
+            }
         }
     }
 }

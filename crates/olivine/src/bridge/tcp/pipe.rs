@@ -35,6 +35,8 @@ pub(super) struct Pipe {
     pub(super) is_block_partial: bool,
     /// The end of the stream was sent.
     end_sent: bool,
+    /// Whether the other side has confirmed the failure of our channel; `None` if it was not sent.
+    failure: Option<bool>,
 }
 
 /// Why a connection ended. The caller decides which of them are retried.
@@ -81,7 +83,7 @@ pub(super) enum ConnectionEnd {
     #[error("this side was asked to end")]
     Stopped,
     /// A permanent error.
-    #[error("{0}")]
+    #[error("{}", chain(.0))]
     Failed(LinkError),
 }
 
@@ -108,6 +110,7 @@ impl Pipe {
             greeted: false,
             is_block_partial: false,
             end_sent: false,
+            failure: None,
         }
     }
 
@@ -253,6 +256,31 @@ impl Pipe {
         Ok(())
     }
 
+    /// Sends that our channel's publisher failed, and waits for the reply. Without one the other
+    /// side may come back to hear it again.
+    pub(super) fn send_failure(&mut self, control: &Control, reason: &str) {
+        self.failure = Some(false);
+        if self.is_block_partial || !self.greeted {
+            return;
+        }
+        wire::put_close(&mut self.out, Close::Upstream, reason);
+        let confirmed = self.expect(control, self.timeout, |arrived| match arrived {
+            Arrived::Close {
+                close: Close::Upstream,
+                ..
+            } => Ok(Some(())),
+            Arrived::Close { close, reason } => Err(ConnectionEnd::ByPeer { close, reason }),
+            _ => Ok(None),
+        });
+        self.failure = Some(confirmed.is_ok());
+        self.socket.finish();
+    }
+
+    /// Whether the other side has confirmed [`Pipe::send_failure`]; `None` if nothing was sent.
+    pub(super) fn failure_confirmed(&self) -> Option<bool> {
+        self.failure
+    }
+
     /// Whether [`Pipe::send_end`] has begun to send it.
     pub(super) fn has_sent_end(&self) -> bool {
         self.end_sent
@@ -276,10 +304,19 @@ impl Pipe {
                 };
                 self.close_with(control, close, &broken.to_string());
             }
+            ConnectionEnd::Failed(_) if self.failure.is_some() => {}
             ConnectionEnd::Failed(error) => match upstream(error) {
                 Some(reason) => self.close_with(control, Close::Upstream, &reason),
-                None => self.close_with(control, Close::Failed, &error.to_string()),
+                None => self.close_with(control, Close::Failed, &chain(error)),
             },
+            ConnectionEnd::ByPeer {
+                close: Close::Upstream,
+                ..
+            } => self.close_with(
+                control,
+                Close::Upstream,
+                "this side has heard of the failure",
+            ),
             ConnectionEnd::Stopped => self.close_with(control, Close::Leaving, "this side stops"),
             ConnectionEnd::Silent(_) => {
                 self.close_with(control, Close::Leaving, &broken.to_string())
@@ -362,7 +399,7 @@ fn end_grace(timeout: Duration) -> Duration {
 }
 
 /// Why the source of our channel failed, if it did.
-fn upstream(error: &LinkError) -> Option<String> {
+pub(super) fn upstream(error: &LinkError) -> Option<String> {
     match error {
         LinkError::Receive { source } => match &**source {
             ReceiveError::Failed(failure) => Some(chain(failure)),

@@ -32,8 +32,10 @@ pub(super) struct Tasks<S> {
     pub(super) is_delivered: fn(&mut S) -> bool,
     /// Messages that are left to deliver.
     pub(super) undelivered: fn(&mut S) -> u64,
-    /// The stream has ended, and the far side must be told.
+    /// The stream has ended or failed, and the far side must be told.
     pub(super) has_end: fn(&mut S) -> bool,
+    /// Every publisher has closed or failed: nothing more comes.
+    pub(super) is_over: fn(&mut S) -> bool,
 }
 
 #[derive(Debug)]
@@ -46,6 +48,8 @@ struct State<S> {
 #[derive(Debug)]
 struct PeerSession<S> {
     instance: u64,
+    /// Whether the far side has a durable name.
+    named: bool,
     /// How long it is kept without a connection; zero for ever.
     expire: Duration,
     attachment: Attachment<S>,
@@ -73,6 +77,8 @@ pub(super) enum Disconnect {
     /// It broke after the end of the stream was sent and before the far side replied. If the far
     /// side got it, it does not come back; otherwise it has this long to do so.
     EndSent(Duration),
+    /// As [`Disconnect::EndSent`], with a failure of the stream in place of its end.
+    FailureSent(Duration),
 }
 
 impl Disconnect {
@@ -87,6 +93,8 @@ impl Disconnect {
                 Self::InOrder
             }
             _ if pipe.has_sent_end() => Self::EndSent(pipe.end_grace()),
+            _ if pipe.failure_confirmed() == Some(true) => Self::InOrder,
+            _ if pipe.failure_confirmed().is_some() => Self::FailureSent(pipe.end_grace()),
             _ => Self::Broke(pipe.end_grace()),
         }
     }
@@ -95,7 +103,7 @@ impl Disconnect {
     pub(super) fn may_come_back(self, away: Duration) -> bool {
         match self {
             Self::InOrder => false,
-            Self::Broke(grace) | Self::EndSent(grace) => away < grace,
+            Self::Broke(grace) | Self::EndSent(grace) | Self::FailureSent(grace) => away < grace,
         }
     }
 }
@@ -165,6 +173,7 @@ impl<S> Sessions<S> {
                     // opened.
                     let session = PeerSession {
                         instance: hello.instance,
+                        named: !hello.name.is_empty(),
                         expire: Self::expire_of(hello),
                         attachment: Attachment::Connected(cutter.take()),
                     };
@@ -233,11 +242,20 @@ impl<S> Sessions<S> {
         let mut expired = |session: &mut PeerSession<S>| match &mut session.attachment {
             Attachment::Away { held, since, left } => {
                 let away = since.elapsed();
-                let has_heard = matches!(left, Disconnect::EndSent(_))
-                    && !left.may_come_back(away)
-                    && (tasks.is_delivered)(held)
-                    && (tasks.has_end)(held);
-                heard |= has_heard;
+                let is_gone = !left.may_come_back(away);
+                let (has_heard, is_over) = match left {
+                    Disconnect::EndSent(_) if is_gone => {
+                        let ended = (tasks.is_delivered)(held) && (tasks.has_end)(held);
+                        (ended, ended)
+                    }
+                    // Other publishers may continue: then another handle of the name may come.
+                    Disconnect::FailureSent(_) if is_gone => {
+                        let is_over = (tasks.is_over)(held);
+                        (is_over || !session.named, is_over)
+                    }
+                    _ => (false, false),
+                };
+                heard |= is_over;
                 has_heard || (!session.expire.is_zero() && away > session.expire)
             }
             Attachment::Connected(_) => false,
@@ -308,6 +326,11 @@ impl<S> Sessions<S> {
         self.lock().served
     }
 
+    /// Whether nothing more comes for this far side.
+    pub(super) fn is_over(&self, held: &mut S) -> bool {
+        (self.tasks.is_over)(held)
+    }
+
     /// Whether there is no session.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().sessions.is_empty()
@@ -343,6 +366,7 @@ mod tests {
             is_delivered: |()| true,
             undelivered: |()| 0,
             has_end: |()| false,
+            is_over: |()| false,
         });
         let hello = Hello::default();
         for number in 0..SESSIONS_MAX {

@@ -1,6 +1,6 @@
 //! The sending end of one connection: frames out of a ring, acknowledgements back.
 
-use super::pipe::{ConnectionEnd, Pipe};
+use super::pipe::{ConnectionEnd, Pipe, upstream};
 use super::socket::{NAP, wait};
 use super::waker::SocketWaker;
 use super::{IdlePolls, LinkCounters};
@@ -446,6 +446,22 @@ impl Run {
 }
 
 /// Converts the errors of reading our own ring.
+/// Sends the failure of our channel's publisher, if that ended this connection.
+pub(super) fn send_failure(
+    outcome: Result<(), ConnectionEnd>,
+    pipe: &mut Pipe,
+    egress: &mut Egress,
+    control: &Control,
+) -> Result<(), ConnectionEnd> {
+    if let Err(ConnectionEnd::Failed(error)) = &outcome
+        && let Some(reason) = upstream(error)
+    {
+        pipe.send_failure(control, &reason);
+        egress.mark_failure_sent();
+    }
+    outcome
+}
+
 pub(super) fn ring(error: ReceiveError) -> ConnectionEnd {
     match error {
         ReceiveError::Evicted => ConnectionEnd::ByUs {

@@ -108,7 +108,7 @@ pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<(u32, bool)> 
 }
 
 /// Makes a closed lane that is kept for `owner` available to others. Unlike opening and closing it,
-/// this is no new end of the stream. A lane that is in use is left alone.
+/// this is no new end of the stream. A lane in use is left alone.
 ///
 /// # Errors
 ///
@@ -118,7 +118,7 @@ pub(crate) fn free_kept_lane(
     owner: BridgeLaneOwner,
 ) -> Result<(), OpenError> {
     lock_membership(attached, Instant::now())?;
-    // The lane may be the one that fixed the channel's shape.
+    // This lane's publisher may have fixed the channel's shape.
     let refreshed = attached.refresh();
     let freed = refreshed.and_then(|()| free_locked(attached, owner));
     attached.locks.unlock(lock_byte::MEMBERSHIP);

@@ -391,8 +391,8 @@ impl Sources {
             return Err(full.into());
         };
         let lane = self.lanes.swap_remove(place);
-        self.ingress.end_lane(lane.index);
-        Ok(())
+        let ended = self.ingress.end_lane(lane.index);
+        ended.map_err(|why| self.not_taken(why))
     }
 
     /// Opens a closed lane.

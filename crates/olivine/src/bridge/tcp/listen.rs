@@ -204,7 +204,7 @@ enum Left<'a> {
     Ended,
     /// Without a word, for too long.
     Away,
-    /// With this reason. The flag says that its own channel failed, maybe after its lanes had ended.
+    /// With this reason. The flag says that its own channel failed, maybe after its lanes ended.
     Failed(&'a str, bool),
 }
 

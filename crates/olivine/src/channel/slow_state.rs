@@ -1,12 +1,18 @@
 //! The part of a subscriber that it reads only when no frame is waiting: new lanes, evictions, the
 //! end of the stream.
 
+mod ends;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+pub(super) use ends::{Joined, end_mark};
+
 use super::attached::Attached;
 use super::join::consumer;
 use super::slots::{self, MissedBytes};
 use super::status::Durable;
 use super::watch::Watch;
-use crate::error::{LinkError, ReceiveError};
+use crate::error::ReceiveError;
 use crate::fork::ForkPage;
 use crate::link::Link;
 use crate::liveness::LockReader;
@@ -59,30 +65,6 @@ pub(super) struct SubscriberSlowState {
     /// The mark ([`end_mark`]) of the end of the stream that was reported last; 0 for none. After
     /// the report, a wait lasts until the next publisher comes.
     pub(super) reported_end: u64,
-}
-
-/// The state of a lane when this subscriber joined it or mapped it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Joined {
-    /// The lane's state word.
-    pub(super) state: u64,
-    /// The newest failure of the lane's source that must not be reported again:
-    /// [`ending::failed_state`].
-    reported_failure: u64,
-}
-
-impl Joined {
-    /// For a lane that existed before the join. A failure at or before our position is not
-    /// reported.
-    pub(super) fn of(consumer: &Consumer) -> Self {
-        let words = consumer.lane();
-        let failure = ending::failure(words);
-        let before_us = failure.filter(|failure| failure.position <= consumer.position());
-        Self {
-            state: ending::state(words),
-            reported_failure: before_us.map_or(0, |failure| failure.state),
-        }
-    }
 }
 
 impl SubscriberSlowState {
@@ -214,45 +196,6 @@ impl SubscriberSlowState {
         }
     }
 
-    /// Stores which end of the stream was reported, once a call follows the report. A durable name
-    /// keeps that.
-    pub(super) fn store_reported_end(&self) {
-        if self.reported_end != 0 && self.durable.is_some() {
-            self.reported_end_word()
-                .store(self.reported_end, Ordering::Relaxed);
-        }
-    }
-
-    /// The mark of the end that a durable name has reported. Relaxed: only the holder of the slot's
-    /// lock uses it.
-    fn reported_end_word(&self) -> Word {
-        let Attached {
-            control, geometry, ..
-        } = &self.attached;
-        control.resolve(geometry.slot(self.slot) + slot::TOLD_END)
-    }
-
-    /// Whether a durable name that returns must still report the end of the stream. Its last holder
-    /// died between the last message and the report, or was absent. An end from before the name
-    /// existed is not reported.
-    pub(super) fn must_report_end(&self, lanes: &[Consumer]) -> bool {
-        let states = || lanes.iter().map(|lane| ending::state(lane.lane()));
-        let is_ended = !lanes.is_empty() && states().all(|state| state & 1 == 0);
-        match self.durable {
-            Some(Durable::Created) if is_ended => {
-                self.reported_end_word()
-                    .store(end_mark(lanes), Ordering::Relaxed);
-                false
-            }
-            None | Some(Durable::Created) => false,
-            // `report_lane_failures` reports a failure.
-            Some(_) if lanes.iter().any(|lane| ending::is_failed(lane.lane())) => false,
-            Some(_) => {
-                is_ended && self.reported_end_word().load(Ordering::Relaxed) != end_mark(lanes)
-            }
-        }
-    }
-
     /// Whether a publisher may overwrite frames that this subscriber reads. Then it copies each
     /// message and checks the copy. A sealed publisher is not trusted.
     pub(super) fn is_checked(&self) -> bool {
@@ -288,28 +231,6 @@ impl SubscriberSlowState {
         self.config.scheme() != Scheme::Sealed && self.link_has_failed()
     }
 
-    /// Reports each failure of a lane's source once, after everything before it was read.
-    pub(super) fn report_lane_failures(&mut self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
-        let Some(place) = self.unreported_failure(lanes) else {
-            return Ok(());
-        };
-        let words = lanes[place].lane();
-        self.joined[place].reported_failure = ending::failed_state(words);
-        failure_of(&lanes[place]).map_or(Ok(()), Err)
-    }
-
-    /// The index of a lane whose failure must be reported now.
-    fn unreported_failure(&self, lanes: &[Consumer]) -> Option<usize> {
-        let mut lanes = lanes.iter().zip(&self.joined);
-        let place = lanes.position(|(consumer, joined)| {
-            let failed = ending::failed_state(consumer.lane());
-            failed != joined.reported_failure
-                && failed != 0
-                && consumer.position() >= ending::failed_position(consumer.lane())
-        });
-        place.filter(|_| !self.own_link_has_failed())
-    }
-
     /// Counts an overrun, and returns its error.
     pub(super) fn overrun(&mut self, lost_bytes: u64) -> ReceiveError {
         let Attached {
@@ -324,18 +245,6 @@ impl SubscriberSlowState {
             self.evicted()
         } else {
             ReceiveError::Overrun { lost_bytes }
-        }
-    }
-
-    /// The error for the end of the stream: failed if the newest publisher of a lane failed, else
-    /// closed.
-    pub(super) fn end(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
-        let failed = lanes.iter().find(|lane| ending::is_failed(lane.lane()));
-        match failed.and_then(failure_of) {
-            // The link reports it.
-            Some(_) if self.own_link_has_failed() => Ok(()),
-            Some(failure) => Err(failure),
-            None => Err(ReceiveError::Closed),
         }
     }
 
@@ -401,24 +310,3 @@ pub(super) fn would_find(slow_state: &SubscriberSlowState, lanes: &[Consumer]) -
         || slow_state.unreported_failure(lanes).is_some()
         || slow_state.link_has_failed()
 }
-
-/// A number for this end of the stream: from the lanes' state words, which count openings, and the
-/// positions.
-pub(super) fn end_mark(lanes: &[Consumer]) -> u64 {
-    let marks = lanes
-        .iter()
-        .map(|lane| ending::state(lane.lane()).wrapping_add(lane.position()));
-    marks.fold(1, u64::wrapping_add)
-}
-
-/// The error for a lane's newest failure.
-pub(super) fn failure_of(consumer: &Consumer) -> Option<ReceiveError> {
-    let failure = ending::failure(consumer.lane())?;
-    Some(ReceiveError::Failed(LinkError::Upstream {
-        lane: consumer.index(),
-        reason: failure.reason,
-    }))
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests;

@@ -242,7 +242,7 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(always)]
     pub(super) fn begin(&mut self) -> Result<(), ReceiveError> {
         if !self.slow_state.page.is_plain() {
-            self.slow_state.check_before_call()?;
+            self.check_before_call()?;
         }
         if let Some((lane, frame)) = self.pending.take() {
             self.lanes[lane].advance(&frame);
@@ -379,7 +379,7 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(never)]
     fn check_slow_state(&mut self) -> Result<(), ReceiveError> {
         crate::points::look("look.around");
-        self.slow_state.store_reported_end();
+        self.slow_state.store_reports();
         if self.slow_state.is_evicted() {
             return Err(self.slow_state.evicted());
         }
@@ -387,19 +387,40 @@ impl<T: ?Sized> Subscriber<T> {
         if self.slow_state.link_has_failed() && !self.found_new_lanes()? {
             self.slow_state.link_failure(&self.lanes)?;
         }
-        self.slow_state.report_lane_failures(&self.lanes)?;
-        let ends = self.slow_state.is_at_end(&self.lanes);
-        let end = if ends {
-            self.slow_state.end(&self.lanes)
-        } else {
-            Ok(())
-        };
+        self.report_failure_or_end()
+    }
+
+    /// Reports a failure of a lane once, or the end of the stream as long as it lasts.
+    fn report_failure_or_end(&mut self) -> Result<(), ReceiveError> {
+        let slow_state = &mut self.slow_state;
+        let failure = slow_state.report_lane_failures(&self.lanes);
+        if !slow_state.is_at_end(&self.lanes) {
+            return failure;
+        }
+        let end = slow_state.end(&self.lanes);
+        if failure.is_err() && matches!(end, Err(ReceiveError::Closed)) {
+            // A failure of an earlier publisher is not the end.
+            return failure;
+        }
         if end.is_err() {
-            self.slow_state.reported_end = end_mark(&self.lanes);
+            slow_state.reported_end = end_mark(&self.lanes);
             // The next call checks at once and reports it again.
             self.empty_polls = 3;
         }
-        end
+        failure.and(end)
+    }
+
+    /// Checks what every call must report first. Then it reports a failure from before this
+    /// durable name's return: later messages come after it.
+    #[cold]
+    #[inline(never)]
+    fn check_before_call(&mut self) -> Result<(), ReceiveError> {
+        self.slow_state.check_before_call()?;
+        if self.slow_state.unreported_failure(&self.lanes).is_some() {
+            self.slow_state.page.set_plain(false);
+            return self.report_failure_or_end();
+        }
+        Ok(())
     }
 }
 

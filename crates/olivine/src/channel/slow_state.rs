@@ -65,6 +65,10 @@ pub(super) struct SubscriberSlowState {
     /// The mark ([`end_mark`]) of the end of the stream that was reported last; 0 for none. After
     /// the report, a wait lasts until the next publisher comes.
     pub(super) reported_end: u64,
+    /// A failure of a lane's source was reported.
+    pub(super) has_reported_failure: bool,
+    /// The failure of our own bridge was reported.
+    pub(super) has_reported_link: bool,
 }
 
 impl SubscriberSlowState {
@@ -180,6 +184,7 @@ impl SubscriberSlowState {
             return Err(ReceiveError::Evicted);
         }
         self.confirm_loss_notice();
+        self.store_reports();
         self.page.set_plain(true);
         Ok(())
     }
@@ -217,12 +222,16 @@ impl SubscriberSlowState {
 
     /// Returns the failure of the bridge behind the ring, after every message that it published was
     /// read.
-    pub(super) fn link_failure(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
+    pub(super) fn link_failure(&mut self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
         if lanes.iter().any(|lane| self.has_more(lane)) {
             return Ok(());
         }
         let failure = self.link.as_ref().and_then(|link| link.control().failure());
-        failure.map_or(Ok(()), |failure| Err(ReceiveError::Failed(failure)))
+        let Some(failure) = failure else {
+            return Ok(());
+        };
+        self.has_reported_link = true;
+        Err(ReceiveError::Failed(failure))
     }
 
     /// Whether our own bridge fills the ring and has failed: it reports that itself. It fails

@@ -235,9 +235,11 @@ impl<T: ?Sized> Subscriber<T> {
             link,
             closed: false,
             reported_end: 0,
+            has_reported_failure: false,
+            has_reported_link: false,
             attached,
         });
-        slow_state.stream_started |= slow_state.must_report_end(&lanes);
+        slow_state.recall_reports(&lanes);
         // If the publisher is not trusted, a returned message must not change any more, so it is
         // copied.
         let checked = slow_state.is_checked();
@@ -532,12 +534,16 @@ impl<T: ?Sized> Subscriber<T> {
         }
         self.slow_state.closed = true;
         self.slow_state.confirm_loss_notice();
-        self.slow_state.store_reported_end();
+        self.slow_state.store_reports();
         // The message returned last is not consumed here: only the next call or `close` consumes
         // it.
         self.release();
         // The bridge stops while we still hold the channel.
-        self.slow_state.link = None;
+        if self.slow_state.link.take().is_some() {
+            // A lane that cannot be mapped stays unreported: the name's next call reports it.
+            let _ = self.found_new_lanes();
+            self.slow_state.link_stopped(&self.lanes);
+        }
         let slow_state = &mut self.slow_state;
         let (keep, slot) = (slow_state.config.name.is_some() && !forget, slow_state.slot);
         let eviction_reported = slow_state.eviction_reported;

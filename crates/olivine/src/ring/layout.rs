@@ -192,6 +192,9 @@ pub(crate) mod slot {
     /// The end of stream that was reported last to this durable name, so that it is reported once;
     /// 0 for none.
     pub(crate) const TOLD_END: usize = 19;
+    /// The failures that were reported to this durable name: the sum over all lanes of
+    /// [`super::lane::FAILURE_STATE`], for the newest failure that was reported.
+    pub(crate) const TOLD_FAILURES: usize = 20;
     /// The park word: 1 while the subscriber sleeps.
     pub(crate) const PARK: usize = 32;
     /// No subscriber has it.

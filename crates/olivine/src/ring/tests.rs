@@ -44,6 +44,7 @@ fn places() -> BTreeMap<String, u64> {
         ("slot.told_bytes", slot::TOLD_BYTES),
         ("slot.told_end", slot::TOLD_END),
         ("slot.told_evicted", slot::TOLD_EVICTED),
+        ("slot.told_failures", slot::TOLD_FAILURES),
         ("slot.pid_space", slot::PID_SPACE),
         ("slot.park", slot::PARK),
         ("lane.magic", lane::MAGIC),

@@ -23,7 +23,7 @@ pub(in crate::channel) struct Joined {
 
 impl Joined {
     /// For a lane that existed before the join. A failure at or before our position is not
-    /// reported.
+    /// reported, except to a durable name that was absent: [`SubscriberSlowState::recall_reports`].
     pub(in crate::channel) fn of(consumer: &Consumer) -> Self {
         let words = consumer.lane();
         let failure = ending::failure(words);
@@ -36,43 +36,83 @@ impl Joined {
 }
 
 impl SubscriberSlowState {
-    /// Stores which end of the stream was reported, once a call follows the report. A durable name
-    /// keeps that.
-    pub(in crate::channel) fn store_reported_end(&self) {
-        if self.reported_end != 0 && self.durable.is_some() {
-            self.reported_end_word()
+    /// Compares what a durable name has reported with the lanes. An end or failure that it has not
+    /// reported is reported now: its last holder was absent, or died before the report. What lies
+    /// before a new name is not reported.
+    pub(in crate::channel) fn recall_reports(&mut self, lanes: &[Consumer]) {
+        let Some(durable) = self.durable else {
+            return;
+        };
+        let mut states = lanes.iter().map(|lane| ending::state(lane.lane()));
+        let is_ended = !lanes.is_empty() && states.all(|state| state & 1 == 0);
+        let (end, failures) = (
+            self.told_word(slot::TOLD_END),
+            self.told_word(slot::TOLD_FAILURES),
+        );
+        if durable == Durable::Created {
+            if is_ended {
+                end.store(end_mark(lanes), Ordering::Relaxed);
+            }
+            failures.store(self.reported_failures(), Ordering::Relaxed);
+            return;
+        }
+        self.stream_started |= is_ended && end.load(Ordering::Relaxed) != end_mark(lanes);
+        // Over all lanes: only then an equal sum says that each of them was reported.
+        let newest = lanes.iter().map(|lane| ending::failed_state(lane.lane()));
+        if failures.load(Ordering::Relaxed) != newest.fold(0, u64::wrapping_add) {
+            for joined in &mut self.joined {
+                joined.reported_failure = 0;
+            }
+        }
+        // A failure before our position is reported before a later message.
+        self.page
+            .set_plain(self.page.is_plain() && self.unreported_failure(lanes).is_none());
+    }
+
+    /// Stores which end and which failures were reported, once a call follows the report. A durable
+    /// name keeps that.
+    pub(in crate::channel) fn store_reports(&self) {
+        if self.durable.is_none() {
+            return;
+        }
+        if self.reported_end != 0 {
+            self.told_word(slot::TOLD_END)
                 .store(self.reported_end, Ordering::Relaxed);
+        }
+        if self.has_reported_failure {
+            self.told_word(slot::TOLD_FAILURES)
+                .store(self.reported_failures(), Ordering::Relaxed);
         }
     }
 
-    /// The mark of the end that a durable name has reported. Relaxed: only the holder of the slot's
-    /// lock uses it.
-    fn reported_end_word(&self) -> Word {
+    /// Our own bridge has stopped. If its failure was reported, the lanes that it has closed with
+    /// that failure are no news for the durable name.
+    pub(in crate::channel) fn link_stopped(&mut self, lanes: &[Consumer]) {
+        if !self.has_reported_link {
+            return;
+        }
+        for (joined, lane) in self.joined.iter_mut().zip(lanes) {
+            joined.reported_failure = ending::failed_state(lane.lane());
+        }
+        self.has_reported_failure = true;
+        self.reported_end = end_mark(lanes);
+        self.store_reports();
+    }
+
+    /// The mark of the reported failures: the sum of the lanes' states at those. It grows with each
+    /// failure, because a lane's state grows with each publisher.
+    fn reported_failures(&self) -> u64 {
+        let reported = self.joined.iter().map(|joined| joined.reported_failure);
+        reported.fold(0, u64::wrapping_add)
+    }
+
+    /// A word of the slot for what the durable name has reported. Relaxed: only the holder of the
+    /// slot's lock uses it.
+    fn told_word(&self, word: usize) -> Word {
         let Attached {
             control, geometry, ..
         } = &self.attached;
-        control.resolve(geometry.slot(self.slot) + slot::TOLD_END)
-    }
-
-    /// Whether a durable name that returns must still report the end of the stream. Its last holder
-    /// died between the last message and the report, or was absent. An end from before the name
-    /// existed is not reported.
-    pub(in crate::channel) fn must_report_end(&self, lanes: &[Consumer]) -> bool {
-        let states = || lanes.iter().map(|lane| ending::state(lane.lane()));
-        let is_ended = !lanes.is_empty() && states().all(|state| state & 1 == 0);
-        match self.durable {
-            Some(Durable::Created) if is_ended => {
-                self.reported_end_word()
-                    .store(end_mark(lanes), Ordering::Relaxed);
-                false
-            }
-            None | Some(Durable::Created) => false,
-            // `report_lane_failures` reports a failure.
-            Some(_) if lanes.iter().any(|lane| ending::is_failed(lane.lane())) => false,
-            Some(_) => {
-                is_ended && self.reported_end_word().load(Ordering::Relaxed) != end_mark(lanes)
-            }
-        }
+        control.resolve(geometry.slot(self.slot) + word)
     }
 
     /// Reports each failure of a lane's source once, after everything before it was read.
@@ -85,11 +125,12 @@ impl SubscriberSlowState {
         };
         let words = lanes[place].lane();
         self.joined[place].reported_failure = ending::failed_state(words);
+        self.has_reported_failure = true;
         failure_of(&lanes[place]).map_or(Ok(()), Err)
     }
 
     /// The index of a lane whose failure must be reported now.
-    pub(super) fn unreported_failure(&self, lanes: &[Consumer]) -> Option<usize> {
+    pub(in crate::channel) fn unreported_failure(&self, lanes: &[Consumer]) -> Option<usize> {
         let mut lanes = lanes.iter().zip(&self.joined);
         let place = lanes.position(|(consumer, joined)| {
             let failed = ending::failed_state(consumer.lane());

@@ -1,6 +1,9 @@
 //! Recording a ring: frames go from the ring into the journal. Their room is freed once `sync=` is
 //! satisfied.
 
+#[cfg(test)]
+mod tests;
+
 use super::lane::Lane;
 use super::recorder::{LaneId, Recorder};
 use super::settings::RecorderSettings;
@@ -163,6 +166,13 @@ impl Recording {
     }
 
     fn run(mut self, control: &Arc<Control>, until_end: bool) -> Result<(), LinkError> {
+        let ended = self.record(control, until_end);
+        // An error may come while a block is being synced. A failed sync is the error then: its
+        // messages are not recorded, and the next recorder finds the failure of a lane again.
+        self.end_sync(control).and(ended)
+    }
+
+    fn record(&mut self, control: &Arc<Control>, until_end: bool) -> Result<(), LinkError> {
         // An exit by an error is not the end of the recording.
         self.recorder.finish_only_by_close();
         let ready = self
@@ -330,11 +340,19 @@ impl Recording {
     /// Waits for the running sync, and then records the rest.
     fn settle(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
         while self.syncing.is_some() {
-            let outcome = self.syncer.wait();
-            self.synced(outcome, control)?;
+            self.end_sync(control)?;
             self.write(control)?;
         }
         Ok(())
+    }
+
+    /// Waits for the running sync, if there is one.
+    fn end_sync(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+        if self.syncing.is_none() {
+            return Ok(());
+        }
+        let outcome = self.syncer.wait();
+        self.synced(outcome, control)
     }
 
     fn synced(
@@ -342,11 +360,12 @@ impl Recording {
         outcome: Result<(), Errno>,
         control: &Arc<Control>,
     ) -> Result<(), LinkError> {
+        let written = self.syncing.take();
         if let Err(errno) = outcome {
             return Err(link_error(self.recorder.sync_failed(errno)));
         }
         self.recorder.sync_done();
-        if let Some(written) = self.syncing.take() {
+        if let Some(written) = written {
             self.recorded(&written, control);
         }
         Ok(())
@@ -380,7 +399,7 @@ impl Recording {
 
     /// No time is left to record the rest: counts it. The journal stays without its end, so that
     /// readers do not take it for complete.
-    fn give_up(mut self, control: &Arc<Control>) -> Result<(), LinkError> {
+    fn give_up(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
         self.egress.set_goal().map_err(receive_error)?;
         if self.egress.is_delivered().map_err(receive_error)? {
             self.close(control)?;
@@ -388,6 +407,18 @@ impl Recording {
             control.leave_undelivered(self.egress.undelivered());
         }
         Ok(())
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        // After a panic. A block whose sync fails must not stay in the file: the next recorder
+        // would take it for recorded.
+        if self.syncing.is_some()
+            && let Err(errno) = self.syncer.wait()
+        {
+            let _ = self.recorder.sync_failed(errno);
+        }
     }
 }
 

@@ -28,6 +28,14 @@ impl Syncer {
     ///
     /// [`JournalError::Io`] if the system has no descriptor or thread left.
     pub(super) fn start(path: &Path) -> Result<Self, JournalError> {
+        Self::start_with(path, |file| rustix::fs::fdatasync(file))
+    }
+
+    /// As [`Syncer::start`], with another way to sync, for tests of disks that fail.
+    pub(super) fn start_with(
+        path: &Path,
+        mut sync: impl FnMut(BorrowedFd<'_>) -> Result<(), Errno> + Send + 'static,
+    ) -> Result<Self, JournalError> {
         let refused = |source: io::Error| JournalError::Io {
             action: "start a thread for",
             path: path.to_owned(),
@@ -42,7 +50,7 @@ impl Syncer {
             .name("olivine-sync".into())
             .spawn(move || {
                 for file in taken {
-                    let outcome = rustix::fs::fdatasync(file.borrow());
+                    let outcome = sync(file.borrow());
                     // The file's lock ends with its last descriptor: drop it before the result is
                     // sent.
                     drop(file);

@@ -146,7 +146,7 @@ pub use crate::channel::attach::random_id;
 pub use crate::link::{Control, Stop};
 pub use crate::uri::remote::{TIMEOUT_DEFAULT, host_and_port};
 pub use crate::uri::topic::is_topic;
-pub use egress::{CheckedEgress, NotRead};
+pub use egress::{CheckedEgress, LaneFailure, NotRead};
 pub use ingress::{CheckedIngress, LaneOrigin};
 
 use crate::bridge::behind;

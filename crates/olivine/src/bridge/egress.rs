@@ -103,7 +103,7 @@ impl Egress {
         }
         let mapped = self.subscriber.map_lanes();
         // Also after an error: some lanes may be there.
-        let count = self.subscriber.consumers().len();
+        let count = self.lanes();
         self.reported.resize(count, 0);
         mapped.map(|()| count)
     }
@@ -121,8 +121,8 @@ impl Egress {
         due.map(|(lane, reason)| ReceiveError::Failed(LinkError::Upstream { lane, reason }))
     }
 
-    /// The failures to report now, with the places of their lanes.
-    fn due_failures(&mut self) -> Vec<(usize, Failure)> {
+    /// The failures that [`Egress::look`] reports now, and the places of their lanes.
+    pub(crate) fn due_failures(&mut self) -> Vec<(usize, Failure)> {
         let is_over = self.subscriber.is_failed_and_released();
         let mut due = Vec::new();
         for place in 0..self.reported.len() {
@@ -134,6 +134,14 @@ impl Egress {
             due.extend(failure.map(|failure| (place, failure)));
         }
         due
+    }
+
+    /// The newest failure of a lane, if nothing behind it was acknowledged: an earlier bridge may
+    /// have been killed before it reported it.
+    pub(crate) fn failure_in_doubt(&mut self, place: usize) -> Option<Failure> {
+        let consumer = &self.subscriber.consumers()[place];
+        let failure = ending::failure(consumer.lane());
+        failure.filter(|failure| failure.position == consumer.released())
     }
 
     /// The far side `number` reads from here on. If it comes back, it gets again what it may have

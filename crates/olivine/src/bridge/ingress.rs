@@ -57,6 +57,8 @@ struct Lane {
     /// `Some` if the lane was opened here only because it is reserved, and the source has not
     /// announced it since: whether the bridge before this one left it without an end.
     kept: Option<bool>,
+    /// It is closed, because its publisher at the source failed.
+    is_failed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -141,9 +143,15 @@ impl Ingress {
             control: Arc::clone(control),
             generation: crate::fork::generation(),
         };
-        for (index, is_left) in kept {
-            let mut lane = ingress.open_lane(index)?;
-            lane.kept = Some(is_left);
+        for kept in kept {
+            let lane = match kept.failed {
+                // Opened and closed again, it would no longer end with its failure.
+                Some((position, origin)) => Lane::failed(kept.lane, position, origin),
+                None => Lane {
+                    kept: Some(kept.is_left),
+                    ..ingress.open_lane(kept.lane)?
+                },
+            };
             ingress.lanes.push(lane);
         }
         Ok(ingress)
@@ -164,6 +172,7 @@ impl Ingress {
             partial: None,
             wanted: None,
             kept: None,
+            is_failed: false,
         })
     }
 
@@ -269,6 +278,12 @@ impl Ingress {
     pub(crate) fn is_open(&self, index: u32) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|lane| lane.index == index && lane.publisher.is_some())
+    }
+
+    /// Whether a lane is closed because its publisher at the source failed.
+    pub(crate) fn is_failed(&self, index: u32) -> bool {
+        let mut lanes = self.lanes.iter();
+        lanes.any(|lane| lane.index == index && lane.is_failed)
     }
 
     /// Whether the bridge before this one left this lane without its end.
@@ -427,6 +442,19 @@ impl Ingress {
         }
     }
 
+    /// The publisher of an open lane of the source has failed: closes the lane with this reason,
+    /// and keeps its position. The source may go on with it.
+    pub(crate) fn close_lane_failed(&mut self, index: u32, reason: &str) {
+        let mut lanes = self.lanes.iter_mut();
+        if let Some(lane) = lanes.find(|lane| lane.index == index)
+            && let Some(publisher) = lane.publisher.take()
+        {
+            lane.partial = None;
+            lane.is_failed = true;
+            publisher.pass_on_failure(reason);
+        }
+    }
+
     /// Every publisher of the source has closed: closes every lane, and keeps the positions.
     #[cfg(feature = "tcp")]
     pub(crate) fn close_lanes(&mut self) {
@@ -582,8 +610,9 @@ impl Drop for Ingress {
         // A bridge that ended in order has closed every lane, and adds nothing.
         if self.control.has_failed() && self.lanes.iter().all(|lane| lane.publisher.is_none()) {
             // Every lane had ended, but another stream would have followed: one lane reports the
-            // failure.
-            if let Some(lane) = self.lanes.first_mut()
+            // failure, unless one did so already.
+            if self.lanes.iter().all(|lane| !lane.is_failed)
+                && let Some(lane) = self.lanes.first_mut()
                 && let Ok(opened) = Self::reopen(&self.config, &self.typed, self.key, lane.index)
             {
                 *lane = opened;
@@ -601,6 +630,20 @@ impl Drop for Ingress {
 }
 
 impl Lane {
+    /// A lane that is closed with a failure of the source.
+    fn failed(index: u32, position: u64, origin: Origin) -> Self {
+        Self {
+            index,
+            publisher: None,
+            origin,
+            position,
+            partial: None,
+            wanted: None,
+            kept: None,
+            is_failed: true,
+        }
+    }
+
     /// A position of ours in positions of the source.
     fn there(&self, here: u64) -> u64 {
         here.wrapping_add(self.origin.shift)

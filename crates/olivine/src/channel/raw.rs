@@ -76,8 +76,34 @@ impl BridgeLaneOwner {
     }
 }
 
-/// Lanes that are kept for bridges. The flag says that the lane has no end yet.
-fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwner, bool)> + '_ {
+/// A lane of the source for which this channel keeps a lane.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeptLane {
+    /// Index at the source.
+    pub(crate) lane: u32,
+    /// It has no end yet, because the bridge was killed or stopped.
+    pub(crate) is_left: bool,
+    /// It is closed with a failure of its publisher at the source: where it ends here, and where
+    /// its messages came from.
+    pub(crate) failed: Option<(u64, Origin)>,
+}
+
+impl Origin {
+    /// The record that counts.
+    fn of(words: &Words) -> Self {
+        // Relaxed: only the lane's publisher writes these, and that is us or has closed. Acquire:
+        // for the words of an earlier publisher.
+        let turn = words.word(lane::LINK_TURN).load(Ordering::Acquire) & 1;
+        let at = lane::LINK_RECORDS + usize::from(turn == 1) * 2;
+        Self {
+            incarnation: words.word(at).load(Ordering::Relaxed),
+            shift: words.word(at + 1).load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Lanes that are kept for bridges.
+fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwner, Words)> + '_ {
     let Attached {
         backing,
         control,
@@ -90,21 +116,26 @@ fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwn
             return None;
         }
         let words = backing.look_at_lane(&attached.lane(index)).ok().flatten()?;
-        Some((
-            index,
-            BridgeLaneOwner::of(&words)?,
-            ending::state(&words) & 1 == 1,
-        ))
+        Some((index, BridgeLaneOwner::of(&words)?, words))
     })
 }
 
-/// The source's lanes for which this channel keeps lanes of the bridge `key`. The flag says that
-/// the lane has no end yet, because the bridge was killed or stopped.
-pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<(u32, bool)> {
-    kept_lanes(attached)
-        .filter(|(_, kept, _)| kept.key == key)
-        .map(|(_, kept, is_left)| (kept.lane, is_left))
-        .collect()
+/// The source's lanes for which this channel keeps lanes of the bridge `key`.
+pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<KeptLane> {
+    let own = kept_lanes(attached).filter(|(_, kept, _)| kept.key == key);
+    own.map(|(_, kept, words)| {
+        // END: a thread that sees the lane closed sees the words of its failure.
+        let state = ending::state(&words);
+        // Relaxed: before END.
+        let passed_on = words.word(lane::LINK_FAILURE).load(Ordering::Relaxed);
+        let is_failed = state == passed_on && ending::is_failed(&words);
+        KeptLane {
+            lane: kept.lane,
+            is_left: state & 1 == 1,
+            failed: is_failed.then(|| (ending::failed_position(&words), Origin::of(&words))),
+        }
+    })
+    .collect()
 }
 
 /// Makes a closed lane that is kept for `owner` available to others. Unlike opening and closing it,
@@ -175,15 +206,7 @@ impl<T: ?Sized> Publisher<T> {
 
     /// The source of the lane's messages.
     pub(crate) fn origin(&self) -> Origin {
-        let words = self.producer.lane();
-        // Relaxed: only the lane's publisher writes these, and that is us. Acquire: for the words
-        // of an earlier publisher.
-        let turn = words.word(lane::LINK_TURN).load(Ordering::Acquire) & 1;
-        let at = lane::LINK_RECORDS + usize::from(turn == 1) * 2;
-        Origin {
-            incarnation: words.word(at).load(Ordering::Relaxed),
-            shift: words.word(at + 1).load(Ordering::Relaxed),
-        }
+        Origin::of(self.producer.lane())
     }
 
     /// Stores the source of the lane's messages from here on. A death half way leaves the old
@@ -210,6 +233,18 @@ impl<T: ?Sized> Publisher<T> {
     pub(crate) fn fail(mut self, reason: &str) {
         // In a forked child the lane is the parent's.
         let _ = self.finish_as(&Ending::Failed(reason));
+    }
+
+    /// As [`Publisher::fail`], because the lane's publisher at the source failed: a later bridge
+    /// finds the lane closed with this failure, and lets it be until the source goes on with it.
+    pub(crate) fn pass_on_failure(self, reason: &str) {
+        let words = self.producer.lane();
+        // Relaxed: only we write these, and END releases them.
+        let closed = words.word(lane::STATE).load(Ordering::Relaxed) & !1;
+        words
+            .word(lane::LINK_FAILURE)
+            .store(closed, Ordering::Relaxed);
+        self.fail(reason);
     }
 
     /// Leaves the lane like a publisher that died: subscribers wait for the next one.

@@ -5,6 +5,7 @@ use crate::bridge::Source;
 use crate::bridge::egress::Egress;
 use crate::channel::attach::ShapeRole;
 use crate::error::{LinkError, OpenError, ReceiveError};
+use crate::ring::ending::Failure;
 use crate::uri::Config;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,6 +36,36 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct CheckedEgress {
     egress: Egress,
+}
+
+/// A failure with which a publisher closed its lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LaneFailure {
+    /// The place of the lane.
+    pub place: usize,
+    /// End of the last frame before it.
+    pub position: u64,
+    /// Distinguishes it from earlier and later failures of the lane. Never 0.
+    pub number: u64,
+    /// Why: one line of at most 480 bytes.
+    pub reason: String,
+}
+
+impl LaneFailure {
+    fn new(place: usize, failure: Failure) -> Self {
+        let Failure {
+            state: number,
+            position,
+            reason,
+        } = failure;
+        Self {
+            place,
+            position,
+            number,
+            reason,
+        }
+    }
 }
 
 /// Why a call of a [`CheckedEgress`] failed.
@@ -144,6 +175,39 @@ impl CheckedEgress {
     /// the end.
     pub fn look(&mut self) -> Result<usize, NotRead> {
         Ok(self.ours()?.look()?)
+    }
+
+    /// Number of lanes that [`CheckedEgress::look`] has found so far, also when it failed.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Forked`].
+    pub fn known_lanes(&mut self) -> Result<usize, NotRead> {
+        Ok(self.ours()?.lanes())
+    }
+
+    /// The failures that [`CheckedEgress::look`] reports now, for a far side that stores each: do
+    /// that before the bridge returns the error.
+    ///
+    /// # Errors
+    ///
+    /// [`ReceiveError::Forked`].
+    pub fn due_failures(&mut self) -> Result<Vec<LaneFailure>, NotRead> {
+        let due = self.ours()?.due_failures().into_iter();
+        let named = due.map(|(place, failure)| LaneFailure::new(place, failure));
+        Ok(named.collect())
+    }
+
+    /// The newest failure of a lane, if nothing behind it is acknowledged. A bridge before this one
+    /// may have been killed before it stored it, and [`CheckedEgress::look`] reports it only once
+    /// every lane is closed.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRead::Lane`].
+    pub fn failure_in_doubt(&mut self, place: usize) -> Result<Option<LaneFailure>, NotRead> {
+        let failure = self.at(place)?.failure_in_doubt(place);
+        Ok(failure.map(|failure| LaneFailure::new(place, failure)))
     }
 
     /// Index of the lane, as [`Message::lane`](crate::Message::lane) gives it.

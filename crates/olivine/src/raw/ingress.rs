@@ -44,6 +44,8 @@ pub struct LaneOrigin {
     pub incarnation: u64,
     /// Position there up to which messages are committed here.
     pub position: u64,
+    /// It is closed with [`CheckedIngress::close_lane_failed`].
+    pub is_failed: bool,
 }
 
 impl From<NotTaken> for LinkError {
@@ -95,6 +97,7 @@ impl CheckedIngress {
             index,
             incarnation,
             position,
+            is_failed: self.ingress.is_failed(index),
         };
         origins.map(origin).collect()
     }
@@ -199,6 +202,15 @@ impl CheckedIngress {
     pub fn close_lane(&mut self, index: u32) {
         if let Ok(ingress) = self.ours() {
             ingress.close_lane(index);
+        }
+    }
+
+    /// The publisher of an open lane of the far side has failed. Closes the lane with this reason,
+    /// which subscribers get behind its last message. Its position is kept: the next bridge finds
+    /// it closed as failed, and the far side may go on with it.
+    pub fn close_lane_failed(&mut self, index: u32, reason: &str) {
+        if let Ok(ingress) = self.ours() {
+            ingress.close_lane_failed(index, reason);
         }
     }
 

@@ -251,6 +251,10 @@ pub(crate) mod lane {
     /// Two records: incarnation of the source, and the number to add to a position here for the
     /// position there.
     pub(crate) const LINK_RECORDS: usize = 68;
+    /// [`FAILURE_STATE`] of the last failure that the bridge passed on from the source. While it
+    /// equals [`STATE`], the lane is closed because its publisher at the source failed, and the
+    /// bridge itself goes on.
+    pub(crate) const LINK_FAILURE: usize = 72;
     /// The state word of the lane when it was closed with a failure last; 0 if never.
     pub(crate) const FAILURE_STATE: usize = 128;
     /// End of the last frame before that.

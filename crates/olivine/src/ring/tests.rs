@@ -66,6 +66,7 @@ fn places() -> BTreeMap<String, u64> {
         ("lane.link_lane", lane::LINK_LANE),
         ("lane.link_turn", lane::LINK_TURN),
         ("lane.link_records", lane::LINK_RECORDS),
+        ("lane.link_failure", lane::LINK_FAILURE),
         ("lane.failure_state", lane::FAILURE_STATE),
         ("lane.failure_position", lane::FAILURE_POSITION),
         ("lane.failure_length", lane::FAILURE_LENGTH),

@@ -171,6 +171,28 @@ impl Server {
         next()
     }
 
+    /// Sends `payload` to `subject` under the message id `id`, like any client, and waits until it
+    /// is stored.
+    pub(crate) fn send(&self, subject: &str, id: &str, payload: &[u8]) {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        connection
+            .set_read_timeout(Some(WATCHDOG))
+            .expect("a time-out");
+        let headers = format!("NATS/1.0\r\nNats-Msg-Id: {id}\r\n\r\n");
+        let (head, all) = (headers.len(), headers.len() + payload.len());
+        let begin = format!(
+            "CONNECT {{\"verbose\":false,\"headers\":true}}\r\nSUB answers.here 1\r\n\
+             HPUB {subject} answers.here {head} {all}\r\n{headers}"
+        );
+        let request = [begin.as_bytes(), payload, b"\r\n"].concat();
+        connection.write_all(&request).expect("a request");
+        let mut lines = BufReader::new(&connection).lines();
+        let mut next = || lines.next().expect("an answer").expect("an answer in time");
+        while !next().starts_with("MSG ") {}
+        let stored = next();
+        assert!(stored.contains("seq"), "{stored}");
+    }
+
     /// What it has logged.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()

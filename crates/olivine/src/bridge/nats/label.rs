@@ -14,7 +14,7 @@ pub(super) const TOPIC_HEADER: &str = "Olivine-Topic";
 pub(super) const START_HEADER: &str = "Olivine-Start";
 
 /// The label: `INCARNATION.LANE.POSITION.ALIGN`, then `.rN` for the Nth repair of an order that the
-/// server broke, and `.end` if it is the end of the lane, not a message.
+/// server broke, and `.end` or `.failed` if it is the end of the lane, not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     /// Of the channel at the source.
@@ -25,7 +25,52 @@ pub(super) struct Label {
     /// Bytes to which frames are padded there.
     pub(super) align: u32,
     pub(super) repair: u32,
-    pub(super) is_end: bool,
+    pub(super) kind: Kind,
+}
+
+/// What the message with a label is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A message of the lane.
+    Message,
+    /// The end: the lane's publisher has closed it.
+    End,
+    /// The lane's publisher has failed. The payload is the reason.
+    Failed,
+}
+
+impl Kind {
+    /// Last word of the label.
+    fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Message => None,
+            Self::End => Some("end"),
+            Self::Failed => Some("failed"),
+        }
+    }
+
+    /// Whether it has no frame in the lane.
+    pub(super) fn is_end(self) -> bool {
+        self != Self::Message
+    }
+}
+
+/// Longest reason in bytes, as in a lane.
+const REASON_MAX: usize = 480;
+
+/// The reason of a failure, from the payload that any client of the server may have written: one
+/// line of limited length.
+pub(super) fn reason_of(payload: &[u8]) -> String {
+    let text = payload.get(..REASON_MAX).unwrap_or(payload);
+    let mut reason = String::from_utf8_lossy(text).replace(char::is_control, " ");
+    // A byte that is no UTF-8 became three.
+    while reason.len() > REASON_MAX {
+        reason.pop();
+    }
+    match reason.trim() {
+        "" => "it gave no reason".to_owned(),
+        reason => reason.to_owned(),
+    }
 }
 
 impl fmt::Display for Label {
@@ -41,16 +86,22 @@ impl fmt::Display for Label {
         if self.repair > 0 {
             write!(f, ".r{}", self.repair)?;
         }
-        if self.is_end {
-            f.write_str(".end")?;
+        match self.kind.word() {
+            Some(word) => write!(f, ".{word}"),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-/// The text is not a label: the message is from another program.
+/// Why a text is not a label of this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NoLabel;
+pub(super) enum NoLabel {
+    /// The message is from another program.
+    Foreign,
+    /// It ends with a word that this version does not know: the message is from a later version,
+    /// and is no message of a lane.
+    Later,
+}
 
 impl FromStr for Label {
     type Err = NoLabel;
@@ -59,40 +110,50 @@ impl FromStr for Label {
         // `parse` accepts a sign, but a label has none.
         fn number<T: FromStr>(word: Option<&str>) -> Result<T, NoLabel> {
             let word = word.filter(|word| word.bytes().all(|b| b.is_ascii_digit()));
-            word.and_then(|word| word.parse().ok()).ok_or(NoLabel)
+            word.and_then(|word| word.parse().ok())
+                .ok_or(NoLabel::Foreign)
         }
         let mut words = text.split('.');
-        let hex = words.next().ok_or(NoLabel)?;
+        let hex = words.next().ok_or(NoLabel::Foreign)?;
         let plain = hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit());
         let mut label = Self {
-            incarnation: u64::from_str_radix(hex, 16).map_err(|_| NoLabel)?,
+            incarnation: u64::from_str_radix(hex, 16).map_err(|_| NoLabel::Foreign)?,
             lane: number(words.next())?,
             position: number(words.next())?,
             align: number(words.next())?,
             repair: 0,
-            is_end: false,
+            kind: Kind::Message,
         };
         let fits = label.position.is_multiple_of(8)
             && label.align.is_power_of_two()
             && (8..=4096).contains(&label.align);
         if !plain || !fits {
-            return Err(NoLabel);
+            return Err(NoLabel::Foreign);
         }
         let mut word = words.next();
         if let Some(repair) = word.and_then(|word| word.strip_prefix('r')) {
             label.repair = number(Some(repair))?;
             word = words.next();
         }
-        if word == Some("end") {
-            label.is_end = true;
-            word = words.next();
+        if let Some(kind) = [Kind::End, Kind::Failed]
+            .into_iter()
+            .find(|kind| word.is_some() && kind.word() == word)
+        {
+            label.kind = kind;
         }
         // Only one form is valid, so an id names one message.
-        if word.is_some() || label.to_string() != text {
-            return Err(NoLabel);
+        let known = label.to_string();
+        match text.strip_prefix(&known).map(|rest| rest.strip_prefix('.')) {
+            Some(None) if known == text => Ok(label),
+            Some(Some(word)) if is_word(word) => Err(NoLabel::Later),
+            _ => Err(NoLabel::Foreign),
         }
-        Ok(label)
     }
+}
+
+/// Whether `word` could be the last word of a label.
+fn is_word(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -107,7 +168,7 @@ mod tests {
             position: 1 << 40,
             align: 64,
             repair: 0,
-            is_end: false,
+            kind: Kind::Message,
         };
         let forms = [
             (label, "00000000000000ab.3.1099511627776.64"),
@@ -117,7 +178,7 @@ mod tests {
             ),
             (
                 Label {
-                    is_end: true,
+                    kind: Kind::End,
                     ..label
                 },
                 "00000000000000ab.3.1099511627776.64.end",
@@ -125,10 +186,17 @@ mod tests {
             (
                 Label {
                     repair: 1,
-                    is_end: true,
+                    kind: Kind::End,
                     ..label
                 },
                 "00000000000000ab.3.1099511627776.64.r1.end",
+            ),
+            (
+                Label {
+                    kind: Kind::Failed,
+                    ..label
+                },
+                "00000000000000ab.3.1099511627776.64.failed",
             ),
         ];
         for (label, text) in forms {
@@ -138,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_label_means_another_program() {
+    fn invalid_label_means_another_program_or_a_later_version() {
         for text in [
             "",
             "order-17",
@@ -151,13 +219,35 @@ mod tests {
             "00000000000000ab.+3.8.8",
             "00000000000000ab.03.8.8",
             "00000000000000ab.3.8.8.r0",
-            "00000000000000ab.3.8.8.rx",
+            "00000000000000ab.3.8.8.rX",
             "00000000000000ab.3.8.8.end.r1",
+            "00000000000000ab.3.8.8.END",
             "00000000000000ab.3.8.8.",
             "00000000000000ab.4294967296.8.8",
             "00000000000000ab.3.18446744073709551616.8",
         ] {
-            assert_eq!(text.parse::<Label>(), Err(NoLabel), "{text}");
+            assert_eq!(text.parse::<Label>(), Err(NoLabel::Foreign), "{text}");
+        }
+        for text in [
+            "00000000000000ab.3.8.8.paused",
+            "00000000000000ab.3.8.8.r1.paused",
+            "00000000000000ab.3.8.8.end.failed",
+        ] {
+            assert_eq!(text.parse::<Label>(), Err(NoLabel::Later), "{text}");
+        }
+    }
+
+    #[test]
+    fn reason_of_any_payload_is_one_short_line() {
+        assert_eq!(reason_of(b"torn"), "torn");
+        assert_eq!(reason_of(b"a\x1b[2J\nb\0c"), "a [2J b c");
+        assert_eq!(reason_of(b"\xff\xfe!"), "\u{fffd}\u{fffd}!");
+        for nothing in [&b""[..], b" \n\0"] {
+            assert_eq!(reason_of(nothing), "it gave no reason");
+        }
+        for payload in [&b"x"[..], &b"\xff"[..], "\u{e4}".as_bytes()] {
+            let reason = reason_of(&payload.repeat(1 << 20));
+            assert!(reason.len() <= REASON_MAX, "{}", reason.len());
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Out of a ring into a stream: many messages in flight, released in order once they are stored.
 
+mod failures;
+
 use super::connect::{self, Connection, Connector, SessionEnd};
-use super::label::{ID_HEADER, Label, START_HEADER, TAG_HEADER, TOPIC_HEADER};
+use super::label::{ID_HEADER, Kind, Label, START_HEADER, TAG_HEADER, TOPIC_HEADER};
 use super::settings::Settings;
 use super::stream::{self, ChannelStream};
 use super::window::{Disorder, Window};
@@ -12,6 +14,7 @@ use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{Error as Refusal, ErrorCode};
 use async_nats::{HeaderMap, Message, StatusCode, Subject, Subscriber};
 use bytes::Bytes;
+use failures::OwedFailure;
 use futures_util::{FutureExt as _, StreamExt as _};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -58,6 +61,7 @@ pub(super) async fn run(
         egress,
         window: Window::default(),
         lanes: Vec::new(),
+        failures: Vec::new(),
         turn: 0,
         most: WINDOW_MESSAGES,
         calm: WINDOW_MESSAGES,
@@ -96,6 +100,8 @@ struct Outgoing<'a> {
     wake: AsyncFd<OwnedFd>,
     window: Window,
     lanes: Vec<Lane>,
+    /// Failures of lanes that are not stored.
+    failures: Vec<OwedFailure>,
     /// The lane that is sent first.
     turn: usize,
     /// Most messages in flight now: few while the stream is full.
@@ -125,6 +131,8 @@ struct Lane {
     is_open: bool,
     /// Its end is in flight.
     is_ending: bool,
+    /// [`crate::raw::LaneFailure::number`] of the last failure that was stored; 0 for none.
+    stored_failure: u64,
 }
 
 /// A connection with the facts that the sender needs.
@@ -160,12 +168,12 @@ impl From<NotRead> for SendRetry {
 }
 
 impl Outgoing<'_> {
-    /// An earlier bridge may have sent messages of the ring. The ends of closed lanes may be
+    /// An earlier bridge may have sent messages of the ring. The ends and failures of lanes may be
     /// unsent: each is sent once more, which changes nothing if it is stored.
     fn mark_in_doubt(&mut self) -> Result<(), NotRead> {
         let is_resumed = self.egress.is_resumed();
-        for place in 0..self.egress.look()? {
-            let end = self.egress.committed(place)?;
+        for place in 0..self.look()? {
+            let end = self.egress.position(place)? + self.egress.waiting(place)?;
             self.window.mark_in_doubt(place, end);
             let start = self.egress.position(place)?;
             self.lanes.push(Lane {
@@ -173,6 +181,10 @@ impl Outgoing<'_> {
                 is_open: is_resumed,
                 ..Lane::default()
             });
+            let failure = self.egress.failure_in_doubt(place)?;
+            if let Some(failure) = failure.filter(|_| is_resumed) {
+                self.owe(failure);
+            }
         }
         Ok(())
     }
@@ -220,7 +232,7 @@ impl Outgoing<'_> {
     async fn carry(&mut self, session: &mut Session<'_>) -> Result<(), SendRetry> {
         self.window.restart();
         self.egress.rewind();
-        for place in 0..self.egress.look()? {
+        for place in 0..self.look()? {
             let settled = self.window.settled(place);
             if settled > self.egress.position(place)? {
                 self.egress.advance(place, settled)?;
@@ -230,13 +242,18 @@ impl Outgoing<'_> {
         for lane in &mut self.lanes {
             lane.is_ending = false;
         }
+        for owed in &mut self.failures {
+            owed.is_in_flight = false;
+        }
         self.settled = Instant::now();
         loop {
             if self.control.must_stop() {
                 return Err(SessionEnd::Stopped.into());
             }
             if self.control.stopping().is_some() {
-                self.egress.set_goal()?;
+                // What is published after a failure is not awaited: the bridge ends with it.
+                let goal = self.egress.set_goal();
+                self.unless_owed(goal)?;
             }
             session.connection.live()?;
             let mut heard = session.acks.next().now_or_never().flatten();
@@ -325,8 +342,7 @@ impl Outgoing<'_> {
                     self.silences = 0;
                     self.grow();
                     if flight.bytes == 0 {
-                        let lane = &mut self.lanes[flight.place];
-                        (lane.is_open, lane.is_ending) = (false, false);
+                        self.end_stored(flight.place);
                     }
                     if is_given_back {
                         self.egress.acknowledge(flight.place, flight.end)?;
@@ -356,7 +372,7 @@ impl Outgoing<'_> {
 
     /// Sends as much as the window permits; `true` if anything was sent.
     async fn send_pending(&mut self, session: &Session<'_>) -> Result<bool, SendRetry> {
-        let lanes = self.egress.look()?;
+        let lanes = self.look()?;
         for place in self.lanes.len()..lanes {
             let start = self.egress.position(place)?;
             self.lanes.push(Lane {
@@ -364,7 +380,7 @@ impl Outgoing<'_> {
                 ..Lane::default()
             });
         }
-        let mut sent = false;
+        let mut sent = self.send_failures(session).await?;
         for turn in 0..lanes {
             let place = (self.turn + turn) % lanes;
             if !self.lanes[place].is_open && !self.egress.is_lane_ended(place)? {
@@ -393,7 +409,7 @@ impl Outgoing<'_> {
 
     /// Sends the next messages of a lane, and its end after the last one.
     async fn send_lane(&mut self, session: &Session<'_>, place: usize) -> Result<bool, SendRetry> {
-        if !self.has_room() {
+        if !self.has_room() || self.owes_failure(place) {
             return Ok(false);
         }
         let frames = self.egress.frames(place, RUN_BYTES)?;
@@ -440,7 +456,7 @@ impl Outgoing<'_> {
             );
             return Err(self.refused(reason).into());
         }
-        let mut headers = self.headers(place, frame.position(), frame.tag(), false)?;
+        let mut headers = self.headers(place, frame.position(), frame.tag(), Kind::Message)?;
         if let Some(topic) = frame.topic() {
             headers.insert(TOPIC_HEADER, topic);
         }
@@ -463,7 +479,7 @@ impl Outgoing<'_> {
         }
         self.lanes[place].is_ending = true;
         let number = self.window.send(place, position, 0);
-        let headers = self.headers(place, position, 0, true)?;
+        let headers = self.headers(place, position, 0, Kind::End)?;
         post(session, number, headers, Bytes::new()).await?;
         Ok(true)
     }
@@ -473,15 +489,15 @@ impl Outgoing<'_> {
         place: usize,
         position: u64,
         tag: u32,
-        is_end: bool,
+        kind: Kind,
     ) -> Result<HeaderMap, NotRead> {
         let label = Label {
             incarnation: self.egress.incarnation(),
             lane: self.egress.lane(place)?,
             position,
             align: u32::try_from(self.egress.align()).unwrap_or(u32::MAX),
-            repair: self.window.repair_of(place, position, is_end),
-            is_end,
+            repair: self.window.repair_of(place, position, kind.is_end()),
+            kind,
         };
         let mut headers = HeaderMap::new();
         headers.insert(ID_HEADER, label.to_string());
@@ -542,7 +558,7 @@ impl Outgoing<'_> {
             None => Ok(()),
         };
         let delivered = goal.and_then(|()| Ok(self.egress.is_delivered()? && !self.owes_end()?));
-        delivered.unwrap_or(false)
+        delivered.unwrap_or(false) && self.failures.is_empty()
     }
 
     /// Whether the end of a lane is not stored yet.
@@ -561,10 +577,12 @@ impl Outgoing<'_> {
         if !(asked || self.until_end && self.egress.is_ended()) || self.window.len() > 0 {
             return Ok(false);
         }
-        if self.owes_end()? {
+        if !self.failures.is_empty() || self.owes_end()? {
             return Ok(false);
         }
-        Ok(self.egress.look()? == self.lanes.len() && self.egress.is_delivered()?)
+        let is_delivered = self.egress.is_delivered();
+        let is_delivered = self.unless_owed(is_delivered)?.unwrap_or(false);
+        Ok(is_delivered && self.look()? == self.lanes.len())
     }
 
     /// Waits for a reply, for more messages if the window has room, or for a request to end.
@@ -601,11 +619,14 @@ impl Outgoing<'_> {
 
     /// Whether the ring has unsent messages.
     fn has_more(&mut self) -> Result<bool, SendRetry> {
-        let lanes = self.egress.look()?;
-        if lanes != self.lanes.len() {
+        let lanes = self.look()?;
+        if lanes != self.lanes.len() || self.failures.iter().any(|owed| self.is_sendable(owed)) {
             return Ok(true);
         }
         for place in 0..lanes {
+            if self.owes_failure(place) {
+                continue;
+            }
             let more = self.egress.waiting(place)? > 0;
             let lane = self.lanes[place];
             let owes_end = lane.is_open && !lane.is_ending;

@@ -8,7 +8,7 @@
 //! Messages of other programs have no label. They share one lane; their positions are made from
 //! their sequence numbers in the stream.
 
-use super::label::Label;
+use super::label::{self, Kind, Label, NoLabel};
 use crate::raw::{CheckedIngress, LaneOrigin, NotTaken, stable_hash};
 use crate::{LinkError, OpenError, Outgoing};
 use bytes::Bytes;
@@ -32,8 +32,8 @@ pub(super) struct Arrived {
     pub(super) sequence: u64,
     /// When it was stored: nanoseconds since 1970.
     pub(super) time_ns: u64,
-    /// Its label; `None` if another program sent it.
-    pub(super) label: Option<Label>,
+    /// Its label, if a bridge sent it.
+    pub(super) label: Result<Label, NoLabel>,
     pub(super) tag: u32,
     /// Its topic, if it has one.
     pub(super) topic: Option<String>,
@@ -69,6 +69,8 @@ pub(super) struct Sources {
     heard: u64,
     /// Lost lanes and the reasons: closed with the reason when the bridge ends.
     lost: Vec<(u32, String)>,
+    /// Reason of the first lane that failed, and the number of later ones.
+    failed: Option<(String, u64)>,
 }
 
 impl Drop for Sources {
@@ -88,6 +90,8 @@ struct Lane {
     /// From the incarnation and lane at the source; even.
     key: u64,
     is_open: bool,
+    /// It is closed, and the reason was given.
+    is_failed: bool,
     /// Next position at the source.
     next: u64,
     /// When the first early message was stored.
@@ -114,9 +118,10 @@ impl Sources {
                 index,
                 incarnation,
                 position: next,
+                is_failed,
                 ..
             } = lane;
-            let is_open = incarnation & CLOSED == 0;
+            let is_open = incarnation & CLOSED == 0 && !is_failed;
             if !is_open {
                 ingress.close_lane(index);
             }
@@ -124,6 +129,7 @@ impl Sources {
                 index,
                 key: incarnation & !CLOSED,
                 is_open,
+                is_failed,
                 next,
                 early_ns: None,
                 heard: 0,
@@ -138,6 +144,7 @@ impl Sources {
             run: None,
             heard: 0,
             lost: Vec::new(),
+            failed: None,
         }
     }
 
@@ -191,28 +198,40 @@ impl Sources {
         replaces: bool,
     ) -> Result<TakeResult, LinkError> {
         let (key, position) = match &arrived.label {
-            Some(label) => {
+            Ok(label) => {
                 self.check(label)?;
                 (key_of_lane(label), label.position)
             }
-            None => (self.others, arrived.sequence.wrapping_mul(OTHERS_STEP)),
+            Err(NoLabel::Later) => {
+                let sequence = arrived.sequence;
+                return Err(self.damaged(&format!(
+                    "message {sequence} has an id of a later version of Olivine: use a version \
+                     here that is as new as that of the publishers"
+                )));
+            }
+            Err(NoLabel::Foreign) => (self.others, arrived.sequence.wrapping_mul(OTHERS_STEP)),
         };
         self.heard += 1;
         let known = self.lanes.iter().position(|lane| lane.key == key);
-        let is_end = arrived.label.is_some_and(|label| label.is_end);
+        let kind = arrived.label.map_or(Kind::Message, |label| label.kind);
         if let Some(place) = known {
             let next = self.lanes[place].next;
             self.lanes[place].heard = self.heard;
             let is_later = self.rewound_ns.is_some_and(|ns| arrived.time_ns > ns);
-            if position < next && (is_later || replaces) && arrived.label.is_none() {
+            if position < next && (is_later || replaces) && arrived.label.is_err() {
                 let problem = "the stream lost its last messages and gives their numbers again";
                 return Err(self.lose_lane(place, 0, problem));
             }
-            if position < next || is_end && position == next && !self.lanes[place].is_open {
+            let is_known = match kind {
+                Kind::Message => false,
+                Kind::End => !self.lanes[place].is_open,
+                Kind::Failed => self.lanes[place].is_failed,
+            };
+            if position < next || position == next && is_known {
                 return Ok(TakeResult::Done);
             }
             if position > next {
-                if arrived.label.is_some() {
+                if arrived.label.is_ok() {
                     return self.early(place, arrived);
                 }
                 // Messages of other programs in between are for others, or were taken.
@@ -234,8 +253,10 @@ impl Sources {
             },
         };
         self.lanes[place].early_ns = None;
-        if is_end {
-            return self.close(place);
+        match kind {
+            Kind::Message => {}
+            Kind::End => return self.close(place),
+            Kind::Failed => return self.fail(place, &label::reason_of(&arrived.payload)),
         }
         let lane = self.lanes[place];
         let is_other_run = |run: &Run| run.lane != lane.index || run.bytes.len() >= RUN_BYTES;
@@ -292,6 +313,17 @@ impl Sources {
         self.ingress.messages()
     }
 
+    /// The failures of lanes taken so far, as one error.
+    pub(super) fn failure(&self) -> Option<LinkError> {
+        let reason = match &self.failed {
+            None => return None,
+            Some((reason, 0)) => reason.clone(),
+            Some((reason, more)) => format!("{reason}, and {more} more failures"),
+        };
+        let far = self.place.clone();
+        Some(LinkError::FarFailed { far, reason })
+    }
+
     /// Whether at least one lane is known, and all known lanes have ended.
     pub(super) fn is_ended(&self) -> bool {
         self.heard > 0 && self.lanes.iter().all(|lane| !lane.is_open)
@@ -300,7 +332,7 @@ impl Sources {
     /// Whether a message of the stream belongs to the lane of an early message, before the missing
     /// part.
     pub(super) fn is_behind(&self, arrived: &Arrived, label: &Label) -> bool {
-        let Some(own) = arrived.label else {
+        let Ok(own) = arrived.label else {
             return false;
         };
         let lane = self.lanes.iter().find(|lane| lane.key == key_of_lane(&own));
@@ -310,7 +342,7 @@ impl Sources {
 
     /// Marks the missing messages of the lane as lost: it continues with the next message.
     pub(super) fn lose(&mut self, arrived: &Arrived, problem: &str) -> LinkError {
-        let Some(label) = arrived.label else {
+        let Ok(label) = arrived.label else {
             return self.damaged("a message of another program came too early");
         };
         let key = key_of_lane(&label);
@@ -371,6 +403,7 @@ impl Sources {
             index,
             key,
             is_open: true,
+            is_failed: false,
             next: position,
             early_ns: None,
             heard: self.heard,
@@ -401,7 +434,7 @@ impl Sources {
         if lane.is_open {
             return Ok(());
         }
-        lane.is_open = true;
+        (lane.is_open, lane.is_failed) = (true, false);
         let Lane {
             index, key, next, ..
         } = *lane;
@@ -419,6 +452,22 @@ impl Sources {
         let marked = self.ingress.set_incarnation(lane.index, lane.key | CLOSED);
         self.ingress.close_lane(lane.index);
         marked.map_err(|why| self.not_taken(why))?;
+        Ok(TakeResult::Done)
+    }
+
+    /// The publisher of a lane has failed with this reason.
+    fn fail(&mut self, place: usize, reason: &str) -> Result<TakeResult, LinkError> {
+        if !self.flush()? {
+            return Ok(TakeResult::NoRoom);
+        }
+        self.open(place)?;
+        let lane = &mut self.lanes[place];
+        (lane.is_open, lane.is_failed) = (false, true);
+        self.ingress.close_lane_failed(lane.index, reason);
+        match &mut self.failed {
+            None => self.failed = Some((reason.to_owned(), 0)),
+            Some((_, more)) => *more += 1,
+        }
         Ok(TakeResult::Done)
     }
 

@@ -5,7 +5,7 @@
 //! all messages between the last acknowledged and the last delivered one are requested first.
 
 use super::connect::{self, Connection, Connector, SessionEnd};
-use super::label::{ID_HEADER, START_HEADER, TAG_HEADER, TOPIC_HEADER};
+use super::label::{ID_HEADER, NoLabel, START_HEADER, TAG_HEADER, TOPIC_HEADER};
 use super::seen::Seen;
 use super::settings::Settings;
 use super::sources::{Arrived, Sources, TakeResult};
@@ -201,7 +201,7 @@ impl Incoming<'_> {
                 let info = info.map_err(|error| self.away(connection, &error))?;
                 self.catch_up(connection, place, sources, &info).await?;
                 if self.has_ended(sources, &info) {
-                    return Ok(());
+                    return ended(sources);
                 }
                 heard = Instant::now();
             }
@@ -248,11 +248,12 @@ impl Incoming<'_> {
                     let flushed = connection.client.flush();
                     let flushed = tokio::time::timeout(LEAVE_MAX, flushed).await;
                     let away = |why: String| SessionEnd::Away(why);
-                    return flushed
+                    flushed
                         .map_err(|_| {
                             away("the last acknowledgements were not taken in time".into())
                         })?
-                        .map_err(|error| away(error.to_string()));
+                        .map_err(|error| away(error.to_string()))?;
+                    return ended(sources);
                 }
             }
         }
@@ -572,7 +573,7 @@ impl Arrived {
         Self {
             sequence,
             time_ns,
-            label: word(ID_HEADER).and_then(|id| id.parse().ok()),
+            label: word(ID_HEADER).map_or(Err(NoLabel::Foreign), str::parse),
             tag: word(TAG_HEADER)
                 .and_then(|tag| tag.parse().ok())
                 .unwrap_or(0),
@@ -583,6 +584,13 @@ impl Arrived {
             payload,
         }
     }
+}
+
+/// Every publisher has ended, some of them with a failure.
+fn ended(sources: &Sources) -> Result<(), SessionEnd> {
+    sources
+        .failure()
+        .map_or(Ok(()), |failure| Err(SessionEnd::Failed(failure)))
 }
 
 fn is_nothing(kind: &LastRawMessageErrorKind) -> bool {

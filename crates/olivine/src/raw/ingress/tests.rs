@@ -219,6 +219,7 @@ fn next_writer_finds_the_lanes_of_the_last_one() {
         index: 0,
         incarnation: 7,
         position: 16,
+        is_failed: false,
     };
     assert_eq!(ingress.lanes(), [expected]);
     assert!(ingress.is_open(0));

@@ -400,7 +400,7 @@ impl Egress {
             return Ok(false);
         }
         let boundary = self.subscriber.consumers()[place].boundary(from, reachable, end);
-        if self.judged(boundary)? != end {
+        if self.walked(place, boundary)? != end {
             return Ok(false);
         }
         self.advance(place, end);
@@ -441,9 +441,8 @@ impl Egress {
         // The end of everything handed over is a frame boundary: the common case needs no walk.
         if position > released && position != consumer.position() {
             let boundary = consumer.boundary(released, position, position);
-            if !matches!(boundary, Ok(end) if end == position) {
-                // Overwritten headers prove nothing about the far side.
-                return self.judged(boundary).map(|_| false);
+            if self.walked(place, boundary)? != position {
+                return Ok(false);
             }
         }
         let consumer = &mut self.subscriber.consumers()[place];
@@ -451,6 +450,20 @@ impl Egress {
             consumer.release_to(position);
         }
         Ok(true)
+    }
+
+    /// The end of a walk over headers. Overwritten headers prove nothing about a far side.
+    fn walked(
+        &mut self,
+        place: usize,
+        end: Result<u64, ReceiveError>,
+    ) -> Result<u64, ReceiveError> {
+        let end = self.judged(end)?;
+        let checked = self.subscriber.is_checked();
+        if checked && self.subscriber.consumers()[place].is_overwritten() {
+            return Err(self.subscriber.eviction().unwrap_or(ReceiveError::Evicted));
+        }
+        Ok(end)
     }
 
     /// `answer`; but if it is an error and we were evicted, the eviction: a publisher may have
@@ -480,7 +493,7 @@ impl Egress {
             return Ok(false);
         }
         let boundary = self.subscriber.consumers()[place].boundary(released, committed, position);
-        if self.judged(boundary)? != position {
+        if self.walked(place, boundary)? != position {
             return Ok(false);
         }
         if let Some(failure) = self.owed_failure(place)

@@ -29,6 +29,7 @@ use std::sync::Arc;
 /// * Bytes are lent only between the position and the end of what is committed. Publishers do not
 ///   write there while `acknowledged` is at or before them, and moving that needs the egress
 ///   mutably, which the loan excludes.
+/// * A walk over headers that were overwritten meanwhile moves nothing.
 /// * If a publisher may evict this reader (`slow=evict:`), if the egress is lossy, or if the
 ///   publisher is not trusted (`shm+fd://`), frames are copied and checked, and the copy is lent.
 /// * In a forked child every call that reads or moves anything is refused: the positions are the

@@ -222,6 +222,30 @@ fn frames_of_an_evicted_reader_are_refused() {
     }
 }
 
+/// Headers that were overwritten by frames of the same lengths look right. A position from them
+/// would be stored under a durable name.
+#[test]
+fn overwritten_headers_are_no_proof_of_a_position() {
+    let config = Config::parse("inproc://raw-lapped?capacity=4KiB&slow=evict:1ms").unwrap();
+    let mut egress = CheckedEgress::open(&config).unwrap();
+    let mut publisher: Publisher = Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
+    let start = publisher.cursor().0;
+    // All is handed over and nothing acknowledged, until the publisher evicts and goes on.
+    for _ in 0..200 {
+        publisher.publish(&[1; 24]).unwrap();
+        let _ = egress.look();
+        let end = egress
+            .frames(0, u64::MAX)
+            .map_or(start, |frames| frames.end());
+        let _ = egress.advance(0, end);
+    }
+    assert!(egress.position(0).unwrap() > start + 32);
+    let answer = egress.acknowledge(0, start + 32);
+    let is_evicted = matches!(answer, Err(NotRead::Ring(ReceiveError::Evicted)));
+    assert!(is_evicted, "{answer:?}");
+    assert_eq!(egress.acknowledged(0).unwrap(), start);
+}
+
 #[test]
 fn every_message_and_its_label_come_through() {
     let (mut egress, mut publisher, ends) = three("inproc://raw-labels");

@@ -39,6 +39,16 @@ impl Consumer {
             || self.holds_slot()
     }
 
+    /// For a lossy subscriber, after a walk over headers behind the released position: whether a
+    /// publisher may have overwritten them meanwhile.
+    #[cfg(not(loom))]
+    pub(crate) fn is_overwritten(&self) -> bool {
+        // OVERRUN: the loads of the walk come before the limit is read again.
+        fence(Ordering::Acquire);
+        self.released() + self.ring.capacity() < self.limit.load(Ordering::Relaxed)
+            && !self.holds_slot()
+    }
+
     /// For a lossy subscriber: copies the next frame and makes sure that the copy is whole.
     ///
     /// # Errors

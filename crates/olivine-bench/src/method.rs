@@ -15,6 +15,7 @@ mod harness;
 mod mirror;
 mod olivine_shm;
 mod olivine_tcp;
+mod pipe_wakeup;
 mod queue;
 mod registry;
 mod rendezvous;

@@ -151,7 +151,7 @@ fn again(socket: &OwnedFd) -> Result<OwnedFd> {
 }
 
 /// Two pipes: (what we read from, what we write to).
-fn pipes(side: Side, rendezvous: &mut Rendezvous) -> Result<(OwnedFd, OwnedFd)> {
+pub(super) fn pipes(side: Side, rendezvous: &mut Rendezvous) -> Result<(OwnedFd, OwnedFd)> {
     match side {
         Side::Client => {
             let make = || pipe_with(PipeFlags::CLOEXEC).map_err(refused("make a pipe"));

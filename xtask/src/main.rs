@@ -57,7 +57,7 @@ enum Task {
         only: Vec<String>,
     },
     /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test --mutants`. With
-    /// `--deep` all checks, with a report in `docs/evidence`.
+    /// `--deep` the slow checks instead, with a report in `docs/evidence`.
     Ci {
         /// Fail whatever still runs after this many minutes.
         #[arg(long, value_name = "MINUTES")]

@@ -291,11 +291,13 @@ fn feature_of(scheme: &str) -> &str {
 }
 
 impl ReceiveError {
-    /// Whether it ends the stream for this handle: further calls return it again. After
-    /// [`ReceiveError::Closed`] and [`ReceiveError::Failed`] receiving continues once a publisher
-    /// comes. One exception: [`ReceiveError::Evicted`] that reports the loss of a durable name's
-    /// place before it was opened. Then the next call continues. After an overrun, or a lane that
-    /// could not be mapped, the call may be repeated at once.
+    /// Whether it ends the stream for this handle, as far as it knows: further calls return it
+    /// again until something new comes. [`ReceiveError::Failed`] of one publisher is returned once
+    /// while others publish: call again for their messages. After it and after
+    /// [`ReceiveError::Closed`] receiving continues once a publisher comes. One exception:
+    /// [`ReceiveError::Evicted`] that reports the loss of a durable name's place before it was
+    /// opened. Then the next call continues. After an overrun, or a lane that could not be mapped,
+    /// the call may be repeated at once.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         !matches!(self, Self::Overrun { .. } | Self::Lane { .. })

@@ -135,8 +135,8 @@ pub(super) fn aligns(ring: &RingArgs) -> &'static [&'static str] {
     }
 }
 
-/// The default rings of a stream: the default capacity, which fits the second-level cache of most
-/// processors, and a larger one (ADR 0015).
+/// The rings of a stream without `--ring`: the smallest and the largest default capacity (ADR
+/// 0019).
 const RINGS: [&str; 2] = ["1MiB", "4MiB"];
 
 /// `settings` with each ring.

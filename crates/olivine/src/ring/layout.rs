@@ -204,7 +204,8 @@ pub(crate) mod slot {
     /// A durable subscriber has it, present or absent.
     pub(crate) const DURABLE: u64 = 2;
     /// Taken from a subscriber that was too slow, or from an expired durable name. With a name the
-    /// slot is kept until the name returns, to report the eviction.
+    /// slot is kept until the name returns, to report the eviction. An expired name's slot is
+    /// reused if no other is free.
     pub(crate) const EVICTED: u64 = 3;
 }
 

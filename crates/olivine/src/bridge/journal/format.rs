@@ -176,7 +176,7 @@ pub(super) struct BlockHeader {
     pub(super) time: U64,
     kind: U16,
     codec: U16,
-    /// Number of runs, lanes or index entries in its body.
+    /// Number of runs or lanes in its body; of an index the number of its lanes.
     pub(super) count: U32,
     /// Bytes of the body in the file, padding to 8 included.
     pub(super) stored: U64,

@@ -75,8 +75,9 @@ keys! { KEYS {
     /// Bytes of one publisher's ring (*channel*).
     ///
     /// If space is scarce, the default is at most a sixteenth of the free space, but at least
-    /// 64 KiB. Larger rings absorb longer bursts before back-pressure. Rings larger than the caches
-    /// cost cache misses, and a full ring adds queueing delay.
+    /// 64 KiB. Larger rings absorb longer bursts before back-pressure, and stream faster up to a
+    /// few times the second-level cache. Rings larger than the last cache cost cache misses, and a
+    /// full ring adds queueing delay.
     capacity(config: Config, bytes: u64) in Config {
         getter: get_capacity -> Option<u64> = config.capacity,
         value: "BYTES", schemes: EVERYWHERE, end: Both,
@@ -100,7 +101,8 @@ keys! { KEYS {
         holds: is_power(config.align, (8, 4096)),
     }
 
-    /// How this endpoint waits.
+    /// How this endpoint waits: `spin` keeps looking, `yield` gives the CPU to others between looks,
+    /// `park` sleeps in the kernel, `adaptive` spins for about 50 µs, yields, then sleeps.
     wait(config: Config, strategy: WaitStrategy) in Config {
         getter: get_wait -> WaitStrategy = config.wait,
         value: "STRATEGY", schemes: EVERYWHERE, end: Both,
@@ -153,7 +155,10 @@ keys! { KEYS {
         },
     }
 
-    /// How long position and messages are kept while no program uses the `name`.
+    /// How long publishers keep messages for the `name` while no program uses it.
+    ///
+    /// Afterwards the name still has its positions. When it is opened again, it gets what was not
+    /// overwritten, and `Evicted` once if something was.
     ///
     /// Over `tcp://` it also sets how long a subscriber without a name keeps its place after its
     /// connection broke: 30 s if not given, and at most 30 s. A longer time needs a `name`.
@@ -175,7 +180,9 @@ keys! { KEYS {
         holds: u64::from(config.subscribers) <= SUBSCRIBERS_LIMIT,
     }
 
-    /// What happens to a subscriber that does not keep up (*channel*).
+    /// What happens to a subscriber that does not keep up (*channel*): `block` lets publishers wait.
+    /// `evict:DURATION` removes it once a publisher had no room for so long because of it. A silent
+    /// subscriber that blocks no room stays.
     ///
     /// On a channel that may evict, subscribers copy each message out and check the copy. So an
     /// evicted subscriber never sees torn bytes, at the cost of a copy.

@@ -101,7 +101,7 @@ keys! { KEYS {
         holds: is_power(config.align, (8, 4096)),
     }
 
-    /// How this endpoint waits: `spin` keeps looking, `yield` gives the CPU to others between looks,
+    /// How this endpoint waits: `spin` keeps looking, `yield` gives the CPU away between looks,
     /// `park` sleeps in the kernel, `adaptive` spins for about 50 µs, yields, then sleeps.
     wait(config: Config, strategy: WaitStrategy) in Config {
         getter: get_wait -> WaitStrategy = config.wait,
@@ -180,7 +180,7 @@ keys! { KEYS {
         holds: u64::from(config.subscribers) <= SUBSCRIBERS_LIMIT,
     }
 
-    /// What happens to a subscriber that does not keep up (*channel*): `block` lets publishers wait.
+    /// What happens to a slow subscriber (*channel*): `block` lets publishers wait.
     /// `evict:DURATION` removes it once a publisher had no room for so long because of it. A silent
     /// subscriber that blocks no room stays.
     ///

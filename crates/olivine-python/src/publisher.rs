@@ -1,15 +1,16 @@
 //! The sending end.
 
+use crate::ending::{Ending, failure};
 use crate::errors::{closed, in_use, of_open, of_sent, ours, viewed, with};
 use crate::settings::{config, link};
 use crate::views::{Bytes, Span, Views, export};
 use crate::waits::{aside, forget, seconds, wait};
 use core::ffi::c_int;
 use olivine::{BatchNotSent, Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
-use pyo3::exceptions::{PyBufferError, PyGeneratorExit, PySystemExit, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMemoryView, PyTuple, PyType};
+use pyo3::types::{PyDict, PyMemoryView, PyTuple};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -20,8 +21,7 @@ pub(crate) struct Publisher {
     state: Mutex<State>,
     /// The process that opened it.
     opener: u32,
-    /// Why the stream has failed, where an exception left its `with` block and a claim is still
-    /// looked at.
+    /// Why the stream has failed, where ending it was refused and it is still open.
     failed: Mutex<Option<String>>,
 }
 
@@ -445,12 +445,10 @@ impl Publisher {
         value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let failure = failure(exception, value);
-        match self.end(py, failure.clone()) {
+        match self.end(py, failure(exception, value)) {
             // A claim is still looked at, by what the exception holds as a rule: the stream ends,
             // with this reason, when the publisher is collected.
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
-                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = failure;
                 Ok(())
             }
             done => done,
@@ -477,73 +475,51 @@ impl Drop for Publisher {
             State::Closed => return,
         };
         let failed = self.failed.get_mut();
-        match failed.unwrap_or_else(PoisonError::into_inner).take() {
-            Some(reason) => forget(Failed(Some(publisher), reason)),
-            None => forget(publisher),
-        }
+        let failed = failed.unwrap_or_else(PoisonError::into_inner).take();
+        forget(Ending::new(publisher, failed));
     }
-}
-
-/// Ends a stream as failed when it is dropped.
-struct Failed(Option<Box<RustPublisher>>, String);
-
-impl Drop for Failed {
-    fn drop(&mut self) {
-        if let Some(publisher) = self.0.take() {
-            // Nothing can be raised here; the stream has ended in any case.
-            let _ = publisher.close_failed(&self.1);
-        }
-    }
-}
-
-/// Why a `with` block ends its stream as failed; `None` where it ends in order, also by an exit of
-/// the program without an error.
-fn failure(exception: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> Option<String> {
-    let class = exception.cast::<PyType>().ok()?;
-    if value.is_instance_of::<PyGeneratorExit>() {
-        return None;
-    }
-    if value.is_instance_of::<PySystemExit>() {
-        let code = value.getattr("code").ok()?;
-        if code.is_none() || code.extract::<i64>().is_ok_and(|code| code == 0) {
-            return None;
-        }
-    }
-    let name = class
-        .name()
-        .map_or_else(|_| "an exception".to_owned(), |name| name.to_string());
-    Some(format!("its program raised {name}"))
 }
 
 impl Publisher {
-    /// Closes it; as failed where there is a reason, now or from an earlier `with` block.
+    /// Closes it; as failed where there is a reason, now or from an earlier call that was refused.
     fn end(&self, py: Python<'_>, failure: Option<String>) -> PyResult<()> {
-        let publisher = {
-            let mut state = lock(&self.state)?;
-            if let State::Claimed { views, .. } = &*state
-                && views.count() > 0
-            {
-                return Err(viewed("the claim", views.count()));
-            }
-            match std::mem::replace(&mut *state, State::Closed) {
-                State::Open(publisher) => publisher,
-                State::Claimed { claim, .. } => claim.abort(),
-                State::Closed => return Ok(()),
+        let publisher = match self.take() {
+            Ok(Some(publisher)) => publisher,
+            Ok(None) => return Ok(()),
+            Err(refused) => {
+                // The stream is still open. It ends with this reason when a later call closes it,
+                // or when it is collected.
+                if let Some(failure) = failure {
+                    self.failure().get_or_insert(failure);
+                }
+                return Err(refused);
             }
         };
-        let failure = failure.or_else(|| {
-            let failed = self.failed.lock();
-            failed.unwrap_or_else(PoisonError::into_inner).take()
-        });
+        let failure = failure.or_else(|| self.failure().take());
+        let mut ending = Ending::new(publisher, failure);
         // It may linger.
-        let closed = aside(py, "closing", move || {
-            match failure {
-                Some(reason) => publisher.close_failed(&reason),
-                None => publisher.close(),
-            }
-            .map(|_| ())
-        })?;
+        let closed = aside(py, "closing", move || ending.end())?;
         closed.map_err(|error| of_sent(py, error, None))
+    }
+
+    fn failure(&self) -> MutexGuard<'_, Option<String>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the publisher out to close it; `None` if that was done before. Refused while another
+    /// thread is in a call, or a claim is looked at.
+    fn take(&self) -> PyResult<Option<Box<RustPublisher>>> {
+        let mut state = lock(&self.state)?;
+        if let State::Claimed { views, .. } = &*state
+            && views.count() > 0
+        {
+            return Err(viewed("the claim", views.count()));
+        }
+        Ok(match std::mem::replace(&mut *state, State::Closed) {
+            State::Open(publisher) => Some(publisher),
+            State::Claimed { claim, .. } => Some(claim.abort()),
+            State::Closed => None,
+        })
     }
 
     fn batch(

@@ -51,6 +51,11 @@ pub(crate) mod wire;
 #[cfg(feature = "tcp")]
 use crate::channel::attach;
 use crate::channel::attach::{ShapeRole, TypeTag, least_for};
+#[cfg(feature = "tcp")]
+use crate::channel::attached::Attached;
+use crate::channel::raw::LaneSource;
+#[cfg(feature = "tcp")]
+use crate::channel::raw::absent_sources;
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 #[cfg(feature = "tcp")]
@@ -59,6 +64,7 @@ use crate::uri::Config;
 use egress::Egress;
 use ingress::Ingress;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Carries frames from a ring to another place.
 pub trait Outlet: Send {
@@ -146,7 +152,16 @@ impl Destination {
     ///
     /// [`LinkError::Ring`]; [`LinkError::Settings`] if the ring is of another type.
     pub(crate) fn unchecked_ingress(&self, who: &str) -> Result<Ingress, LinkError> {
-        let opened = Ingress::open(&self.ring, self.typed.clone(), who, &self.control);
+        self.ingress_of(LaneSource::new(who, Duration::ZERO))
+    }
+
+    /// As [`Destination::unchecked_ingress`], for a source whose lanes may expire.
+    ///
+    /// # Errors
+    ///
+    /// As [`Destination::unchecked_ingress`].
+    pub(crate) fn ingress_of(&self, source: LaneSource) -> Result<Ingress, LinkError> {
+        let opened = Ingress::open(&self.ring, self.typed.clone(), source, &self.control);
         opened.map_err(|error| match error {
             OpenError::Type { asked, found, .. } => LinkError::Settings {
                 far: "the source".into(),
@@ -157,6 +172,30 @@ impl Destination {
             },
             other => ring_error(other),
         })
+    }
+
+    /// The sources that expire and whose lanes an earlier bridge left in the ring.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn absent_sources(&self) -> Vec<LaneSource> {
+        let found = attach::find_open(&self.ring);
+        found.map_or_else(Vec::new, |attached| absent_sources(&attached))
+    }
+
+    /// A source of [`Destination::absent_sources`] did not come back: ends its lanes with this
+    /// reason, and makes them available to others.
+    ///
+    /// # Errors
+    ///
+    /// As [`Destination::unchecked_ingress`].
+    #[cfg(feature = "tcp")]
+    pub(crate) fn abandon(&self, source: LaneSource, reason: &str) -> Result<(), LinkError> {
+        let Some(Attached { geometry, .. }) = attach::find_open(&self.ring) else {
+            return Ok(());
+        };
+        let mut this = self.clone();
+        this.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
+        this.ingress_of(source)?.abandon(reason, false);
+        Ok(())
     }
 
     /// The shape that the ring has or would get, and whether its type is fixed. Makes nothing.

@@ -396,7 +396,9 @@ pub enum OpenError {
     /// The channel has no room for another publisher.
     #[error(
         "channel '{channel}' has no lane left of publishers_max={max} (held by process ids \
-         {pids}): close a publisher, or create the channel with a larger 'publishers_max='"
+         {pids}): close a publisher, or create the channel with a larger 'publishers_max='; a \
+         lane that is kept for a bridge is free again when that bridge runs and its source ends \
+         or stays away"
     )]
     PublishersFull {
         /// The channel.

@@ -343,3 +343,73 @@ fn unannounced_reserved_lane_is_closed() {
         drop((sending, receiving));
     }
 }
+
+/// The lanes of publishers without a name that were away when their listener was replaced stayed
+/// reserved for ever.
+#[test]
+fn replaced_listener_ends_the_lanes_of_publishers_that_stay_away() {
+    let place = TestFolder::new();
+    let ring = place.uri("to", "publishers_max=2");
+    let mut subscriber = Subscriber::open(&ring).unwrap();
+    for round in 0..3_u8 {
+        let port = free_port();
+        let listens = uri(port, "role=listen");
+        let bridge = start(&listens, &ring, false);
+        let connects = uri(port, "role=connect&expire=300ms&linger=1ms");
+        let mut publisher = Publisher::open(&connects).unwrap();
+        publisher.publish(&[round]).unwrap();
+        until("the message comes", || {
+            match subscriber.receive_timeout(Duration::from_millis(50)) {
+                Ok(Some(message)) => *message == [round],
+                // The failure of the round before is the end of the stream until then.
+                Ok(None) | Err(ReceiveError::Failed(_)) => false,
+                Err(error) => panic!("{error:?}"),
+            }
+        });
+        bridge.stop(Duration::ZERO).unwrap();
+        // It cannot reach the listener any more.
+        let _ = publisher.close();
+        let _bridge = start(&uri(free_port(), "role=listen"), &ring, false);
+        let mut reason = String::new();
+        until("the failure is told", || {
+            match subscriber.receive_timeout(Duration::from_millis(50)) {
+                Ok(None) => {}
+                Err(ReceiveError::Failed(error)) => reason = error.to_string(),
+                other => panic!("{other:?}"),
+            }
+            !reason.is_empty()
+        });
+        assert!(reason.contains("was away for longer"), "{reason}");
+    }
+    // Both lanes are free.
+    let open = || -> Publisher { Publisher::open(&ring).unwrap() };
+    let publishers = [open(), open()];
+    let full = Publisher::<[u8]>::open(&ring).unwrap_err().to_string();
+    assert!(full.contains("publishers_max=2"), "{full}");
+    drop(publishers);
+}
+
+/// A lane that is kept says so, and what to do.
+#[test]
+fn full_channel_names_lanes_that_are_kept_for_a_bridge() {
+    let place = TestFolder::new();
+    let ring = place.uri("to", "publishers_max=1");
+    let mut subscriber = Subscriber::open(&ring).unwrap();
+    let port = free_port();
+    let bridge = start(&uri(port, "role=listen"), &ring, false);
+    let mut publisher = Publisher::open(&uri(port, "role=connect")).unwrap();
+    publisher.publish(&[1]).unwrap();
+    assert_eq!(next(&mut subscriber), [1]);
+    bridge.stop(Duration::ZERO).unwrap();
+    let full = Publisher::<[u8]>::open(&ring).unwrap_err().to_string();
+    assert!(
+        full.contains("kept for a bridge") && full.contains("when that bridge runs"),
+        "{full}"
+    );
+    // The far side that comes back in time goes on.
+    let _bridge = start(&uri(port, "role=listen"), &ring, false);
+    publisher.publish(&[2]).unwrap();
+    assert_eq!(next(&mut subscriber), [2]);
+    publisher.close().unwrap();
+    end_comes(&mut subscriber);
+}

@@ -6,12 +6,12 @@ mod tests;
 use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
-use crate::channel::raw::{BridgeLaneOwner, Origin, free_kept_lane, lanes_kept_for};
+use crate::channel::raw::{BridgeLaneOwner, LaneSource, Origin, free_kept_lane, lanes_kept_for};
 use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError, chain};
 use crate::link::Control;
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{Geometry, fixed, fnv, frame_bytes, type_shown};
+use crate::ring::layout::{Geometry, fixed, frame_bytes, type_shown};
 use crate::uri::{Config, Expire};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) struct Ingress {
     attached: Attached,
     /// Geometry of the ring, or the one it gets with the first lane.
     geometry: Geometry,
-    key: u64,
+    source: LaneSource,
     lanes: Vec<Lane>,
     messages: u64,
     /// Records why the bridge failed, or that it was asked to stop.
@@ -99,8 +99,8 @@ impl NotTaken {
 }
 
 impl Ingress {
-    /// Opens the ring that `config` names; a new one gets the type `typed`. `who` identifies the
-    /// source: it must be the same for the same source, and different for others.
+    /// Opens the ring that `config` names; a new one gets the type `typed`. The key of `source`
+    /// must be the same for the same source, and different for others.
     ///
     /// Opens the lanes that are reserved for this source. What happens to open lanes on drop
     /// depends on `control`. After a request to stop they stay like lanes of a dead publisher, for
@@ -114,10 +114,9 @@ impl Ingress {
     pub(crate) fn open(
         config: &Config,
         typed: TypeTag,
-        who: &str,
+        source: LaneSource,
         control: &Arc<Control>,
     ) -> Result<Self, OpenError> {
-        let key = fnv(who.bytes()).max(1);
         // Each lane is a separate publisher; the other settings concern the source.
         let mut config = config.clone();
         // Messages from there already have their topics.
@@ -127,7 +126,7 @@ impl Ingress {
             attach::open(&config, &typed, ShapeRole::Leaves, |attached| {
                 let settings = ShapeRequest::of(&config, &typed, ShapeRole::Fixes);
                 let geometry = settings.merged(&attached.geometry, attached.backing.free_bytes());
-                Ok((lanes_kept_for(attached, key), geometry))
+                Ok((lanes_kept_for(attached, source.key), geometry))
             })?;
         // Frames are copied unchanged: each lane's ring must have this capacity.
         config.capacity = Some(geometry.capacity);
@@ -137,7 +136,7 @@ impl Ingress {
             typed,
             attached,
             geometry,
-            key,
+            source,
             lanes: Vec::new(),
             messages: 0,
             control: Arc::clone(control),
@@ -158,11 +157,17 @@ impl Ingress {
     }
 
     fn open_lane(&self, index: u32) -> Result<Lane, OpenError> {
-        Self::reopen(&self.config, &self.typed, self.key, index)
+        Self::reopen(&self.config, &self.typed, self.source, index)
     }
 
-    fn reopen(config: &Config, typed: &TypeTag, key: u64, index: u32) -> Result<Lane, OpenError> {
-        let brought = BridgeLaneOwner { key, lane: index };
+    fn reopen(
+        config: &Config,
+        typed: &TypeTag,
+        source: LaneSource,
+        index: u32,
+    ) -> Result<Lane, OpenError> {
+        let lane = index;
+        let brought = BridgeLaneOwner { source, lane };
         let publisher = Publisher::open_as(config, typed, Some(brought))?;
         Ok(Lane {
             index,
@@ -477,8 +482,8 @@ impl Ingress {
             Some(mut publisher) => publisher.forget_origin(),
             // A lane that cannot be freed stays reserved for the same `who`.
             None => {
-                let (key, lane) = (self.key, lane.index);
-                let _ = free_kept_lane(&mut self.attached, BridgeLaneOwner { key, lane });
+                let (source, lane) = (self.source, lane.index);
+                let _ = free_kept_lane(&mut self.attached, BridgeLaneOwner { source, lane });
             }
         }
     }
@@ -507,7 +512,9 @@ impl Ingress {
     /// even if every lane has ended: the far side failed afterwards.
     #[cfg(feature = "tcp")]
     pub(crate) fn abandon(mut self, reason: &str, must_report: bool) {
-        let open = self.lanes.iter().filter(|lane| lane.publisher.is_some());
+        // Lanes that had ended before this bridge are open here, too.
+        let is_open = |lane: &&Lane| lane.publisher.is_some() && lane.kept != Some(false);
+        let open = self.lanes.iter().filter(is_open);
         let mut failed: Vec<u32> = open.map(|lane| lane.index).collect();
         if must_report && failed.is_empty() {
             let index = self.lanes.first().map_or(0, |lane| lane.index);
@@ -613,7 +620,7 @@ impl Drop for Ingress {
             // failure, unless one did so already.
             if self.lanes.iter().all(|lane| !lane.is_failed)
                 && let Some(lane) = self.lanes.first_mut()
-                && let Ok(opened) = Self::reopen(&self.config, &self.typed, self.key, lane.index)
+                && let Ok(opened) = Self::reopen(&self.config, &self.typed, self.source, lane.index)
             {
                 *lane = opened;
             }

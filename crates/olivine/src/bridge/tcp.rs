@@ -13,6 +13,7 @@
 //! The stream continues from the destination's last commit. The side that listens keeps the other
 //! side's session in the meantime.
 
+mod absent;
 mod connect;
 mod destination;
 mod greet;

@@ -250,7 +250,8 @@ pub(crate) fn planned_shape(config: &Config, typed: &TypeTag) -> (Geometry, bool
         ..typed.clone()
     };
     let request = ShapeRequest::of(config, &any, ShapeRole::Fixes);
-    let found = find_open(config).filter(|found| request.agree(config.channel(), found).is_ok());
+    let found = find_open(config).map(|attached| attached.geometry);
+    let found = found.filter(|found| request.agree(config.channel(), found).is_ok());
     let found = found.unwrap_or_else(|| request.first());
     let is_typed = found.is_fixed(fixed::TYPE);
     let mut shape = request.merged(&found, None);
@@ -261,9 +262,9 @@ pub(crate) fn planned_shape(config: &Config, typed: &TypeTag) -> (Geometry, bool
     (shape, is_typed)
 }
 
-/// The shape of a channel of files that is in use.
+/// A channel of files that is in use, as a process sees it that does not take part.
 #[cfg(feature = "tcp")]
-fn find_open(config: &Config) -> Option<Geometry> {
+pub(crate) fn find_open(config: &Config) -> Option<Attached> {
     if config.scheme() != Scheme::Shm {
         return None;
     }
@@ -271,7 +272,8 @@ fn find_open(config: &Config) -> Option<Geometry> {
     let files = folder.channel(config.channel(), false).ok()??;
     let attached = open_control(files, config.channel(), false).ok()??;
     let state = attached.control.word(control::STATE);
-    (state.load(Ordering::Acquire) != control::REMOVED).then_some(attached.geometry)
+    let is_live = state.load(Ordering::Acquire) != control::REMOVED;
+    is_live.then_some(attached)
 }
 
 /// Opens and maps the control file of a channel's folder. `None` if there is none.

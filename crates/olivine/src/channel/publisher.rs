@@ -383,7 +383,8 @@ impl<T: ?Sized> Publisher<T> {
     /// before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
     /// default, at least 2 s and at most `expire`. A far side that stands still costs one `timeout`
     /// more: 16 s. Then the end counts as received, and closing succeeds. `linger` bounds all of
-    /// that.
+    /// that. A far side that has left in order, because its bridge was stopped, is not waited for
+    /// once it has every message: without `name=` its next bridge ends the stream as failed.
     ///
     /// # Errors
     ///

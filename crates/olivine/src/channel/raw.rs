@@ -12,19 +12,35 @@ use crate::region::Word;
 use crate::region::Words;
 use crate::ring::consume::Consumer;
 use crate::ring::ending;
-use crate::ring::layout::{control, lane, lane_entry, lock_byte};
+use crate::ring::layout::{control, fnv, lane, lane_entry, lock_byte};
 use crate::sync::Ordering;
 use crate::uri::HugePages;
 use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// The owner of a bridge's lane: a hash that names the bridge, and the lane's index at the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The owner of a bridge's lane: the source, and the lane's index there.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct BridgeLaneOwner {
-    /// Never 0.
-    pub(crate) key: u64,
+    pub(crate) source: LaneSource,
     pub(crate) lane: u32,
+}
+
+/// The source of a bridge, for which lanes are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneSource {
+    /// A hash that names it; never 0.
+    pub(crate) key: u64,
+    /// How long its lanes are kept while it is away; zero for ever.
+    pub(crate) expire: Duration,
+}
+
+impl LaneSource {
+    /// The source `who`.
+    pub(crate) fn new(who: &str, expire: Duration) -> Self {
+        let key = fnv(who.bytes()).max(1);
+        Self { key, expire }
+    }
 }
 
 /// The source of the messages in a bridge's lane.
@@ -43,18 +59,34 @@ impl BridgeLaneOwner {
         // Relaxed: stored before the key.
         let lane = words.word(lane::LINK_LANE).load(Ordering::Relaxed);
         let lane = u32::try_from(lane).unwrap_or(u32::MAX);
-        (key != 0).then_some(Self { key, lane })
+        let expire = words.word(lane::LINK_EXPIRE).load(Ordering::Relaxed);
+        let expire = Duration::from_millis(expire);
+        let source = LaneSource { key, expire };
+        (key != 0).then_some(Self { source, lane })
+    }
+
+    /// Whether both own the same lane.
+    fn is(self, other: Self) -> bool {
+        (self.source.key, self.lane) == (other.source.key, other.lane)
     }
 
     /// The lane that is kept for this owner, if there is one.
     pub(super) fn find(self, attached: &Attached) -> Option<usize> {
-        kept_lanes(attached).find_map(|(index, kept, _)| (kept == self).then_some(index))
+        kept_lanes(attached).find_map(|(index, kept, _)| kept.is(self).then_some(index))
     }
 
     /// Whether a publisher for the owner `wanted` may take the lane of these words. The caller
     /// holds the lane's lock. A free lane is kept for `wanted` from here on.
     pub(super) fn may_take(words: &Words, wanted: Option<Self>) -> bool {
+        let set_expire = |owner: Self| {
+            // Away for less than a millisecond counts as one: 0 means for ever.
+            let expire = owner.source.expire;
+            let ms = u64::try_from(expire.as_millis()).unwrap_or(u64::MAX);
+            let ms = ms.max(u64::from(!expire.is_zero()));
+            words.word(lane::LINK_EXPIRE).store(ms, Ordering::Relaxed);
+        };
         match (Self::of(words), wanted) {
+            (None, None) => true,
             (None, Some(wanted)) => {
                 // Relaxed: before the key.
                 for record in 0..4 {
@@ -65,13 +97,18 @@ impl BridgeLaneOwner {
                 words
                     .word(lane::LINK_LANE)
                     .store(u64::from(wanted.lane), Ordering::Relaxed);
+                set_expire(wanted);
                 // Release: pairs with `of`.
                 words
                     .word(lane::LINK_KEY)
-                    .store(wanted.key, Ordering::Release);
+                    .store(wanted.source.key, Ordering::Release);
                 true
             }
-            (found, wanted) => found == wanted,
+            (Some(found), Some(wanted)) if found.is(wanted) => {
+                set_expire(wanted);
+                true
+            }
+            _ => false,
         }
     }
 }
@@ -122,7 +159,7 @@ fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwn
 
 /// The source's lanes for which this channel keeps lanes of the bridge `key`.
 pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<KeptLane> {
-    let own = kept_lanes(attached).filter(|(_, kept, _)| kept.key == key);
+    let own = kept_lanes(attached).filter(|(_, kept, _)| kept.source.key == key);
     own.map(|(_, kept, words)| {
         // END: a thread that sees the lane closed sees the words of its failure.
         let state = ending::state(&words);
@@ -168,7 +205,7 @@ fn free_locked(attached: &Attached, owner: BridgeLaneOwner) -> Result<(), OpenEr
     }
     let opened = backing.open_lane(&attached.lane(index), true, HugePages::No);
     if let Ok(Some((words, _))) = &opened
-        && BridgeLaneOwner::of(words) == Some(owner)
+        && BridgeLaneOwner::of(words).is_some_and(|found| found.is(owner))
         && ending::state(words) & 1 == 0
     {
         // Relaxed: under the lane's lock.
@@ -176,6 +213,20 @@ fn free_locked(attached: &Attached, owner: BridgeLaneOwner) -> Result<(), OpenEr
     }
     locks.unlock(byte);
     opened.map(|_| ())
+}
+
+/// The sources that expire and for which this channel keeps a lane that no process has, each once.
+#[cfg(feature = "tcp")]
+pub(crate) fn absent_sources(attached: &Attached) -> Vec<LaneSource> {
+    let mut absent: Vec<LaneSource> = Vec::new();
+    for (index, BridgeLaneOwner { source, .. }, _) in kept_lanes(attached) {
+        let byte = lock_byte::LANE + index as u64;
+        let is_known = absent.iter().any(|known| known.key == source.key);
+        if !source.expire.is_zero() && !is_known && !attached.locks.held_by_others(byte, byte + 1) {
+            absent.push(source);
+        }
+    }
+    absent
 }
 
 impl<T: ?Sized> Publisher<T> {

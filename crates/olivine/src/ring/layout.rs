@@ -256,6 +256,8 @@ pub(crate) mod lane {
     /// equals [`STATE`], the lane is closed because its publisher at the source failed, and the
     /// bridge itself goes on.
     pub(crate) const LINK_FAILURE: usize = 72;
+    /// Milliseconds for which the lane is kept while its source is away; 0: until it comes back.
+    pub(crate) const LINK_EXPIRE: usize = 73;
     /// The state word of the lane when it was closed with a failure last; 0 if never.
     pub(crate) const FAILURE_STATE: usize = 128;
     /// End of the last frame before that.

@@ -67,6 +67,7 @@ fn places() -> BTreeMap<String, u64> {
         ("lane.link_turn", lane::LINK_TURN),
         ("lane.link_records", lane::LINK_RECORDS),
         ("lane.link_failure", lane::LINK_FAILURE),
+        ("lane.link_expire", lane::LINK_EXPIRE),
         ("lane.failure_state", lane::FAILURE_STATE),
         ("lane.failure_position", lane::FAILURE_POSITION),
         ("lane.failure_length", lane::FAILURE_LENGTH),

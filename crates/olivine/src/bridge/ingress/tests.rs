@@ -26,7 +26,13 @@ fn carrier(uri: &str) -> Ingress {
     let config = Config::parse(uri).unwrap();
     let control = Control::new().unwrap();
     control.stop(Stop::Now);
-    let mut carrier = Ingress::open(&config, typed, "a test", &control).unwrap();
+    let mut carrier = Ingress::open(
+        &config,
+        typed,
+        LaneSource::new("a test", Duration::ZERO),
+        &control,
+    )
+    .unwrap();
     carrier.open_from(7, 0, 0).unwrap();
     carrier
 }

@@ -1,5 +1,6 @@
 //! The side that listens: one thread for each connection, one session for each far side.
 
+use super::absent::AbsentSources;
 use super::destination::Receiving;
 use super::pipe::{ConnectionEnd, Pipe};
 use super::sessions::{Disconnect, OpenSession, Sessions, Tasks};
@@ -12,6 +13,7 @@ use crate::bridge::wire::hello::{Hello, Side};
 use crate::bridge::wire::{Close, WireError};
 use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach::{self, ShapeRole};
+use crate::channel::raw::LaneSource;
 use crate::error::LinkError;
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage, Stop};
@@ -101,6 +103,7 @@ pub(super) fn sources(
         before: &before,
         introduce: &introduce,
         sessions: &sessions,
+        awaits: &|| false,
         until_end,
         failure: Mutex::new(None),
     };
@@ -124,11 +127,14 @@ pub(super) fn destinations(
         has_end: |_| false,
         is_over: |_| false,
     });
+    let absent = AbsentSources::find(destination);
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
         destination.adopt(hello.type_hash, &hello.type_name, hello.capacity);
+        let source = LaneSource::new(&key(hello), Sessions::<Ingress>::expire_of(hello));
+        absent.came_back(source);
         destination
-            .unchecked_ingress(&key(hello))
+            .ingress_of(source)
             .map_err(ConnectionEnd::Failed)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
@@ -157,6 +163,7 @@ pub(super) fn destinations(
         before: &before,
         introduce: &introduce,
         sessions: &sessions,
+        awaits: &|| absent.await_them(destination, control, AWAY),
         until_end,
         failure: Mutex::new(None),
     };
@@ -219,6 +226,8 @@ struct Server<'a, S> {
     /// Our hello to the far side of this session.
     introduce: &'a (dyn Fn(&S) -> Result<Hello, LinkError> + Sync),
     sessions: &'a Sessions<S>,
+    /// Ends what far sides without a session left here for too long. Whether some may come back.
+    awaits: &'a (dyn Fn() -> bool + Sync),
     until_end: bool,
     /// The failure with which the stream has ended, once a far side was sent it.
     failure: Mutex<Option<LinkError>>,
@@ -253,7 +262,8 @@ impl<S: Send> Server<'_, S> {
                     self.control.leave_undelivered(messages);
                     self.control.report(|status| status.abandoned += abandoned);
                 }
-                if self.is_over() {
+                let awaits = (self.awaits)();
+                if self.is_over(awaits) {
                     break;
                 }
                 let accepted = self.accept(scope, &listener, &mut threads, |stream| {
@@ -283,7 +293,7 @@ impl<S: Send> Server<'_, S> {
     }
 
     /// Whether nothing more is to be done.
-    fn is_over(&self) -> bool {
+    fn is_over(&self, awaits: bool) -> bool {
         if self.control.must_stop() {
             return true;
         }
@@ -291,7 +301,7 @@ impl<S: Send> Server<'_, S> {
             return self.sessions.is_delivered(self.tcp.close_timeout());
         }
         // A destination that ends with its sources, or a source at the end of its stream.
-        self.until_end && self.sessions.has_served() && self.sessions.is_empty()
+        self.until_end && self.sessions.has_served() && self.sessions.is_empty() && !awaits
     }
 
     fn accept<'scope, 'env>(

@@ -2,19 +2,19 @@
 //! write.
 
 use super::Random;
-use rustix::mm::{MapFlags, ProtFlags, mmap};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-/// A mapped file, for the rest of this process.
+/// A mapped file, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapped {
     base: *mut u64,
     words: usize,
 }
 
-// SAFETY: mapped for the rest of this process, and reached through atomics only.
+// SAFETY: mapped until it is dropped, and reached through atomics only.
 unsafe impl Send for Mapped {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Mapped {}
@@ -59,8 +59,15 @@ impl Mapped {
         assert!(index < self.words);
         // SAFETY: inside the mapping, by the line above.
         let at = unsafe { self.base.add(index) };
-        // SAFETY: mapped for the rest of this process, aligned, reached through atomics only.
+        // SAFETY: mapped as long as `self`, aligned, reached through atomics only.
         unsafe { AtomicU64::from_ptr(at) }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: our mapping of this length, to which no reference is left.
+        let _ = unsafe { munmap(self.base.cast(), self.words * 8) };
     }
 }
 

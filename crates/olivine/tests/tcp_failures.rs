@@ -153,16 +153,30 @@ fn named_reader_gets_the_failure_that_happened_while_it_was_away() {
     message_comes(&mut subscriber, b"two");
 }
 
-/// A regression: the far subscriber got a clean end. Every lane had ended before, so none was left
-/// to fail.
-#[test]
-fn failure_after_an_end_is_reported_by_a_listening_destination() {
-    let (here, there) = (TestFolder::new(), TestFolder::new());
+/// A source that connects and a destination that listens, whose connection is cut after the far
+/// subscriber got the end of the stream.
+struct Parted {
+    _folders: [TestFolder; 2],
+    from: String,
+    to: String,
+    proxy: Proxy,
+    sending: Bridge,
+    receiving: Bridge,
+    far: Subscriber,
+}
+
+/// With settings of the far channel, and more of the connecting side.
+fn parted_after_an_end(far_settings: &str, connecting: &str) -> Parted {
+    let folders = [TestFolder::new(), TestFolder::new()];
     let port = free_port();
     let proxy = Proxy::start(port);
-    let (from, to) = (here.uri("from", ""), there.uri("to", ""));
+    let (from, to) = (
+        folders[0].uri("from", ""),
+        folders[1].uri("to", far_settings),
+    );
     let receiving = start(&uri(port, "role=listen&timeout=500ms"), &to, false);
-    let sending = start(&from, &uri(proxy.port, "role=connect&timeout=500ms"), false);
+    let connecting = format!("role=connect&timeout=500ms{connecting}");
+    let sending = start(&from, &uri(proxy.port, &connecting), false);
     until("they have met", || receiving.status().peers == 1);
     let mut far = Subscriber::open(&to).unwrap();
     let mut publisher = Publisher::open(&from).unwrap();
@@ -173,46 +187,46 @@ fn failure_after_an_end_is_reported_by_a_listening_destination() {
     assert!(matches!(error, ReceiveError::Closed), "{error}");
     proxy.set_down(true);
     proxy.cut();
+    Parted {
+        _folders: folders,
+        from,
+        to,
+        proxy,
+        sending,
+        receiving,
+        far,
+    }
+}
+
+/// A regression: the far subscriber got a clean end. Every lane had ended before, so none was left
+/// to fail.
+#[test]
+fn failure_after_an_end_is_reported_by_a_listening_destination() {
+    let mut parted = parted_after_an_end("", "");
     until("they have parted", || {
-        sending.status().peers == 0 && receiving.status().peers == 0
+        parted.sending.status().peers == 0 && parted.receiving.status().peers == 0
     });
-    let publisher = Publisher::open(&from).unwrap();
+    let publisher = Publisher::open(&parted.from).unwrap();
     publisher.close_failed("torn").unwrap();
-    proxy.set_down(false);
-    until("the source has failed", || sending.has_ended());
-    assert!(far.wait(WATCHDOG).unwrap());
-    failure_comes(&mut far);
+    parted.proxy.set_down(false);
+    until("the source has failed", || parted.sending.has_ended());
+    assert!(parted.far.wait(WATCHDOG).unwrap());
+    failure_comes(&mut parted.far);
 }
 
 /// A regression: a far side that does not come back ended closed lanes once more.
 #[test]
 fn expired_session_of_ended_lanes_is_no_second_end() {
-    let (here, there) = (TestFolder::new(), TestFolder::new());
-    let port = free_port();
-    let proxy = Proxy::start(port);
-    let (from, to) = (here.uri("from", ""), there.uri("to", "publishers_max=1"));
-    let receiving = start(&uri(port, "role=listen&timeout=500ms"), &to, false);
-    let connecting = uri(proxy.port, "role=connect&timeout=500ms&name=a&expire=1s");
-    let sending = start(&from, &connecting, false);
-    until("they have met", || receiving.status().peers == 1);
-    let mut far = Subscriber::open(&to).unwrap();
-    let mut publisher = Publisher::open(&from).unwrap();
-    publisher.publish(b"one").unwrap();
-    message_comes(&mut far, b"one");
-    publisher.close().unwrap();
-    let error = next(&mut far).unwrap_err();
-    assert!(matches!(error, ReceiveError::Closed), "{error}");
-    proxy.set_down(true);
-    proxy.cut();
-    drop(sending);
+    let mut parted = parted_after_an_end("publishers_max=1", "&name=a&expire=1s");
+    drop(parted.sending);
     // The session holds the only lane until it expires.
     let mut next_one = None;
     until("the session has expired", || {
         // After a reported end it waits for something new.
-        assert!(!far.wait(Duration::from_millis(20)).unwrap());
-        next_one = Publisher::open(&to).ok();
+        assert!(!parted.far.wait(Duration::from_millis(20)).unwrap());
+        next_one = Publisher::open(&parted.to).ok();
         next_one.is_some()
     });
     next_one.unwrap().publish(b"two").unwrap();
-    message_comes(&mut far, b"two");
+    message_comes(&mut parted.far, b"two");
 }

@@ -561,7 +561,7 @@ fn failure_of_its_own_bridge_is_not_repeated_to_a_durable_name() {
     let place = TestFolder::new();
     let port = common::free_port();
     let address = format!("tcp://127.0.0.1:{port}/ticks");
-    let listens = format!("{address}?role=listen&linger=1ms");
+    let listens = format!("{address}?role=listen");
     let dir = place.file("channels").display().to_string();
     let named = format!("{address}?role=connect&name=archive&dir={dir}");
     let open = || Publisher::open(&listens).unwrap();
@@ -570,8 +570,9 @@ fn failure_of_its_own_bridge_is_not_repeated_to_a_durable_name() {
     send(&mut publisher, 0..1);
     let received = common::receive(&mut subscriber, |message| number(message));
     assert_eq!(received, 0);
-    // It has no time to see the subscriber's confirmation.
-    let _ = publisher.close_failed("torn");
+    // Returns after the subscriber's bridge has confirmed the failure.
+    let closed = publisher.close_failed("torn");
+    assert!(matches!(closed, Err(NotSent::LinkFailed)), "{closed:?}");
     let told = subscriber.receive().map(|_| ());
     assert!(matches!(told, Err(ReceiveError::Failed(_))), "{told:?}");
     subscriber.close();

@@ -389,6 +389,23 @@ fn replaced_listener_ends_the_lanes_of_publishers_that_stay_away() {
     drop(publishers);
 }
 
+/// A named subscriber that closed before its acknowledgement was sent held its publisher back.
+#[test]
+fn publisher_closes_after_a_named_subscriber_received_and_left() {
+    let place = TestFolder::new();
+    let dir = place.file("channels").display().to_string();
+    for _ in 0..60 {
+        let port = free_port();
+        let mut publisher = Publisher::open(&uri(port, "role=listen&linger=5s")).unwrap();
+        let named = uri(port, &format!("role=connect&name=archive&dir={dir}"));
+        let mut subscriber = Subscriber::open(&named).unwrap();
+        publisher.publish(b"read").unwrap();
+        assert_eq!(next(&mut subscriber), b"read");
+        subscriber.unsubscribe();
+        publisher.close().expect("the subscriber has every message");
+    }
+}
+
 /// A lane that is kept says so, and what to do.
 #[test]
 fn full_channel_names_lanes_that_are_kept_for_a_bridge() {

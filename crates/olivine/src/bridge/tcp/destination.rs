@@ -56,6 +56,8 @@ impl Receiving<'_> {
         let mut idle = IdlePolls::new(self.strategy);
         loop {
             if self.control.must_stop() || self.control.stopping().is_some() {
+                // A source without it would wait for us to come back. The close block flushes it.
+                self.acknowledge(&mut announced, 0);
                 return Err(ConnectionEnd::Stopped);
             }
             let before = self.ingress.messages();

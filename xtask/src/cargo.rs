@@ -137,6 +137,8 @@ pub(crate) struct TestOutput {
     pub(crate) failures: Vec<String>,
     /// The test that was announced and has not reported (only with one test thread).
     pub(crate) unfinished: Option<String>,
+    /// Tests that libtest called slow, until they report.
+    slow: Vec<String>,
 }
 
 impl TestOutput {
@@ -182,8 +184,12 @@ impl TestOutput {
     /// `NAME ... VERDICT`, or `NAME ... ` if the test's output comes before the verdict.
     fn test_line(&mut self, test: &str) -> Line {
         let Some((name, verdict)) = test.split_once(" ...") else {
+            if let Some((name, _)) = test.split_once(" has been running for over ") {
+                self.slow.push(name.to_owned());
+            }
             return Line::Show;
         };
+        self.slow.retain(|slow| slow != name);
         let name = name.trim_end_matches(" - should panic").to_owned();
         match verdict.trim() {
             "" => {
@@ -208,6 +214,7 @@ impl TestOutput {
         self.programs += other.programs;
         self.failures.extend(other.failures);
         self.unfinished = other.unfinished.or_else(|| self.unfinished.take());
+        self.slow.extend(other.slow);
     }
 
     fn verdict(&mut self, name: &str, verdict: &str) -> Line {
@@ -228,8 +235,10 @@ impl TestOutput {
         if !success && step.failed == 0 {
             step.failed = 1;
             step.note = how.to_owned();
-            if let Some(test) = self.unfinished {
-                step.note.push_str(&format!(" in {test}"));
+            let unfinished: Vec<String> = self.slow.into_iter().chain(self.unfinished).collect();
+            if !unfinished.is_empty() {
+                step.note
+                    .push_str(&format!(" in {}", unfinished.join(", ")));
             }
         } else if self.failures.is_empty() {
             step.note = format!("{} test programs", self.programs);
@@ -300,6 +309,13 @@ mod tests {
         assert_eq!(
             output.step(false, "signal: 6").note,
             "signal: 6 in ring::commit"
+        );
+        let slow = |name| format!("test {name} has been running for over 60 seconds\n");
+        let text = format!("{}{}test b ... ok\n", slow("a"), slow("b"));
+        let (output, _) = read(&text);
+        assert_eq!(
+            output.step(false, "no end within 900 s").note,
+            "no end within 900 s in a"
         );
         let (output, _) = read("test a ... printed by the test\nFAILED\n");
         assert_eq!(output.failures, ["a"]);

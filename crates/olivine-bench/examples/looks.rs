@@ -5,7 +5,7 @@
 //! `cargo run --release -p olivine-bench --example looks -- 31` runs 31 turns; `docs/method.md` has
 //! the results.
 
-use olivine::clock::TickClock;
+use olivine_bench::clock::TickClock;
 use olivine_bench::cpus;
 use olivine_bench::spread::Spread;
 use olivine_bench::text::{nanos, three_figures};

@@ -4,11 +4,11 @@
 //! as many bytes as a message has, an empty system call, waking a futex. It does not measure
 //! anything of a ring.
 
+use crate::clock::TickClock;
 use crate::error::Result;
 use crate::latency::Latency;
 use crate::peer::{BACK, Order, Peer, STAMP, THERE};
 use crate::result::ClockAhead;
-use olivine::clock::TickClock;
 use std::hint::black_box;
 use std::sync::atomic::AtomicU32;
 

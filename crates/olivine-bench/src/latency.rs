@@ -3,8 +3,8 @@
 //! The histogram keeps three significant figures over the whole range; minimum and maximum are
 //! exact. A percentile with fewer than ten samples above it is left blank.
 
+use crate::clock::TickClock;
 use hdrhistogram::Histogram;
-use olivine::clock::TickClock;
 
 /// Largest distinguishable duration, in ticks: about 20 minutes at 3 GHz. Longer ones count as
 /// this.

@@ -6,6 +6,7 @@
 //! that every result has a ratio to it. No figure is reported for an unchecked message.
 
 pub mod channel;
+pub mod clock;
 pub mod cpus;
 pub mod deadline;
 pub mod error;

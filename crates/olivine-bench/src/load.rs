@@ -41,13 +41,13 @@ pub use error::LoadError;
 pub use process::Server;
 pub use url::Url;
 
+use crate::clock::TickClock;
 use crate::cpus;
 use crate::latency::{Latency, Percentiles};
 use crate::pace::{Pacer, Rest};
 use answer::ReplyModel;
 use client::{Client, Protocol, Tally, Times};
 use echo::Echo;
-use olivine::clock::TickClock;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;

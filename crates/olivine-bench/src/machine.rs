@@ -1,6 +1,6 @@
 //! The conditions of a result: without them a figure is meaningless.
 
-use olivine::clock::TickClock;
+use crate::clock::TickClock;
 use std::fs;
 
 /// Clock readings timed for the cost of one.

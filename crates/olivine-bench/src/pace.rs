@@ -4,7 +4,7 @@
 //! for every delayed message (no coordinated omission). Periods have a resolution of 2^-32 ticks,
 //! so that the rate is exact over days.
 
-use olivine::clock::TickClock;
+use crate::clock::TickClock;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 

@@ -14,6 +14,7 @@ pub mod pingpong;
 pub mod throughput;
 mod turns;
 
+use crate::clock::TickClock;
 use crate::error::{BenchError, Result};
 use crate::floor::{distribution, middle_ns, nanos, round_trips};
 use crate::kernel::{Counts, Observed};
@@ -22,7 +23,6 @@ use crate::method::Method;
 use crate::peer::{Order, Peer};
 use crate::privileges::Privileges;
 use crate::result::{Parameters, Placement, Row};
-use olivine::clock::TickClock;
 use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;

@@ -164,9 +164,9 @@ fn nanos(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::TickClock;
     use crate::latency::Latency;
     use crate::result::Load;
-    use olivine::clock::TickClock;
 
     /// A slice of 20,000 messages with a stall, seen by a correct clock and by a clock that stops
     /// during the stall.

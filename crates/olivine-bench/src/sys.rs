@@ -9,6 +9,7 @@
 //! | `queue`     | System V and POSIX message queues                                           |
 //! | `scheduler` | a real-time class, locked memory                                            |
 //! | `signal`    | signals to one thread, with or without a word of payload                    |
+//! | `ticks`     | the processor's time-stamp counter                                          |
 //! | `uring`     | send and receive through io_uring                                           |
 //! | `vm`        | memory of another process; pages given to a pipe                            |
 
@@ -19,6 +20,7 @@ pub(crate) mod monitor;
 pub(crate) mod queue;
 pub(crate) mod scheduler;
 pub(crate) mod signal;
+pub(crate) mod ticks;
 pub(crate) mod uring;
 pub(crate) mod vm;
 

@@ -1,6 +1,6 @@
 //! The published schema and the result file say the same.
 
-use olivine::clock::TickClock;
+use olivine_bench::clock::TickClock;
 use olivine_bench::kernel::Counts;
 use olivine_bench::latency::Latency;
 use olivine_bench::machine::{Check, Machine};

@@ -17,7 +17,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("crates/olivine/src/wait/", "futex"),
     ("crates/olivine/src/fork.rs", "atfork"),
     ("crates/olivine/src/liveness.rs", "locks of the kernel"),
-    ("crates/olivine/src/clock.rs", "the time-stamp counter"),
     (
         "crates/olivine-net/src/sys",
         "the kernel interface of the engine",

@@ -2,9 +2,9 @@
 
 use super::error::{LoadError, io};
 use super::{Plan, Waiting};
+use crate::clock::TickClock;
 use crate::latency::Latency;
 use crate::pace::Pacer;
-use olivine::clock::TickClock;
 use rustix::event::{Timespec, epoll};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};

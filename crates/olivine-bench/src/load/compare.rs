@@ -1,11 +1,11 @@
 //! Several servers under several loads, interleaved, so that a disturbance affects all alike.
 
 use super::{LoadError, Outcome, Plan};
+use crate::clock::TickClock;
 use crate::error::chain;
 use crate::latency::{Latency, Percentiles};
 use crate::scenario::Progress;
 use crate::spread::Spread;
-use olivine::clock::TickClock;
 use std::ops::ControlFlow;
 
 /// Results of one server under one load, over all runs.

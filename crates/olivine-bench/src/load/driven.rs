@@ -7,7 +7,7 @@
 use super::client::{Protocol, SILENCE_NS, Tally, Times, silent};
 use super::error::LoadError;
 use super::{Plan, Waiting};
-use olivine::clock::TickClock;
+use crate::clock::TickClock;
 use olivine_net::{
     Backend, CloseReason, ConnectError, ConnectionId, Engine, EngineConfig, Handler, Origin, Shard,
     Slots, WaitStrategy,

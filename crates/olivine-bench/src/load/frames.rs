@@ -6,9 +6,9 @@
 
 use super::error::{LoadError, io};
 use super::usage;
+use crate::clock::TickClock;
 use crate::cpus;
 use crate::spread::Spread;
-use olivine::clock::TickClock;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

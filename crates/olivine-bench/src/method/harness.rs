@@ -1,10 +1,10 @@
 //! The harness: the work of every method in a slice, in both processes.
 
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::payload::{self, Stamp};
 use crate::sys::alarm::Alarm;
-use olivine::clock::TickClock;
 use std::time::Duration;
 
 /// How long an end waits for a message before the method fails.

@@ -5,10 +5,10 @@
 
 use super::ANSWER_MAX;
 use crate::channel::{POLL_LIMIT, WAIT_STEP};
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload::{self, Stamp};
-use olivine::clock::TickClock;
 use olivine::{Publisher, Subscriber};
 
 /// A publisher of a mesh.

@@ -1,10 +1,10 @@
 //! From slices to rows: the results of each slice, grouped by the placement of the CPUs.
 
 use super::{Distribution, Load, Measured, Outcome, Parameters, Placement, Row, Run, Worst};
+use crate::clock::TickClock;
 use crate::kernel::Counts;
 use crate::latency::Latency;
 use crate::spread::Spread;
-use olivine::clock::TickClock;
 use std::collections::BTreeMap;
 
 /// The samples of one slice.

@@ -1,7 +1,7 @@
 //! A distribution in a result: percentiles for reading, buckets for drawing and merging.
 
+use crate::clock::TickClock;
 use crate::latency::{Latency, Percentiles, Snapshot};
-use olivine::clock::TickClock;
 use serde::{Deserialize, Serialize};
 
 /// Points of a curve for each nine, and nines.

@@ -78,10 +78,10 @@ impl MeasuringError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::TickClock;
     use crate::kernel::Counts;
     use crate::latency::Latency;
     use crate::result::{Collector, Figures, Load, Parameters, Slice};
-    use olivine::clock::TickClock;
 
     /// Rows with a run for each p50, all in one place.
     fn rows(placement: Placement, p50s_ns: &[u64]) -> Vec<Row> {

@@ -1,6 +1,6 @@
 //! The placement of the two CPUs, and the difference of their clocks.
 
-use olivine::clock::TickClock;
+use crate::clock::TickClock;
 use std::fmt;
 
 /// Below this round trip in nanoseconds the CPUs are hyper-threads of one core.

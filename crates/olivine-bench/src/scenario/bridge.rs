@@ -22,13 +22,13 @@ pub use stored::{STORE, StoreJob, Stored};
 
 use super::turns::Taken;
 use super::{Session, Setup, Watch};
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, chain};
 use crate::payload;
 use crate::peer::Peer;
 use crate::result::{Collector, Load, Parameters, Row};
 use crate::rival::Program;
-use olivine::clock::TickClock;
 use olivine::{Scheme, Subscriber};
 use server::Shared;
 use std::cell::RefCell;

@@ -6,6 +6,7 @@
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::floor::{clock_ahead, distribution};
@@ -14,7 +15,6 @@ use crate::pace::{Pacer, RATES_PER_S, Rest};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Peer};
 use crate::result::{ClockAhead, Load};
-use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
 
 /// Messages a slice should have, and bounds for its time in nanoseconds.

@@ -9,13 +9,13 @@
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
+use crate::clock::TickClock;
 use crate::error::{BenchError, Result};
 use crate::floor::nanos;
 use crate::kernel::Observed;
 use crate::peer::{Order, Peer};
 use crate::result::{Load, Pair, Parameters};
 use olivine::OpenError;
-use olivine::clock::TickClock;
 
 /// Time of one slice in nanoseconds.
 const SLICE_NS: f64 = 60e6;

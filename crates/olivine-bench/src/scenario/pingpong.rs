@@ -7,12 +7,12 @@
 use super::pair::Pair;
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
+use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{distribution, middle_ns, nanos};
 use crate::method::{self, WAIT_MAX};
 use crate::peer::{Order, Peer};
 use crate::result::Load;
-use olivine::clock::TickClock;
 
 /// Time of one slice of round trips, in nanoseconds.
 const SLICE_NS: f64 = 10e6;

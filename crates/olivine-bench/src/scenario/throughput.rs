@@ -8,6 +8,7 @@ use super::pair::Pair;
 use super::turns::{Subject, Taken, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::floor::{copy_bytes_per_s, nanos};
@@ -15,7 +16,6 @@ use crate::method::{self, Batches, WAIT_MAX};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Peer};
 use crate::result::Load;
-use olivine::clock::TickClock;
 use olivine::{Batch, NotSent, OpenError, Publisher};
 use std::ops::Range;
 

@@ -1,6 +1,7 @@
 //! Interleaved variants, run by run, in slices: the loop of all scenarios.
 
 use super::{Found, Session, Setup, Variant, Watch};
+use crate::clock::TickClock;
 use crate::error::{BenchError, Result, chain};
 use crate::floor::middle_ns;
 use crate::latency::Latency;
@@ -8,7 +9,7 @@ use crate::method;
 use crate::peer::Peer;
 use crate::result::{ClockAhead, Collector, Figures, Load, Outcome, Pair, Row, Slice};
 use crate::spread::Spread;
-use olivine::clock::{self, TickClock};
+use olivine::clock;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its share")]
 
-use olivine::clock::TickClock;
+use olivine_bench::clock::TickClock;
 use olivine_bench::kernel::Counts;
 use olivine_bench::latency::Latency;
 use olivine_bench::machine::Machine;

@@ -3,8 +3,8 @@
 use super::{BURST, Sender};
 use crate::args::PubArgs;
 use crate::failure::Outcome;
-use olivine::clock::TickClock;
 use olivine::{NotSent, Outgoing};
+use olivine_bench::clock::TickClock;
 use olivine_bench::payload::{self, Stamp};
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;

@@ -6,6 +6,7 @@
 
 use super::{Field, Part, RunSlot, Target, rate, rated};
 use crate::channel::TemporaryChannel;
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::payload::Stamp;
@@ -16,7 +17,6 @@ use crate::scenario::latency::publish;
 use crate::scenario::turns::Taken;
 use crate::spread::Spread;
 use crate::sys::child;
-use olivine::clock::TickClock;
 use olivine::{OpenError, Publisher};
 use rustix::process::Signal;
 use std::net::{Ipv4Addr, TcpListener};

@@ -4,6 +4,7 @@
 //! the policy says. Afterwards every message is replayed and checked.
 
 use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{Result, io};
 use crate::payload::{self, Stamp};
@@ -12,7 +13,6 @@ use crate::rival::unpinned;
 use crate::scenario::latency::publish;
 use crate::scenario::turns::Taken;
 use olivine::Publisher;
-use olivine::clock::TickClock;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -86,9 +86,9 @@ impl Ratio {
 mod tests {
     use super::super::Field;
     use super::*;
+    use crate::clock::TickClock;
     use crate::latency::Latency;
     use crate::result::{Collector, Figures, Load, Parameters, Slice};
-    use olivine::clock::TickClock;
 
     fn row(method: &str, rates: &[f64]) -> Vec<Row> {
         let clock = TickClock::calibrate();

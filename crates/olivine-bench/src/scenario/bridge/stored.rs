@@ -5,6 +5,7 @@
 //! Afterwards every message is read back and checked.
 
 use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
+use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload::Stamp;
@@ -13,7 +14,6 @@ use crate::rival::{Program, unpinned};
 use crate::scenario::latency::publish;
 use crate::scenario::turns::Taken;
 use olivine::Publisher;
-use olivine::clock::TickClock;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::time::Duration;

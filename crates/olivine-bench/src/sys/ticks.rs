@@ -1,0 +1,32 @@
+//! The processor's time-stamp counter.
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+use std::sync::OnceLock;
+
+/// The counter now, if it runs at a constant rate. Miri has no counter.
+#[inline(always)]
+pub(crate) fn counter() -> Option<u64> {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if counter_is_constant() {
+        // SAFETY: every x86-64 processor has the instruction.
+        return Some(unsafe { core::arch::x86_64::_rdtsc() });
+    }
+    None
+}
+
+/// Whether the time-stamp counter runs at a constant rate in all power states (invariant TSC).
+#[inline(always)]
+pub(crate) fn counter_is_constant() -> bool {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        static CONSTANT: OnceLock<bool> = OnceLock::new();
+        *CONSTANT.get_or_init(|| {
+            // Leaf 0x8000_0007, EDX bit 8: invariant TSC (AMD APM vol. 3, appendix E; Intel SDM
+            // vol. 2A, CPUID).
+            let highest = core::arch::x86_64::__cpuid(0x8000_0000).eax;
+            highest >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & (1 << 8) != 0
+        })
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    false
+}

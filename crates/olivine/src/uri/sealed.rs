@@ -158,7 +158,7 @@ mod tests {
             ("shm+fd:///x?dir=/tmp", "dir and shm+fd://"),
             ("shm+fd:///x?peers=root", "peers=root is not usable"),
             ("shm+fd:///x?token=t", "token and this scheme"),
-            ("shm+fd:///x?expire=1s", "expire and no name"),
+            ("shm+fd:///x?expire=1s", "expire and shm+fd://"),
             ("shm://x?peers=any", "peers and this scheme"),
         ];
         for (uri, expected) in cases {

@@ -102,7 +102,7 @@ keys! { KEYS {
     }
 
     /// How this endpoint waits: `spin` keeps looking, `yield` gives the CPU away between looks,
-    /// `park` sleeps in the kernel, `adaptive` spins for about 50 µs, yields, then sleeps.
+    /// `park` sleeps in the kernel, `adaptive` spins for about 50 µs, then sleeps.
     wait(config: Config, strategy: WaitStrategy) in Config {
         getter: get_wait -> WaitStrategy = config.wait,
         value: "STRATEGY", schemes: EVERYWHERE, end: Both,
@@ -160,12 +160,13 @@ keys! { KEYS {
     /// Afterwards the name still has its positions. When it is opened again, it gets what was not
     /// overwritten, and `Evicted` once if something was.
     ///
-    /// Over `tcp://` it also sets how long a subscriber without a name keeps its place after its
-    /// connection broke: 30 s if not given, and at most 30 s. A longer time needs a `name`.
+    /// It needs a `name`, except over `tcp://` and `nats://`. Over `tcp://` it also sets how long
+    /// an end without a name keeps its place after its connection broke: 30 s if not given, and at
+    /// most 30 s.
     expire(config: Config, expire: Expire) in Config {
         getter: get_expire -> Expire = config.expire,
-        value: "DURATION", schemes: EVERYWHERE, end: Both,
-        default: "never", rule: "never, or a duration such as 30s",
+        value: "DURATION", schemes: WITH_NAMES, end: Both,
+        default: "never; over tcp:// without a name 30 s", rule: "never, or a duration such as 30s",
         read: word, put: config.expire = expire,
         show: changed(&config.expire),
     }
@@ -180,9 +181,9 @@ keys! { KEYS {
         holds: u64::from(config.subscribers) <= SUBSCRIBERS_LIMIT,
     }
 
-    /// What happens to a slow subscriber (*channel*): `block` lets publishers wait.
-    /// `evict:DURATION` removes it once a publisher had no room for so long because of it. A silent
-    /// subscriber that blocks no room stays.
+    /// What happens to a slow subscriber (*channel*): `wait` lets publishers wait for it.
+    /// `evict:DURATION` removes every subscriber in the way, also a new one, once a publisher has
+    /// had no room for so long. A subscriber that does not read stays while publishers have room.
     ///
     /// On a channel that may evict, subscribers copy each message out and check the copy. So an
     /// evicted subscriber never sees torn bytes, at the cost of a copy.
@@ -210,7 +211,7 @@ keys! { KEYS {
 
     /// Most subscribers at a time (*channel*).
     ///
-    /// Each costs 384 bytes plus 8 per publisher.
+    /// Each costs 384 bytes, and 8 for each of `publishers_max`, rounded up to a multiple of 16.
     subscribers_max(config: Config, count: u32) in Config {
         getter: get_subscribers_max -> Option<u32> = config.subscribers_max,
         value: "COUNT", schemes: EVERYWHERE, end: Both,

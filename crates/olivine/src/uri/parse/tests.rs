@@ -106,6 +106,7 @@ fn refusals_name_the_part_the_value_and_the_rule() {
             "name and delivery=latest cannot be combined",
         ),
         ("shm://x?expire=1s", "expire and no name"),
+        ("inproc://x?expire=1s", "expire and inproc://"),
         (
             "shm://x?subscribers=9&subscribers_max=8",
             "subscribers and subscribers_max",

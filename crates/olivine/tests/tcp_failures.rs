@@ -4,9 +4,11 @@
 
 mod common;
 
-use common::proxy::Proxy;
+use common::blocks::{UPSTREAM, by_block};
+use common::proxy::{Proxy, Way};
 use common::{TestFolder, WATCHDOG, free_port, until};
 use olivine::{Bridge, Config, LinkError, NotSent, Publisher, ReceiveError, Subscriber};
+use std::sync::mpsc;
 use std::time::Duration;
 
 fn uri(port: u16, query: &str) -> String {
@@ -229,4 +231,42 @@ fn expired_session_of_ended_lanes_is_no_second_end() {
     });
     next_one.unwrap().publish(b"two").unwrap();
     message_comes(&mut parted.far, b"two");
+}
+
+/// A kill between the confirmation and the failure of the lanes lost the failure.
+#[test]
+fn destination_stores_a_failure_before_it_confirms_it() {
+    for source_listens in [true, false] {
+        let place = TestFolder::new();
+        let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+        let port = free_port();
+        let proxy = Proxy::start(port);
+        let listens = uri(port, "role=listen");
+        let connects = uri(proxy.port, "role=connect");
+        let (source, destination, way) = match source_listens {
+            true => (&listens, &connects, Way::ToListener),
+            false => (&connects, &listens, Way::FromListener),
+        };
+        let (sender, found) = mpsc::channel();
+        let mut subscriber = Some(Subscriber::open(&to).unwrap());
+        let look = by_block(move |block| {
+            if block.closes_with(UPSTREAM)
+                && let Some(mut subscriber) = subscriber.take()
+            {
+                // Not every call checks for failures.
+                let mut answers = (0..100).map(|_| subscriber.try_receive().map(|_| ()));
+                let _ = sender.send(answers.find(Result::is_err));
+            }
+            block.bytes()
+        });
+        proxy.rewrite(way, look);
+        let _sending = start(&from, source, false);
+        let _receiving = start(destination, &to, false);
+        let mut publisher = Publisher::open(&from).unwrap();
+        publisher.publish(b"one").unwrap();
+        publisher.close_failed("torn").unwrap();
+        let answer = found.recv_timeout(WATCHDOG).expect("a confirmation");
+        let is_stored = matches!(answer, Some(Err(ReceiveError::Failed(_))));
+        assert!(is_stored, "source_listens {source_listens}: {answer:?}");
+    }
 }

@@ -381,8 +381,11 @@ impl CheckedEgress {
 
     /// Clears the descriptor and arms it from the current positions. Look once more afterwards: it
     /// does not report earlier messages.
+    /// In a forked child it does nothing.
     pub fn arm(&mut self) {
-        self.egress.arm();
+        if let Ok(egress) = self.ours() {
+            egress.arm();
+        }
     }
 
     /// Distinguishes the channel from earlier and later ones of its name.

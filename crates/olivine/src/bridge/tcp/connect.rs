@@ -106,51 +106,60 @@ pub(super) fn destination(
     let mut ended: Option<u64> = None;
     loop {
         let may_go = |_: &mut Option<Ingress>| control.stopping().is_some();
-        attempts(
-            tcp,
-            control,
-            &mut ingress,
-            may_go,
-            |ingress, pipe, known| {
-                let ours = greet::of_destination(tcp, &destination, ingress.is_some());
-                let ours = ours.map_err(ConnectionEnd::Failed)?;
-                let theirs = greet::call(pipe, control, &ours, known)?;
-                destination.adopt(theirs.type_hash, &theirs.type_name, theirs.capacity);
-                let ingress = match ingress {
-                    Some(ingress) => ingress,
-                    none => none.insert(
-                        destination
-                            .unchecked_ingress(&who)
-                            .map_err(ConnectionEnd::Failed)?,
-                    ),
-                };
-                greet::fits(ingress, &theirs)?;
-                greet::put_resume(pipe, ingress, theirs.incarnation)?;
-                control.connected(format!("connected to {}", pipe.socket.far()));
-                let counters = LinkCounters(control);
-                let mut receiving = Receiving {
-                    pipe,
-                    ingress,
-                    control,
-                    counters,
-                    strategy: tcp.strategy(),
-                    incarnation: theirs.incarnation,
-                };
-                match receiving.run() {
-                    // The source had ended, and holds nothing for us any more: what it has now is
-                    // another stream.
-                    Err(ConnectionEnd::ByPeer {
-                        close: Close::Lost,
-                        reason,
-                    }) if ended == Some(ingress.messages()) => {
-                        ingress.end();
-                        let close = Close::Leaving;
-                        Err(ConnectionEnd::ByPeer { close, reason })
-                    }
-                    outcome => outcome,
+        attempts(tcp, control, &mut ingress, may_go, |kept, pipe, known| {
+            let ours = greet::of_destination(tcp, &destination, kept.is_some());
+            let ours = ours.map_err(ConnectionEnd::Failed)?;
+            let theirs = greet::call(pipe, control, &ours, known)?;
+            destination.adopt(theirs.type_hash, &theirs.type_name, theirs.capacity);
+            let ingress = match kept.as_mut() {
+                Some(ingress) => ingress,
+                None => kept.insert(
+                    destination
+                        .unchecked_ingress(&who)
+                        .map_err(ConnectionEnd::Failed)?,
+                ),
+            };
+            greet::fits(ingress, &theirs)?;
+            greet::put_resume(pipe, ingress, theirs.incarnation)?;
+            control.connected(format!("connected to {}", pipe.socket.far()));
+            let counters = LinkCounters(control);
+            let mut receiving = Receiving {
+                pipe,
+                ingress,
+                control,
+                counters,
+                strategy: tcp.strategy(),
+                incarnation: theirs.incarnation,
+            };
+            match receiving.run() {
+                // The source had ended, and holds nothing for us any more: what it has now is
+                // another stream.
+                Err(ConnectionEnd::ByPeer {
+                    close: Close::Lost,
+                    reason,
+                }) if ended == Some(ingress.messages()) => {
+                    ingress.end();
+                    let close = Close::Leaving;
+                    Err(ConnectionEnd::ByPeer { close, reason })
                 }
-            },
-        )
+                Err(ConnectionEnd::ByPeer {
+                    close: Close::Upstream,
+                    reason,
+                }) => {
+                    // The lanes fail before the confirmation is sent: a kill between the two
+                    // would lose the failure.
+                    let far = tcp.address.to_string();
+                    control.give_up(&LinkError::FarFailed {
+                        far,
+                        reason: reason.clone(),
+                    });
+                    *kept = None;
+                    let close = Close::Upstream;
+                    Err(ConnectionEnd::ByPeer { close, reason })
+                }
+                outcome => outcome,
+            }
+        })
         .inspect_err(|error| control.give_up(error))?;
         if until_end || control.stopping().is_some() {
             return Ok(());

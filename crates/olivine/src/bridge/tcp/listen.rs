@@ -427,6 +427,20 @@ impl<S: Send> Server<'_, S> {
             _ => keeps_seat(&outcome, named),
         };
         self.note_failure(&outcome, &pipe, &mut held);
+        let mut held = Some(held);
+        if let Err(
+            broken @ ConnectionEnd::ByPeer {
+                close: Close::Upstream,
+                ..
+            },
+        ) = &outcome
+            && let Some(held) = held.take()
+        {
+            // The lanes fail before the confirmation is sent: a kill between the two would lose the
+            // failure.
+            let reason = format!("{} left before its end: {broken}", pipe.socket.far());
+            forget(held, Left::Failed(&reason, true));
+        }
         if let Err(broken) = &outcome {
             pipe.close_for(control, broken);
         }
@@ -455,22 +469,17 @@ impl<S: Send> Server<'_, S> {
         // The connection is closed before the session is free, so that the next connection finds
         // nothing of it.
         drop(pipe);
-        if keep {
-            self.sessions.leave(&key, held, left);
-        } else {
-            self.sessions.remove(&key);
-            match &outcome {
-                Ok(()) => forget(held, Left::Ended),
-                Err(broken) => {
-                    let reason = format!("{far} left before its end: {broken}");
-                    let is_upstream = matches!(
-                        broken,
-                        ConnectionEnd::ByPeer {
-                            close: Close::Upstream,
-                            ..
-                        }
-                    );
-                    forget(held, Left::Failed(&reason, is_upstream));
+        match (held, &outcome) {
+            (Some(held), _) if keep => self.sessions.leave(&key, held, left),
+            (held, outcome) => {
+                self.sessions.remove(&key);
+                match (held, outcome) {
+                    (None, _) => {}
+                    (Some(held), Ok(())) => forget(held, Left::Ended),
+                    (Some(held), Err(broken)) => {
+                        let reason = format!("{far} left before its end: {broken}");
+                        forget(held, Left::Failed(&reason, false));
+                    }
                 }
             }
         }

@@ -137,7 +137,8 @@ keys! { KEYS {
     /// Name under which a position or undelivered messages are kept across restarts.
     ///
     /// A subscriber with a name is durable. Its position survives a crash or a close, and keeps
-    /// holding publishers back until the name is opened again, unsubscribed, or expires.
+    /// holding publishers back until the name is opened again, unsubscribed, or expires. At a
+    /// listening `tcp://` publisher only `expire` ends it.
     ///
     /// A publisher to `tcp://`, `nats://` or `file://` keeps undelivered messages under this name,
     /// in shared memory of this machine. After a crash, the next program that opens the same URI

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 /// Modules from the ground up. A module may name its own parts and modules of earlier lines, none
 /// beside it and none of later lines. The tool names all of them.
 const LAYERS: &[&[&str]] = &[
-    &["cpus"],
+    &["cpus", "sys"],
+    &["clock"],
     &[
-        "kernel", "latency", "machine", "pace", "payload", "spread", "sys", "text",
+        "kernel", "latency", "machine", "pace", "payload", "spread", "text",
     ],
     &["error", "tally", "words"],
     &["channel", "privileges"],

@@ -148,14 +148,14 @@ pub(super) fn destination(
                 }) => {
                     // The lanes fail before the confirmation is sent: a kill between the two
                     // would lose the failure.
+                    let broken = |reason| ConnectionEnd::ByPeer {
+                        close: Close::Upstream,
+                        reason,
+                    };
                     let far = tcp.address.to_string();
-                    control.give_up(&LinkError::FarFailed {
-                        far,
-                        reason: reason.clone(),
-                    });
+                    control.give_up(&broken(reason.clone()).into_error(&far));
                     *kept = None;
-                    let close = Close::Upstream;
-                    Err(ConnectionEnd::ByPeer { close, reason })
+                    Err(broken(reason))
                 }
                 outcome => outcome,
             }

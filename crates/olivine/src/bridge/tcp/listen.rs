@@ -428,6 +428,8 @@ impl<S: Send> Server<'_, S> {
         };
         self.note_failure(&outcome, &pipe, &mut held);
         let mut held = Some(held);
+        let far = pipe.socket.far().to_owned();
+        let early = |broken: &ConnectionEnd| format!("{far} left before its end: {broken}");
         if let Err(
             broken @ ConnectionEnd::ByPeer {
                 close: Close::Upstream,
@@ -438,8 +440,7 @@ impl<S: Send> Server<'_, S> {
         {
             // The lanes fail before the confirmation is sent: a kill between the two would lose the
             // failure.
-            let reason = format!("{} left before its end: {broken}", pipe.socket.far());
-            forget(held, Left::Failed(&reason, true));
+            forget(held, Left::Failed(&early(broken), true));
         }
         if let Err(broken) = &outcome {
             pipe.close_for(control, broken);
@@ -461,7 +462,6 @@ impl<S: Send> Server<'_, S> {
                 status.abandoned += 1;
             }
         });
-        let far = pipe.socket.far().to_owned();
         let left = Disconnect::after(&outcome, &pipe);
         if outcome.is_ok() || !keep && pipe.failure_confirmed() == Some(true) {
             self.sessions.set_served();
@@ -476,10 +476,7 @@ impl<S: Send> Server<'_, S> {
                 match (held, outcome) {
                     (None, _) => {}
                     (Some(held), Ok(())) => forget(held, Left::Ended),
-                    (Some(held), Err(broken)) => {
-                        let reason = format!("{far} left before its end: {broken}");
-                        forget(held, Left::Failed(&reason, false));
-                    }
+                    (Some(held), Err(broken)) => forget(held, Left::Failed(&early(broken), false)),
                 }
             }
         }

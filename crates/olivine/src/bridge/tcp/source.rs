@@ -445,7 +445,6 @@ impl Run {
     }
 }
 
-/// Converts the errors of reading our own ring.
 /// Sends the failure of our channel's publisher, if that ended this connection.
 pub(super) fn send_failure(
     outcome: Result<(), ConnectionEnd>,
@@ -462,6 +461,7 @@ pub(super) fn send_failure(
     outcome
 }
 
+/// Converts the errors of reading our own ring.
 pub(super) fn ring(error: ReceiveError) -> ConnectionEnd {
     match error {
         ReceiveError::Evicted => ConnectionEnd::ByUs {

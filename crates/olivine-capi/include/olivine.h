@@ -132,6 +132,10 @@ enum olivine_status
   OLIVINE_STATUS_OPEN_NO_BRIDGE = 316,
   // Large pages were required and cannot be had.
   OLIVINE_STATUS_OPEN_HUGE_PAGES = 317,
+  // The channel was made in an earlier boot of the system; its next opener makes it again.
+  OLIVINE_STATUS_OPEN_EARLIER_BOOT = 318,
+  // Another bridge carries the same source into the channel.
+  OLIVINE_STATUS_OPEN_SOURCE_IN_USE = 319,
   // Nothing was sent, for a reason newer than this header.
   OLIVINE_STATUS_NOT_SENT = 400,
   // The slowest reliable subscriber has not made room yet.
@@ -152,7 +156,8 @@ enum olivine_status
   OLIVINE_STATUS_NOT_RECEIVED = 500,
   // Every publisher has closed and everything was read.
   OLIVINE_STATUS_END_OF_STREAM = 501,
-  // A `delivery=latest` subscriber was lapped; it goes on with the newest message.
+  // Unread messages of a `delivery=latest` subscriber were overwritten. It continues with the
+  // next message published.
   OLIVINE_STATUS_OVERRUN = 502,
   // A publisher evicted this subscriber, because it held it back for too long.
   OLIVINE_STATUS_EVICTED = 503,
@@ -190,7 +195,7 @@ enum olivine_durable
   // `slow=evict:` allows or was absent for longer than `expire=`. It goes on with the oldest
   // message that is still there; `olivine_subscriber_lost_bytes` says how much it missed, and
   // the first call that receives answers `EVICTED` once, unless the subscriber that lost the
-  // place was told before it left.
+  // place got this report before it left.
   OLIVINE_DURABLE_LOST_PLACE = 3,
 };
 #ifndef __cplusplus
@@ -221,7 +226,7 @@ typedef struct olivine_label {
   // What the message is about (`orders.eu.created`), on a channel with topics. NULL: the topic
   // that the publisher was opened with (`topic=`), if any; an empty text: none.
   const char *topic;
-  // A number of your own.
+  // A number that the program chooses.
   uint32_t tag;
 } olivine_label;
 
@@ -306,7 +311,7 @@ const char *olivine_version(void);
 // Why this thread's latest call that failed did: what, with which value, and what to do, in one
 // line of UTF-8. Empty if none has failed. Never NULL.
 //
-// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the
+// A call that answers `OLIVINE_STATUS_OK` does not change it. The text is in a buffer of the
 // thread, and is valid until the thread ends. Only this function changes it, if a call has failed
 // since; texts are cut at 2047 bytes.
 const char *olivine_last_error(void);
@@ -568,6 +573,9 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 // it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
 // least 2 s and at most `expire`. A far side that stands still costs one `timeout` more: 16 s.
 // Then the end counts as received: `OK`. `linger` bounds all of that.
+// A listening publisher without `name` waits for named subscribers that are away and do not have
+// the end: for their `expire` or its own, whichever is shorter. Its own counts as 30 s if it is
+// never. Then the status is `BACK_PRESSURED`.
 //
 // # Safety
 //

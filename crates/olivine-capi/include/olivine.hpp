@@ -523,6 +523,9 @@ class Publisher {
     // before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
     // default, at least 2 s and at most `expire`. A far side that stands still costs one `timeout`
     // more: 16 s. Then the end counts as received. `linger` bounds all of that.
+    // A listening publisher without `name` waits for named subscribers that are away and do not
+    // have the end: for their `expire` or its own, whichever is shorter. Its own counts as 30 s if
+    // it is never. Then it throws.
     void close() { check(handle_.give_back(olivine_publisher_close)); }
     // As `close`, but ends the stream as failed: subscribers get `reason` after the last message.
     // Destroying does this where an exception destroys the publisher: it leaves the scope in which

@@ -29,7 +29,8 @@ pub(crate) unsafe fn text<'a>(
         problem: format!(
             "is not UTF-8 ('{}'): {error}",
             text.to_string_lossy().escape_default()
-        ),
+        )
+        .into(),
     })
 }
 
@@ -38,6 +39,7 @@ pub(crate) unsafe fn text<'a>(
 /// # Safety
 ///
 /// `pointer` is NULL, or `count` values that stay as they are for as long as `'a`.
+#[inline(always)]
 pub(crate) unsafe fn row<'a, T>(
     argument: &'static str,
     pointer: *const T,
@@ -53,8 +55,9 @@ pub(crate) unsafe fn row<'a, T>(
         return Err(Failure::Bad {
             argument,
             problem: format!(
-                "cannot be {count} elements at {pointer:p}: pass where they lie and how many"
-            ),
+                "cannot be {count} elements at {pointer:p}: pass their address and number"
+            )
+            .into(),
         });
     }
     // SAFETY: not NULL, aligned, and no longer than anything can be; the rest is the contract.
@@ -66,6 +69,7 @@ pub(crate) unsafe fn row<'a, T>(
 /// # Safety
 ///
 /// As for [`row`].
+#[inline(always)]
 pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a [u8], Failure> {
     // SAFETY: the contract is the same.
     unsafe { row("data", data.cast(), length) }
@@ -76,6 +80,7 @@ pub(crate) unsafe fn bytes<'a>(data: *const c_void, length: usize) -> Result<&'a
 /// # Safety
 ///
 /// `label` is NULL, or may be read; its topic is NULL or as for [`text`].
+#[inline(always)]
 pub(crate) unsafe fn label<'a>(label: *const Label) -> Result<RustLabel<'a>, Failure> {
     // SAFETY: by contract NULL, or ours to read.
     let Some(label) = (unsafe { label.as_ref() }) else {
@@ -90,6 +95,7 @@ pub(crate) unsafe fn label<'a>(label: *const Label) -> Result<RustLabel<'a>, Fai
 /// # Safety
 ///
 /// `topic` is NULL or as for [`text`].
+#[inline(always)]
 pub(crate) unsafe fn labelled<'a>(
     tag: u32,
     topic: *const c_char,
@@ -132,6 +138,7 @@ pub(crate) unsafe fn config(
 /// # Safety
 ///
 /// `to` is NULL or may be written.
+#[inline(always)]
 pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
     if let Some(to) = NonNull::new(to) {
         // SAFETY: may be written by contract.
@@ -144,12 +151,13 @@ pub(crate) unsafe fn give<T>(to: *mut T, value: T) {
 /// # Safety
 ///
 /// `to` is NULL or may be written for as long as `'a`.
+#[inline(always)]
 pub(crate) unsafe fn place<'a, T>(
     argument: &'static str,
     to: *mut T,
 ) -> Result<&'a mut T, Failure> {
     // SAFETY: by contract ours to write while the call lasts.
-    unsafe { to.as_mut() }.ok_or(Failure::Null { argument })
+    unsafe { to.as_mut() }.ok_or_else(|| Failure::Null { argument })
 }
 
 /// The bytes of a structure of which there may be versions, as its first word says.
@@ -157,6 +165,7 @@ pub(crate) unsafe fn place<'a, T>(
 /// # Safety
 ///
 /// `to` is NULL or begins with a word that may be read.
+#[inline(always)]
 pub(crate) unsafe fn check<T: Versioned>(
     argument: &'static str,
     to: *const T,
@@ -173,7 +182,8 @@ pub(crate) unsafe fn check<T: Versioned>(
         argument,
         problem: format!(
             "has struct_size {size}, which no version has: begin with its _INIT macro"
-        ),
+        )
+        .into(),
     })
 }
 
@@ -182,6 +192,7 @@ pub(crate) unsafe fn check<T: Versioned>(
 /// # Safety
 ///
 /// `to` is NULL, or has as many bytes that may be written as its first word says.
+#[inline(always)]
 pub(crate) unsafe fn fill<T: Versioned>(
     argument: &'static str,
     to: *mut T,
@@ -190,7 +201,7 @@ pub(crate) unsafe fn fill<T: Versioned>(
     // SAFETY: the contract is the same.
     let size = unsafe { check(argument, to.cast_const()) }?;
     let length = size.min(size_of::<T>());
-    // SAFETY: both have `length` bytes, by contract and by type; ours is no part of the caller's.
+    // SAFETY: both have `length` bytes, by contract and by type; they do not overlap.
     unsafe { core::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), to.cast(), length) };
     // SAFETY: as it was read.
     unsafe { to.cast::<usize>().write(size) };
@@ -198,6 +209,7 @@ pub(crate) unsafe fn fill<T: Versioned>(
 }
 
 /// A time-out in milliseconds; negative is none.
+#[inline(always)]
 pub(crate) fn timeout(timeout_ms: i64) -> Option<Duration> {
     u64::try_from(timeout_ms).ok().map(Duration::from_millis)
 }

@@ -17,7 +17,7 @@ pub(crate) enum Failure {
     /// An argument is not usable.
     Bad {
         argument: &'static str,
-        problem: String,
+        problem: Box<str>,
     },
     /// The handle is in use.
     InUse {
@@ -36,11 +36,11 @@ pub(crate) enum Failure {
     },
     /// A panic was caught.
     Panicked,
-    Open(OpenError),
+    Open(Box<OpenError>),
     Sent(NotSent),
     /// The link to the far side has failed, and why.
-    Link(Option<LinkError>),
-    Received(ReceiveError),
+    Link(Option<Box<LinkError>>),
+    Received(Box<ReceiveError>),
 }
 
 impl Failure {
@@ -54,10 +54,10 @@ impl Failure {
             Self::TimedOut => Status::TimedOut,
             Self::System { .. } => Status::System,
             Self::Panicked => Status::Panicked,
-            Self::Open(error) => error.into(),
+            Self::Open(error) => error.as_ref().into(),
             Self::Sent(error) => (*error).into(),
             Self::Link(_) => NotSent::LinkFailed.into(),
-            Self::Received(error) => error.into(),
+            Self::Received(error) => error.as_ref().into(),
         }
     }
 
@@ -84,11 +84,11 @@ impl Failure {
                  handle"
                     .to_owned()
             }
-            Self::Open(error) => chain(error),
+            Self::Open(error) => chain(error.as_ref()),
             Self::Sent(error) => error.to_string(),
             Self::Link(None) => NotSent::LinkFailed.to_string(),
-            Self::Link(Some(why)) => format!("{}: {}", NotSent::LinkFailed, chain(why)),
-            Self::Received(error) => chain(error),
+            Self::Link(Some(why)) => format!("{}: {}", NotSent::LinkFailed, chain(why.as_ref())),
+            Self::Received(error) => chain(error.as_ref()),
         }
     }
 }
@@ -106,13 +106,13 @@ fn chain(error: &dyn Error) -> String {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
-        Self::Open(error)
+        Self::Open(Box::new(error))
     }
 }
 
 impl From<UriError> for Failure {
     fn from(error: UriError) -> Self {
-        Self::Open(error.into())
+        Self::Open(Box::new(error.into()))
     }
 }
 
@@ -124,7 +124,7 @@ impl From<NotSent> for Failure {
 
 impl From<ReceiveError> for Failure {
     fn from(error: ReceiveError) -> Self {
-        Self::Received(error)
+        Self::Received(Box::new(error))
     }
 }
 
@@ -148,13 +148,21 @@ thread_local! {
 }
 
 /// Runs a call: its failure, or a panic, becomes a status, and is kept for [`olivine_last_error`].
+#[inline(always)]
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     // A panic leaves handles as they are when a call fails: whole, and in the worst case without
     // the message.
-    let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(Failure::Panicked));
-    let Err(failure) = done else {
-        return Status::Ok;
-    };
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(())) => Status::Ok,
+        Ok(Err(failure)) => keep(failure),
+        Err(_) => keep(Failure::Panicked),
+    }
+}
+
+/// Keeps the failure for [`olivine_last_error`]; returns its status.
+#[cold]
+#[inline(never)]
+fn keep(failure: Failure) -> Status {
     let status = failure.status();
     // While the thread ends, its text can no longer be read.
     let _ = LAST.try_with(|last| {
@@ -169,7 +177,7 @@ pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
 /// Why this thread's latest call that failed did: what, with which value, and what to do, in one
 /// line of UTF-8. Empty if none has failed. Never NULL.
 ///
-/// A call that answers `OLIVINE_STATUS_OK` does not change it. The text lies in a buffer of the
+/// A call that answers `OLIVINE_STATUS_OK` does not change it. The text is in a buffer of the
 /// thread, and is valid until the thread ends. Only this function changes it, if a call has failed
 /// since; texts are cut at 2047 bytes.
 #[unsafe(no_mangle)]
@@ -215,7 +223,7 @@ mod tests {
     use super::*;
 
     fn fail(problem: &str) {
-        let problem = problem.to_owned();
+        let problem = problem.into();
         let argument = "x";
         guard(|| Err(Failure::Bad { argument, problem }));
     }

@@ -31,6 +31,7 @@ pub(crate) trait Opaque: Sized {
 struct Unmark<'a>(&'a AtomicBool);
 
 impl Drop for Unmark<'_> {
+    #[inline(always)]
     fn drop(&mut self) {
         // Relaxed: the handle is one thread's at a time, and what hands it over orders.
         self.0.store(false, Ordering::Relaxed);
@@ -38,6 +39,7 @@ impl Drop for Unmark<'_> {
 }
 
 impl<T> Handle<T> {
+    #[inline(always)]
     fn mark(&self, what: &'static str) -> Result<Unmark<'_>, Failure> {
         // Relaxed, and not in one step: see above.
         if self.used.load(Ordering::Relaxed) {
@@ -61,9 +63,10 @@ pub(crate) fn give<O: Opaque>(value: O::Value) -> *mut O {
 /// # Safety
 ///
 /// `pointer` is NULL, or came from [`give`] and is not taken back for as long as `'a`.
+#[inline(always)]
 unsafe fn shared<'a, O: Opaque>(pointer: *const O) -> Result<&'a O, Failure> {
     // SAFETY: by contract alive, and only ever shared: the value is behind a cell.
-    unsafe { pointer.as_ref() }.ok_or(Failure::Null { argument: O::WHAT })
+    unsafe { pointer.as_ref() }.ok_or_else(|| Failure::Null { argument: O::WHAT })
 }
 
 /// Runs one call on the value behind `pointer`.
@@ -71,6 +74,7 @@ unsafe fn shared<'a, O: Opaque>(pointer: *const O) -> Result<&'a O, Failure> {
 /// # Safety
 ///
 /// `pointer` is NULL, or came from [`give`] and was not taken back; one thread uses it at a time.
+#[inline(always)]
 pub(crate) unsafe fn with<O: Opaque, R>(
     pointer: *const O,
     call: impl FnOnce(&mut O::Value) -> Result<R, Failure>,

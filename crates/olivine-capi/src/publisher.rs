@@ -44,6 +44,7 @@ impl Opaque for Publisher {
 
 impl State {
     /// The publisher, for whatever an open claim forbids.
+    #[inline(always)]
     fn idle(&mut self) -> Result<&mut RustPublisher, Failure> {
         match self {
             Self::Open(publisher) => Ok(publisher),
@@ -62,27 +63,40 @@ impl State {
     }
 
     /// `failure`, with the reason where the link has failed.
+    #[cold]
+    #[inline(never)]
     fn explained(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Sent(NotSent::LinkFailed) => Failure::Link(
                 self.look()
                     .ok()
-                    .and_then(|publisher| publisher.link_failure()),
+                    .and_then(|publisher| publisher.link_failure())
+                    .map(Box::new),
             ),
             other => other,
         }
     }
 
+    #[inline(always)]
     fn claim(
         &mut self,
         room: Outgoing<'_, usize>,
         timeout: Option<Duration>,
     ) -> Result<(*mut u8, usize), Failure> {
-        let publisher = self.idle()?;
-        // Now and not after the reservation, so that a wait is in one place.
-        if timeout != NOT_AT_ALL {
-            publisher.wait_for_room(room, timeout)?;
+        match self.try_claim(room) {
+            Err(Failure::Sent(NotSent::BackPressured | NotSent::NotConnected))
+                if timeout != NOT_AT_ALL =>
+            {
+                self.idle()?.wait_for_room(room, timeout)?;
+                self.try_claim(room)
+            }
+            done => done,
         }
+    }
+
+    #[inline(always)]
+    fn try_claim(&mut self, room: Outgoing<'_, usize>) -> Result<(*mut u8, usize), Failure> {
+        self.idle()?;
         let Self::Open(publisher) = core::mem::replace(self, Self::Gone) else {
             return Err(Failure::Panicked);
         };
@@ -99,6 +113,7 @@ impl State {
         }
     }
 
+    #[inline(always)]
     fn commit(&mut self) -> Result<u64, Failure> {
         match core::mem::replace(self, Self::Gone) {
             Self::Claimed(claim) => {
@@ -135,6 +150,7 @@ impl State {
 /// # Safety
 ///
 /// As for [`with`].
+#[inline(always)]
 unsafe fn send<R>(
     publisher: *mut Publisher,
     call: impl FnOnce(&mut State) -> Result<R, Failure>,
@@ -155,6 +171,7 @@ const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
 /// # Safety
 ///
 /// As for the functions that call it.
+#[inline(always)]
 unsafe fn publish(
     publisher: *mut Publisher,
     (data, length): (*const c_void, usize),
@@ -234,6 +251,7 @@ unsafe fn publish_batch(
 /// # Safety
 ///
 /// As for the functions that call it.
+#[inline(always)]
 unsafe fn claim(
     publisher: *mut Publisher,
     length: usize,
@@ -563,7 +581,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
                 Ok(publisher.wait_for_subscribers(count, timeout(timeout_ms))?)
             })
         }?;
-        reached.then_some(()).ok_or(Failure::TimedOut)
+        reached.then_some(()).ok_or_else(|| Failure::TimedOut)
     })
 }
 
@@ -585,7 +603,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
                 Ok(state.idle()?.wait_drained(timeout(timeout_ms))?)
             })
         }?;
-        reached.then_some(()).ok_or(Failure::TimedOut)
+        reached.then_some(()).ok_or_else(|| Failure::TimedOut)
     })
 }
 
@@ -702,6 +720,9 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 /// it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
 /// least 2 s and at most `expire`. A far side that stands still costs one `timeout` more: 16 s.
 /// Then the end counts as received: `OK`. `linger` bounds all of that.
+/// A listening publisher without `name` waits for named subscribers that are away and do not have
+/// the end: for their `expire` or its own, whichever is shorter. Its own counts as 30 s if it is
+/// never. Then the status is `BACK_PRESSURED`.
 ///
 /// # Safety
 ///

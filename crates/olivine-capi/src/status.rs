@@ -93,6 +93,10 @@ pub enum Status {
     OpenNoBridge = 316,
     /// Large pages were required and cannot be had.
     OpenHugePages = 317,
+    /// The channel was made in an earlier boot of the system; its next opener makes it again.
+    OpenEarlierBoot = 318,
+    /// Another bridge carries the same source into the channel.
+    OpenSourceInUse = 319,
 
     /// Nothing was sent, for a reason newer than this header.
     NotSent = 400,
@@ -115,7 +119,8 @@ pub enum Status {
     NotReceived = 500,
     /// Every publisher has closed and everything was read.
     EndOfStream = 501,
-    /// A `delivery=latest` subscriber was lapped; it goes on with the newest message.
+    /// Unread messages of a `delivery=latest` subscriber were overwritten. It continues with the
+    /// next message published.
     Overrun = 502,
     /// A publisher evicted this subscriber, because it held it back for too long.
     Evicted = 503,
@@ -186,6 +191,8 @@ words![
     OpenLink,
     OpenNoBridge,
     OpenHugePages,
+    OpenEarlierBoot,
+    OpenSourceInUse,
     NotSent,
     BackPressured,
     NotConnected,
@@ -243,6 +250,8 @@ impl From<&OpenError> for Status {
             OpenError::Link(_) => Self::OpenLink,
             OpenError::NoBridge { .. } => Self::OpenNoBridge,
             OpenError::HugePages { .. } => Self::OpenHugePages,
+            OpenError::EarlierBoot { .. } => Self::OpenEarlierBoot,
+            OpenError::SourceInUse { .. } => Self::OpenSourceInUse,
             _ => Self::Open,
         }
     }

@@ -32,7 +32,7 @@ pub struct Label {
     /// What the message is about (`orders.eu.created`), on a channel with topics. NULL: the topic
     /// that the publisher was opened with (`topic=`), if any; an empty text: none.
     pub topic: *const c_char,
-    /// A number of your own.
+    /// A number that the program chooses.
     pub tag: u32,
 }
 

@@ -111,7 +111,7 @@ pub unsafe extern "C" fn olivine_subscriber_poll(
     guard(|| {
         // SAFETY: the contract is the same.
         unsafe { give(count, 0) };
-        let handler = handler.ok_or(Failure::Null {
+        let handler = handler.ok_or_else(|| Failure::Null {
             argument: "handler",
         })?;
         let mut consumed = 0;
@@ -168,7 +168,13 @@ unsafe fn receive(
             })
         }?;
         // SAFETY: the contract is the same.
-        unsafe { fill("message", message, received.ok_or(Failure::TimedOut)?) }
+        unsafe {
+            fill(
+                "message",
+                message,
+                received.ok_or_else(|| Failure::TimedOut)?,
+            )
+        }
     })
 }
 
@@ -243,7 +249,7 @@ pub unsafe extern "C" fn olivine_subscriber_wait(
                 Ok(subscriber.wait(timeout(timeout_ms).unwrap_or(Duration::MAX))?)
             })
         }?;
-        found.then_some(()).ok_or(Failure::TimedOut)
+        found.then_some(()).ok_or_else(|| Failure::TimedOut)
     })
 }
 
@@ -336,7 +342,7 @@ pub enum Durable {
     /// `slow=evict:` allows or was absent for longer than `expire=`. It goes on with the oldest
     /// message that is still there; `olivine_subscriber_lost_bytes` says how much it missed, and
     /// the first call that receives answers `EVICTED` once, unless the subscriber that lost the
-    /// place was told before it left.
+    /// place got this report before it left.
     LostPlace = 3,
 }
 

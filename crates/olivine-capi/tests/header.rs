@@ -70,3 +70,61 @@ fn the_header_says_the_version() {
         "cbindgen.toml does not say {version}"
     );
 }
+
+/// The variants of `name` in the errors of the library.
+fn variants(errors: &str, name: &str) -> Vec<String> {
+    let start = errors.find(&format!("pub enum {name} {{")).unwrap();
+    let (body, _) = errors[start..].split_once("\n}").unwrap();
+    let lines = body.lines().filter_map(|line| line.strip_prefix("    "));
+    let names = lines.filter(|line| line.starts_with(char::is_uppercase));
+    names
+        .filter_map(|line| line.split(|c: char| !c.is_alphanumeric()).next())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Lines of code without their comments.
+fn without_comments(code: &str) -> String {
+    let lines = code.lines().map(|line| line.split("//").next());
+    lines.flatten().collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_reason_of_the_library_has_a_status() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| fs::read_to_string(folder.join(path)).unwrap();
+    let errors = read("../olivine/src/error.rs") + &read("../olivine/src/uri/error.rs");
+    let statuses = without_comments(&read("src/status.rs"));
+    for (name, least) in [
+        ("UriError", 10),
+        ("OpenError", 19),
+        ("NotSent", 7),
+        ("ReceiveError", 7),
+    ] {
+        let variants = variants(&errors, name);
+        assert!(variants.len() >= least, "{name}: {variants:?}");
+        for variant in variants {
+            let lacks = lacks_arm(&statuses, name, &variant);
+            assert!(!lacks, "{name}::{variant} has no status");
+        }
+    }
+}
+
+/// Whether no arm of a match begins with this reason.
+fn lacks_arm(statuses: &str, name: &str, variant: &str) -> bool {
+    let arm = format!("{name}::{variant}");
+    let begins = |line: &str| {
+        let rest = line.trim_start().strip_prefix(&arm);
+        rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    !statuses.lines().any(begins)
+}
+
+#[test]
+fn reason_in_a_comment_or_with_a_longer_name_has_no_status() {
+    let statuses = without_comments("// NotSent::Closed => a,\n    NotSent::Topics => b, // c\n");
+    for variant in ["Closed", "Topic"] {
+        assert!(lacks_arm(&statuses, "NotSent", variant), "{variant}");
+    }
+    assert!(!lacks_arm(&statuses, "NotSent", "Topics"));
+}

@@ -66,7 +66,7 @@ fn a_dropped_durable_subscriber_in_c_gets_its_last_message_again() {
 const IMPATIENT: &str = "&capacity=4KiB&slow=evict:1ms";
 
 #[test]
-fn a_durable_name_and_removed_files_are_told_in_c() {
+fn a_durable_name_and_removed_files_are_reported_in_c() {
     let place = TestFolder::new();
     if let Some(program) = place.compile("cc", "c11", "place.c", Link::Static) {
         let words = [

@@ -67,8 +67,8 @@ pyo3::create_exception!(
     olivine,
     Overrun,
     ReceiveError,
-    "A delivery=latest subscriber was lapped; `lost_bytes` says by how much, and it goes on with \
-     the newest message."
+    "Unread messages of a delivery=latest subscriber were overwritten; `lost_bytes` counts their \
+     bytes. It continues with the next message published."
 );
 pyo3::create_exception!(
     olivine,
@@ -125,7 +125,7 @@ fn errno(error: &(dyn StdError + 'static)) -> Option<i32> {
     None
 }
 
-/// The system refused something that is no message.
+/// The system refused something that is not a message.
 pub(crate) fn of_system(action: &str, error: &io::Error) -> PyErr {
     let text = format!("cannot {action}: {error}");
     match error.raw_os_error() {

@@ -168,7 +168,7 @@ impl Part {
         };
         if !(1..=3).contains(&tuple.len()) {
             return Err(PyValueError::new_err(format!(
-                "a tuple of {} is no message: give (message, tag) or (message, tag, topic)",
+                "a tuple of {} is not a message: give (message, tag) or (message, tag, topic)",
                 tuple.len()
             )));
         }

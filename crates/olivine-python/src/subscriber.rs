@@ -58,7 +58,7 @@ impl Ending {
     }
 }
 
-/// A message as it lies in the ring.
+/// A message as stored in the ring.
 #[derive(Clone, Debug)]
 struct Found {
     span: Span,
@@ -91,16 +91,35 @@ impl State {
         subscriber.ok_or_else(|| closed("subscriber"))
     }
 
-    /// The subscriber, to go past the last message: refused while its bytes are looked at. That
-    /// message is gone then.
+    /// The subscriber, to release the last message: refused while its bytes are looked at. The
+    /// message is gone after the call.
     fn go_on(&mut self) -> PyResult<&mut RustSubscriber> {
+        self.unviewed()?;
+        // Only now: if it is refused, a message whose handler raised still comes again.
+        self.again = None;
+        self.serial += 1;
+        self.views = Views::default();
+        self.unviewed()
+    }
+
+    /// The subscriber: refused while bytes of the last message are looked at.
+    fn unviewed(&mut self) -> PyResult<&mut RustSubscriber> {
         self.look()?;
         if self.views.count() > 0 {
             return Err(viewed("the message received last", self.views.count()));
         }
-        self.serial += 1;
-        self.views = Views::default();
         self.subscriber.as_mut().ok_or_else(|| closed("subscriber"))
+    }
+
+    /// Consumes the last message, and gives the room of everything read back.
+    fn release(&mut self, py: Python<'_>) -> PyResult<()> {
+        let subscriber = self.go_on()?;
+        // Consumes what was handed out, and hands out nothing.
+        subscriber
+            .poll(|_| (), 0)
+            .map_err(|error| of_received(py, &error))?;
+        subscriber.release();
+        Ok(())
     }
 
     /// The next message, if there is one; the one before is gone.
@@ -121,8 +140,8 @@ impl State {
         Ok(received.as_ref().map(Found::of))
     }
 
-    /// The next message of a call that has handed out `count` already: those are told of first, and
-    /// what goes wrong behind them by the next call.
+    /// The next message of a call that has handed out `count` already. An error behind those is
+    /// reported by the next call.
     fn next_of(&mut self, count: usize, py: Python<'_>) -> PyResult<Option<Found>> {
         match self.next(py) {
             Err(error) if count > 0 && !error.is_instance_of::<PyBufferError>(py) => {
@@ -266,14 +285,12 @@ impl Subscriber {
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = lock(&self.state)?;
-        state.again = None;
-        let subscriber = state.go_on()?;
-        // Consumes what was handed out, and hands out nothing.
-        subscriber
-            .poll(|_| (), 0)
-            .map_err(|error| of_received(py, &error))?;
-        subscriber.release();
-        Ok(())
+        if state.again.is_some() {
+            // The message whose handler raised is not read yet.
+            state.unviewed()?.release();
+            return Ok(());
+        }
+        state.release(py)
     }
 
     #[getter]
@@ -456,11 +473,19 @@ impl Subscriber {
         let py = slf.py();
         let mut state = lock(&slf.get().state)?;
         let mut copies = Vec::new();
+        let repeated = state.again.clone();
         while copies.len() < limit {
-            let Some(found) = state.next_of(copies.len(), py)? else {
-                break;
-            };
-            copies.push(Message::copy(slf, &state, &found));
+            match state.next_of(copies.len(), py) {
+                Ok(Some(found)) => copies.push(Message::copy(slf, &state, &found)),
+                Ok(None) => break,
+                Err(error) => {
+                    // Views of it refuse the next message: it is the only copy, which is dropped.
+                    if !copies.is_empty() {
+                        state.again = repeated;
+                    }
+                    return Err(error);
+                }
+            }
         }
         Ok(copies)
     }
@@ -499,7 +524,7 @@ impl Message {
         copy
     }
 
-    /// Whether it is the message received last, which the subscriber has not gone past.
+    /// Whether it is the message received last, which the subscriber has not released.
     fn is_last(&self) -> PyResult<bool> {
         if self.copy.is_none() {
             return self.alive();
@@ -560,7 +585,7 @@ impl Message {
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_last()? {
-            self.subscriber.get().release(py)?;
+            lock(&self.subscriber.get().state)?.release(py)?;
         }
         Ok(())
     }

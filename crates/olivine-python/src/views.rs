@@ -79,8 +79,8 @@ pub(crate) unsafe fn export(
     Ok(())
 }
 
-/// Bytes of a Python object: of `bytes`, a `bytearray`, an array of numpy, or whatever else lies in
-/// a row.
+/// Bytes of a Python object: of `bytes`, a `bytearray`, an array of numpy, or any other object with
+/// contiguous bytes.
 pub(crate) struct Bytes {
     view: ffi::Py_buffer,
 }

@@ -21,7 +21,7 @@ pub(crate) fn seconds(timeout: Option<f64>) -> PyResult<Option<Duration>> {
             "timeout is not a number: give seconds, or None for as long as it takes",
         ));
     }
-    // More than a duration holds is no time-out; less than nothing is none left.
+    // A number too large for a duration means "no time-out". A negative number means 0.
     Ok(Duration::try_from_secs_f64(timeout.max(0.0)).ok())
 }
 

@@ -356,6 +356,53 @@ class Views(Case):
         self.assertEqual(bytes(kept.pop()), b"a")
         self.assertEqual([bytes(m) for m in subscriber.poll()], [b"b"])
 
+    def test_release_does_not_consume_the_message_of_a_handler_that_raised(self):
+        publisher, subscriber = self.pair()
+        for text in (b"a", b"b", b"c"):
+            publisher.publish(text)
+        kept = []
+
+        def keep(message):
+            kept.append(message)
+            raise LookupError("kept")
+
+        for _ in range(2):
+            with self.assertRaisesRegex(LookupError, "kept"):
+                subscriber.poll(10, keep)
+            subscriber.release()
+        self.assertEqual(bytes(kept[-1]), b"a")
+        # The program says that it was dealt with.
+        kept[-1].release()
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"b", b"c"])
+        # Nothing is held.
+        publisher.publish(b"d")
+        subscriber.poll(0)
+        subscriber.release()
+        subscriber.release()
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"d"])
+
+    def test_a_refused_poll_or_release_gives_the_message_of_a_handler_again(self):
+        for call in (Subscriber.poll, Subscriber.release):
+            with self.subTest(call=call):
+                publisher, subscriber = self.pair()
+                for text in (b"a", b"b"):
+                    publisher.publish(text)
+                kept = []
+
+                def keep(message):
+                    kept.append(memoryview(message))
+                    raise LookupError("kept")
+
+                with self.assertRaisesRegex(LookupError, "kept"):
+                    subscriber.poll(10, keep)
+                for _ in range(2):
+                    with self.assertRaises(BufferError):
+                        call(subscriber)
+                kept.clear()
+                self.assertEqual([bytes(m) for m in subscriber.poll()], [b"a", b"b"])
+                subscriber.close()
+                publisher.close()
+
     @unittest.skipUnless(numpy, "no numpy")
     def test_numpy_reads_in_place_and_holds_the_message(self):
         publisher, subscriber = self.pair()
@@ -426,15 +473,30 @@ class Durable(Case):
             self.assertEqual(late.durable, "lost place")
             self.assertGreater(late.lost_bytes, 0)
 
-    def test_removed_files_are_told(self):
+    def test_removed_files_are_reported(self):
         self.assertFalse(self.publisher.check_unlinked() or self.subscriber.check_unlinked())
         os.remove(os.path.join(self.folder, "pair", "control"))
         self.assertTrue(self.publisher.check_unlinked() and self.subscriber.check_unlinked())
 
-    def test_a_block_that_ends_well_goes_past_it(self):
+    def test_a_block_without_exception_releases_the_message(self):
         with self.subscriber as subscriber:
             subscriber.receive()
         self.assertEqual(self.first(), b"1")
+
+    def test_a_refused_release_does_not_consume_the_message_of_a_handler(self):
+        kept = []
+
+        def keep(message):
+            kept.append(memoryview(message))
+            raise LookupError("kept")
+
+        with self.assertRaisesRegex(LookupError, "kept"):
+            self.subscriber.poll(10, keep)
+        with self.assertRaises(BufferError):
+            self.subscriber.release()
+        kept.clear()
+        self.subscriber.close()
+        self.assertEqual(self.first(), b"0")
 
     def test_dropping_and_forgetting_give_it_again(self):
         self.subscriber.receive()
@@ -489,7 +551,7 @@ class Durable(Case):
             self.again()
         self.assertEqual(bytes(self.subscriber.try_receive()), b"3")
 
-    def test_an_older_copy_does_not_go_past_a_newer_one(self):
+    def test_an_older_copy_does_not_release_a_newer_one(self):
         older, newer = self.subscriber.poll(2)
         older.release()
         self.subscriber.drop()
@@ -514,7 +576,7 @@ class Durable(Case):
         thread.join()
         self.assertEqual(got, [b"5"])
 
-    def test_closing_does_not_go_past_what_a_handler_raised_at(self):
+    def test_closing_does_not_release_a_message_whose_handler_raised(self):
         with self.assertRaises(ZeroDivisionError):
             self.subscriber.poll(10, lambda message: 1 / 0)
         self.subscriber.close()
@@ -532,7 +594,7 @@ class Durable(Case):
         del view
         self.assertEqual(self.first(), b"1")
 
-    def test_a_loop_goes_past_one_message_at_a_time(self):
+    def test_a_loop_releases_one_message_at_a_time(self):
         async def fail():
             with self.subscriber:
                 async for message in self.subscriber:
@@ -557,7 +619,7 @@ class Refusing(Case):
             with self.assertRaisesRegex(olivine.UriError, text):
                 Subscriber("shm://x", **keys)
         for uri, text in [
-            ("x", "no channel URI"),
+            ("x", "not a channel URI"),
             ("smh://x", "unknown scheme 'smh'"),
             ("shm://a/b", "channel name 'a/b'"),
             ("shm://x?wait=park", "'wait' is given twice"),

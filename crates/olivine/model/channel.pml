@@ -17,6 +17,9 @@
  * time-out. One nap of each process may end by time. The process then stays armed: flags that are
  * still raised need no second barrier.
  *
+ * A variable that is not read again is set to its first value: otherwise states that go on alike
+ * would count as different ones.
+ *
  * With -DVISITOR a waker comes once, like a publisher that opens, and may die at any step.
  *
  * -DEVICT is a channel that evicts. -DMUTANT_NAME removes a part, which the model must detect.
@@ -81,7 +84,7 @@ active [PROCESSES] proctype drain() {
     byte word, value;
 end:
     do
-    :: atomic { queue[_pid] ? word, value -> memory[word] = value }
+    :: atomic { queue[_pid] ? word, value -> memory[word] = value; word = 0; value = 0 }
     od
 }
 
@@ -119,7 +122,8 @@ inline wake_sleepers() {
         fence(PUBLISHER);
         lower_hint(seen)
     :: else
-    fi
+    fi;
+    seen = 0
 }
 
 inline lower_hint(seen) {
@@ -175,7 +179,7 @@ proctype publisher() {
     :: n > N -> break
     :: else ->
         do
-        :: n <= limit -> break
+        :: atomic { n <= limit -> who = NONE; slowest = 0; wanted = 0 }; break
         :: else ->
             scan();
             wanted = (who == NONE -> n : (slowest < n - 1 -> slowest : n - 1) + C);
@@ -326,7 +330,7 @@ proctype subscriber(byte me) {
 #endif
 #endif
             assert(header == position + 1 && payload == position + 1);
-            position++;
+            atomic { position++; header = 0; payload = 0 };
             may_die(me);
             store(me, POSITION(me), position);
 #ifdef MUTANT_room_no_wake
@@ -339,6 +343,7 @@ proctype subscriber(byte me) {
             fi
 #endif
         :: else ->
+            header = 0;
             /* SLEEP: the flags, a heavy barrier, a second check. */
             if
             /* The last nap ended by time, and no waker took the flags. */
@@ -396,7 +401,7 @@ proctype subscriber(byte me) {
     fi;
     slot_lock[me] = false;
 gone:
-    skip
+    atomic { position = 0; header = 0; payload = 0; armed = false; napped = false; fresh = false }
 }
 
 init {

@@ -4,24 +4,27 @@
 //! Inspection maps everything read-only and takes no lock that participants wait for, so it costs
 //! them nothing.
 
+mod look;
+mod observer;
 mod process;
+mod tap;
 
+pub use observer::Observer;
 pub use process::ProcessState;
+pub use tap::{Tap, Tapped, TappedMessage};
 
 use crate::channel::attach::{busy, open_control};
 use crate::channel::attached::{Attached, is_abandoned, is_current, is_empty, remove_files};
 use crate::channel::boot::{self, Earlier};
 use crate::channel::slots;
 use crate::channel::status::LaneState;
-use crate::clock::monotonic_ns;
 use crate::error::OpenError;
-use crate::ring::gate::{bits, clear_slot};
-use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
+use crate::ring::gate::clear_slot;
+use crate::ring::layout::lock_byte;
 use crate::segment::{ChannelFolder, Folder, default_folder};
-use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Scheme, Slow, WaitStrategy};
+use look::{inspect_channel, participants};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Folder of channels if none is named: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
 #[must_use]
@@ -47,6 +50,8 @@ pub struct ChannelInfo {
     pub name: String,
     /// Its folder.
     pub path: PathBuf,
+    /// Number drawn when it was made: another one means another channel of the same name.
+    pub incarnation: u64,
     /// Bytes of each publisher's ring. Here and below, 0 means that no publisher has fixed it yet.
     pub capacity_bytes: u64,
     /// Padding of frames in bytes.
@@ -83,6 +88,8 @@ pub struct PublisherInfo {
     pub pid: u64,
     /// The state of its publisher.
     pub state: LaneState,
+    /// Whether it sleeps now.
+    pub parked: bool,
     /// Bytes published.
     pub cursor: u64,
     /// Position up to which it may write.
@@ -107,12 +114,19 @@ pub struct PublisherInfo {
 pub struct SubscriberInfo {
     /// Index of its slot.
     pub slot: usize,
+    /// Number of this subscriber, counted over all subscribers of the slot.
+    pub ticket: u64,
     /// Process id, in that process's PID namespace.
     pub pid: u64,
     /// Whether its process lives. A stopped process lives.
     pub alive: bool,
-    /// The state of its process; [`ProcessState::Unknown`] if it does not live.
+    /// The state of its process; [`ProcessState::Unknown`] if it does not live, and in what an
+    /// [`Observer`] sees.
     pub process: ProcessState,
+    /// Nanoseconds since a durable subscriber was found absent; 0 while it lives.
+    pub absent_ns: u64,
+    /// Whether publishers keep room for it. Its positions count only then.
+    pub gates: bool,
     /// Whether it lost its place: it was evicted and does not know it yet, or its durable name must
     /// report the loss when it returns.
     pub evicted: bool,
@@ -129,7 +143,7 @@ pub struct SubscriberInfo {
     pub lag_bytes: u64,
     /// Bytes it lost to overruns.
     pub lost_bytes: u64,
-    /// Its released position in each lane that exists.
+    /// Its released position in each lane that exists; `u64::MAX` in a lane that it does not gate.
     pub positions: Vec<u64>,
 }
 
@@ -216,6 +230,18 @@ pub fn list(folder: &Path) -> Result<Vec<Listed>, AdminError> {
         Listed { result, name }
     };
     Ok(opened.names()?.into_iter().map(inspect).collect())
+}
+
+/// Names in `folder` that can be channels, sorted. A missing folder has none.
+///
+/// # Errors
+///
+/// If the folder cannot be read or trusted.
+pub fn names(folder: &Path) -> Result<Vec<String>, AdminError> {
+    match open_folder(folder)? {
+        Some(opened) => Ok(opened.names()?),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Inspects one channel.
@@ -311,9 +337,8 @@ pub fn forget(config: &Config, name: &str) -> Result<Forgotten, AdminError> {
         channel: config.channel().to_owned(),
         name: name.to_owned(),
     })?;
-    let found = subscribers(&attached)
-        .into_iter()
-        .find(|one| one.slot == slot);
+    let (_, subscribers) = participants(&attached);
+    let found = subscribers.into_iter().find(|one| one.slot == slot);
     clear_slot(control, geometry, slot);
     locks.unlock(lock_byte::SLOT + slot as u64);
     let removed = is_abandoned(&attached);
@@ -434,14 +459,12 @@ fn missing(channel: &str, path: &Path) -> OpenError {
 }
 
 fn pids(attached: &Attached) -> String {
-    let publishers = publishers(attached)
+    let (publishers, subscribers) = participants(attached);
+    let publishers = publishers
         .into_iter()
         .filter(|p| p.state == LaneState::Open)
         .map(|p| p.pid);
-    let subscribers = subscribers(attached)
-        .into_iter()
-        .filter(|s| s.alive)
-        .map(|s| s.pid);
+    let subscribers = subscribers.into_iter().filter(|s| s.alive).map(|s| s.pid);
     let mut pids: Vec<u64> = publishers.chain(subscribers).collect();
     pids.sort_unstable();
     pids.dedup();
@@ -449,171 +472,4 @@ fn pids(attached: &Attached) -> String {
         .map(u64::to_string)
         .collect::<Vec<_>>()
         .join(", ")
-}
-
-fn inspect_channel(folder: &Folder, name: &str) -> Result<Option<ChannelInfo>, OpenError> {
-    let Some(files) = folder.channel(name, false)? else {
-        return Ok(None);
-    };
-    let bytes = files.bytes();
-    let Some(attached) = open_control_read_only(files, name)? else {
-        return Ok(None);
-    };
-    let geometry = &attached.geometry;
-    // Relaxed: for display.
-    let counter = |index: usize| attached.control.word(index).load(Ordering::Relaxed);
-    Ok(Some(ChannelInfo {
-        name: name.to_owned(),
-        path: attached.backing.path().to_owned(),
-        capacity_bytes: geometry.capacity,
-        align_bytes: geometry.align,
-        publishers_max: geometry.publishers_max,
-        subscribers_max: geometry.subscribers_max,
-        slow: match geometry.evict_after_ns {
-            0 => Slow::Wait,
-            ns => Slow::Evict(Duration::from_nanos(ns)),
-        },
-        type_name: (!geometry.type_name.is_empty()).then(|| geometry.type_name.clone()),
-        file_bytes: bytes,
-        subscribers_ever: counter(control::SUBSCRIBERS_EVER),
-        evictions: counter(control::EVICTIONS),
-        reclaims: counter(control::RECLAIMS),
-        publishers: publishers(&attached),
-        subscribers: subscribers(&attached),
-    }))
-}
-
-fn open_control_read_only(files: ChannelFolder, name: &str) -> Result<Option<Attached>, OpenError> {
-    open_control(files, name, false)
-}
-
-fn publishers(attached: &Attached) -> Vec<PublisherInfo> {
-    let Attached {
-        backing,
-        control,
-        geometry,
-        locks,
-        ..
-    } = attached;
-    let mut found = Vec::new();
-    for index in 0..geometry.lanes() {
-        let entry = geometry.lane_entry(index);
-        if control
-            .word(entry + lane_entry::PRESENT)
-            .load(Ordering::Acquire)
-            == 0
-        {
-            continue;
-        }
-        let Ok(Some(words)) = backing.look_at_lane(&attached.lane(index)) else {
-            continue;
-        };
-        // Acquire: positions are compared with each other; stronger than needed for the rest.
-        let word = |at: usize| words.word(at).load(Ordering::Acquire);
-        let state = LaneState::of(word(lane::STATE), locks, index);
-        // A publisher that died during a wait left these words. How long it waited is unknown.
-        let (since, slot) = match state {
-            LaneState::Open => (
-                word(lane::BACK_PRESSURE_SINCE),
-                word(lane::BACK_PRESSURE_SLOT),
-            ),
-            _ => (0, 0),
-        };
-        let blocked_ns = match since {
-            0 => 0,
-            since => monotonic_ns().saturating_sub(since),
-        };
-        let slot = usize::try_from(slot.wrapping_sub(1)).ok();
-        found.push(PublisherInfo {
-            lane: index,
-            pid: control
-                .word(entry + lane_entry::PID)
-                .load(Ordering::Relaxed),
-            state,
-            cursor: word(lane::CURSOR),
-            limit: word(lane::LIMIT),
-            back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
-            back_pressure_ns: word(lane::BACK_PRESSURE_NS).wrapping_add(blocked_ns),
-            blocked_ns,
-            blocked_by: slot.filter(|slot| since != 0 && *slot < geometry.slots()),
-            wakes: word(lane::WAKES),
-            takeovers: word(lane::TAKEOVERS),
-        });
-    }
-    found
-}
-
-fn subscribers(attached: &Attached) -> Vec<SubscriberInfo> {
-    let Attached {
-        control, geometry, ..
-    } = attached;
-    let cursors: Vec<(usize, u64)> = publishers(attached)
-        .into_iter()
-        .map(|p| (p.lane, p.cursor))
-        .collect();
-    let mut found = Vec::new();
-    for index in 0..geometry.slots() {
-        let state = slots::state(control, geometry, index);
-        if state == slot::FREE {
-            continue;
-        }
-        found.push(subscriber(attached, index, state, &cursors));
-    }
-    found
-}
-
-fn subscriber(
-    attached: &Attached,
-    index: usize,
-    state: u64,
-    cursors: &[(usize, u64)],
-) -> SubscriberInfo {
-    let Attached {
-        control,
-        geometry,
-        locks,
-        ..
-    } = attached;
-    let base = geometry.slot(index);
-    // Relaxed: for display.
-    let word = |at: usize| control.word(base + at).load(Ordering::Relaxed);
-    let gates = bits(control, control::GATING, geometry.slots()).any(|slot| slot == index);
-    let position = |lane: usize| {
-        control
-            .word(geometry.position(index, lane))
-            .load(Ordering::Acquire)
-    };
-    let lag = |(lane, cursor): &(usize, u64)| cursor.saturating_sub(position(*lane));
-    let wait = usize::try_from(word(slot::WAIT))
-        .ok()
-        .and_then(|n| WaitStrategy::ALL.get(n).copied());
-    let byte = lock_byte::SLOT + index as u64;
-    let alive = locks.held_by_others(byte, byte + 1);
-    let pid = word(slot::PID);
-    SubscriberInfo {
-        slot: index,
-        pid,
-        alive,
-        process: if alive {
-            ProcessState::of(attached, pid)
-        } else {
-            ProcessState::Unknown
-        },
-        evicted: state == slot::EVICTED,
-        name: slots::name(control, geometry, index),
-        delivery: if word(slot::DELIVERY) == 1 {
-            Delivery::Latest
-        } else {
-            Delivery::Reliable
-        },
-        wait: wait.unwrap_or_default(),
-        parked: word(slot::PARK) != 0,
-        lag_bytes: if gates {
-            cursors.iter().map(lag).sum()
-        } else {
-            0
-        },
-        lost_bytes: word(slot::LOST_BYTES),
-        positions: cursors.iter().map(|(lane, _)| position(*lane)).collect(),
-    }
 }

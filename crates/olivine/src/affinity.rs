@@ -1,4 +1,4 @@
-//! The CPU of a thread, for the setting `cpu=`.
+//! The CPUs of threads: for the setting `cpu=`, and for the benchmark.
 
 use rustix::thread::CpuSet;
 use std::io;
@@ -8,7 +8,7 @@ use std::io;
 /// # Errors
 ///
 /// If the CPU does not exist or is not allowed to this process.
-pub(crate) fn pin(cpu: u32) -> io::Result<()> {
+pub fn pin(cpu: u32) -> io::Result<()> {
     let mut set = CpuSet::new();
     let cpu = usize::try_from(cpu)
         .ok()
@@ -18,7 +18,8 @@ pub(crate) fn pin(cpu: u32) -> io::Result<()> {
 }
 
 /// CPUs that this thread may run on, in rising order; empty if unknown.
-pub(crate) fn allowed() -> Vec<u32> {
+#[must_use]
+pub fn allowed() -> Vec<u32> {
     let Ok(set) = rustix::thread::sched_getaffinity(None) else {
         return Vec::new();
     };

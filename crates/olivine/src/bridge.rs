@@ -152,16 +152,17 @@ impl Destination {
     ///
     /// [`LinkError::Ring`]; [`LinkError::Settings`] if the ring is of another type.
     pub(crate) fn unchecked_ingress(&self, who: &str) -> Result<Ingress, LinkError> {
-        self.ingress_of(LaneSource::new(who, Duration::ZERO))
+        self.ingress_of(LaneSource::new(who, Duration::ZERO), who)
     }
 
-    /// As [`Destination::unchecked_ingress`], for a source whose lanes may expire.
+    /// As [`Destination::unchecked_ingress`], for a source whose lanes may expire. Errors name it
+    /// `who`.
     ///
     /// # Errors
     ///
     /// As [`Destination::unchecked_ingress`].
-    pub(crate) fn ingress_of(&self, source: LaneSource) -> Result<Ingress, LinkError> {
-        let opened = Ingress::open(&self.ring, self.typed.clone(), source, &self.control);
+    pub(crate) fn ingress_of(&self, source: LaneSource, who: &str) -> Result<Ingress, LinkError> {
+        let opened = Ingress::open(&self.ring, self.typed.clone(), source, who, &self.control);
         opened.map_err(|error| match error {
             OpenError::Type { asked, found, .. } => LinkError::Settings {
                 far: "the source".into(),
@@ -194,7 +195,8 @@ impl Destination {
         };
         let mut this = self.clone();
         this.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
-        this.ingress_of(source)?.abandon(reason, false);
+        this.ingress_of(source, "a source that stays away")?
+            .abandon(reason);
         Ok(())
     }
 
@@ -247,6 +249,11 @@ impl Source {
             part,
             first,
         })
+    }
+
+    /// Whether its subscriber has a durable name that did not exist before.
+    pub(crate) fn has_new_name(&self) -> bool {
+        self.first.as_ref().is_some_and(Egress::has_new_name)
     }
 
     /// For a bridge with a random name. An earlier bridge of this name may have delivered

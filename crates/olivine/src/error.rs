@@ -215,10 +215,12 @@ impl From<SealedError> for OpenError {
 #[non_exhaustive]
 pub enum ReceiveError {
     /// Every publisher has closed, and everything was read. Further calls return it again until a
-    /// later publisher comes. Then receiving continues.
+    /// later publisher comes. Then receiving continues. A subscriber that attaches after the end,
+    /// and reads no message, waits for the next publisher instead.
     #[error("end of stream: every publisher has closed and everything was read")]
     Closed,
-    /// A `delivery=latest` subscriber was lapped. The next call continues with the newest message.
+    /// Unread messages of a `delivery=latest` subscriber were overwritten. It skipped everything
+    /// published until now, and continues with the next message that is published.
     #[error(
         "overrun: {lost_bytes} bytes were overwritten before they were read; go on, or use a \
          larger 'capacity=' or 'delivery=reliable'"
@@ -255,10 +257,10 @@ pub enum ReceiveError {
     /// The handle was made before a `fork`, and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
-    /// The source of the ring failed: a bridge, a replay, or the link to the far side. Everything
-    /// before the failure was read, and nothing after it. Receiving may continue with other
-    /// publishers of the channel, and with a bridge that is started again. Without any publisher
-    /// left, further calls return the error again.
+    /// A publisher failed: it called `close_failed`, or a panic dropped it. Or the bridge, replay
+    /// or link that fills the ring failed. Everything before the failure was read, nothing after
+    /// it. Receiving may continue with other publishers of the channel, and with a bridge that is
+    /// started again. Without any publisher left, further calls return the error again.
     #[error("the stream failed, and nothing after this point was received")]
     Failed(#[source] LinkError),
     /// A publisher's lane appeared but could not be mapped. Its messages wait. Call again.
@@ -351,7 +353,7 @@ pub enum OpenError {
     /// The channel was made by a build with another memory layout.
     #[error(
         "{} has layout {found}, this build speaks {expected}: stop its users and remove it \
-         ('olivine rm'), or run the matching version",
+         ('olivine rm --force'), or run the matching version",
         path.display()
     )]
     Layout {
@@ -430,6 +432,22 @@ pub enum OpenError {
         /// Its process.
         pid: u64,
     },
+    /// Another bridge carries the messages of the same source into this channel. It would repeat
+    /// them.
+    #[error(
+        "lane {lane} of channel '{channel}' is kept for '{source_name}', and a bridge in process \
+         {pid} writes it now: stop that bridge, or give this one another name of its source"
+    )]
+    SourceInUse {
+        /// The channel.
+        channel: String,
+        /// The lane that the other bridge has open.
+        lane: usize,
+        /// The name of the source, as both bridges have it.
+        source_name: String,
+        /// The process of the other bridge.
+        pid: u64,
+    },
     /// Shared memory is full.
     #[error(
         "not enough shared memory at {}: {need_bytes} bytes are needed, {free_bytes} are free; \
@@ -461,8 +479,8 @@ pub enum OpenError {
     },
     /// The channel was removed each time it was found.
     #[error(
-        "channel '{channel}' has come and gone for {} s without staying: others make and remove \
-         it all the time; try again",
+        "channel '{channel}' was removed each time it was found, for {} s: other programs make and \
+         remove it repeatedly; try again",
         waited.as_secs()
     )]
     Restless {

@@ -3,10 +3,10 @@
 //! A forked child inherits open file descriptions with their locks. So a dead parent could still
 //! look alive. Therefore lock descriptors are closed in the child. A child that used an inherited
 //! handle would be a second publisher of one lane. Therefore each handle has a private page that
-//! the kernel zeroes in a child (`MADV_WIPEONFORK`). It contains the cached limit, so a publisher's
-//! first call in a child takes the slow path. It also contains a word that is nonzero only in the
-//! process that opened the handle. If the kernel refuses this (gVisor, Linux before 4.14), the
-//! handler that closes descriptors zeroes the two words.
+//! the kernel zeroes in a child (`MADV_WIPEONFORK`). It contains the two words that let a publisher
+//! take the fast path, so its first call in a child takes the slow path. It also contains a word
+//! that is nonzero only in the process that opened the handle. If the kernel refuses this (gVisor,
+//! Linux before 4.14), the handler that closes descriptors zeroes these words.
 //!
 //! A `fork` in another thread waits while a descriptor is opened and registered, or unregistered
 //! and closed: see [`block_forks`].
@@ -14,7 +14,7 @@
 //! Children made by the raw `clone` or `fork` system call skip the handler, because no library code
 //! runs. Their handles still refuse to work if the kernel zeroes the page.
 
-use crate::region::{Memory, Word, Words};
+use crate::region::{Memory, PrivateWord, Word, Words};
 use crate::sync::{AtomicI32, AtomicU64, Ordering};
 use core::ptr::NonNull;
 use std::cell::Cell;
@@ -25,6 +25,8 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 const ALIVE: usize = 0;
 const PLAIN: usize = 1;
 const LIMIT: usize = 16;
+const ZEROED: usize = 17;
+const ZERO: usize = 18;
 
 /// A private page that reads as zeros in a forked child.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(crate) struct ForkPage {
     alive: Word,
     plain: Word,
     limit: Word,
+    zeroed: Word,
+    zero: Word,
     /// Present if the kernel does not zero the page in a child.
     _noted: Option<NotedPage>,
 }
@@ -67,10 +71,10 @@ impl ForkPage {
         };
         let words = Words::new(&memory, 0, length / 8);
         let (alive, limit) = (words.resolve(ALIVE), words.resolve(LIMIT));
-        let plain = words.resolve(PLAIN);
+        let (plain, zeroed) = (words.resolve(PLAIN), words.resolve(ZEROED));
         let noted = wiped
             .is_err()
-            .then(|| NotedPage::new([&alive, &plain, &limit]));
+            .then(|| NotedPage::new([&alive, &plain, &limit, &zeroed]));
         // Relaxed: private to this process.
         alive.store(1, Ordering::Relaxed);
         plain.store(1, Ordering::Relaxed);
@@ -78,6 +82,8 @@ impl ForkPage {
             alive,
             plain,
             limit,
+            zeroed,
+            zero: words.resolve(ZERO),
             _noted: noted,
         })
     }
@@ -102,9 +108,19 @@ impl ForkPage {
         self.plain.store(u64::from(plain), Ordering::Relaxed);
     }
 
-    /// The word for a publisher's cached limit.
-    pub(crate) fn limit(&self) -> Word {
-        self.limit.clone()
+    /// The words of a publisher's fast path: its cached limit, and twice the position ahead whose
+    /// header reads zero. It writes the second and compares with the third, which [`Self::zero`]
+    /// replaces for a publisher that must not take that path.
+    pub(crate) fn fast_path(&self) -> [PrivateWord; 3] {
+        let words = [&self.limit, &self.zeroed, &self.zeroed];
+        // SAFETY: the page is private, and only the publisher uses these words.
+        words.map(|word| unsafe { PrivateWord::new(word.clone()) })
+    }
+
+    /// A word that is always 0.
+    pub(crate) fn zero(&self) -> PrivateWord {
+        // SAFETY: as above.
+        unsafe { PrivateWord::new(self.zero.clone()) }
     }
 }
 
@@ -115,7 +131,7 @@ struct NotedPage {
 }
 
 impl NotedPage {
-    fn new(words: [&Word; 3]) -> Self {
+    fn new(words: [&Word; 4]) -> Self {
         block_forks().0.push(words.map(Word::clone));
         let alive = words[0].clone();
         Self { alive }
@@ -124,14 +140,14 @@ impl NotedPage {
 
 impl Drop for NotedPage {
     fn drop(&mut self) {
-        let ours = |page: &[Word; 3]| core::ptr::eq(&raw const *page[0], &raw const *self.alive);
+        let ours = |page: &[Word; 4]| core::ptr::eq(&raw const *page[0], &raw const *self.alive);
         block_forks().0.retain(|page| !ours(page));
     }
 }
 
 /// The words of pages that the kernel does not zero in a child.
 #[derive(Debug)]
-pub(crate) struct Pages(Vec<[Word; 3]>);
+pub(crate) struct Pages(Vec<[Word; 4]>);
 
 impl Pages {
     /// In a child: no lock, no allocation.

@@ -19,8 +19,8 @@
 //!   participant that sleeps.
 //! * It needs no manual step after a crash. The place of an absent durable subscriber (`name=`)
 //!   stays on purpose, until `expire=` or `olivine rm --name`.
-//! * It does not protect participants of a channel from a malicious one of the same user.
-//!   `shm+fd:///run/ticks.sock` does (see `SAFETY.md`).
+//! * It does not protect participants of a channel from a malicious one. `shm+fd:///run/ticks.sock`
+//!   does, if they run as different users (see `SAFETY.md`).
 //!
 //! ```
 //! use olivine::{Publisher, Subscriber};
@@ -42,13 +42,17 @@
 
 #[cfg(not(loom))]
 pub mod admin;
+// For the crates of this repository; not part of the library.
 #[cfg(not(loom))]
-mod affinity;
+#[doc(hidden)]
+pub mod affinity;
 #[cfg(not(loom))]
 mod bridge;
 #[cfg(not(loom))]
 mod channel;
 pub mod clock;
+#[cfg(test)]
+mod documents;
 mod error;
 #[cfg(not(loom))]
 mod fork;

@@ -71,8 +71,8 @@ pub struct LinkStatus {
     pub failures: u64,
     /// Far sides that were refused.
     pub refusals: u64,
-    /// Far subscribers that were given up with messages undelivered: evicted, or absent for longer
-    /// than they had asked for.
+    /// Far subscribers that were given up without all messages or the end: evicted, or absent for
+    /// longer than they had asked for.
     pub abandoned: u64,
     /// Messages that were published before the bridge was asked to end, and that it did not
     /// deliver. Known once it has ended. Counted for each served far side.
@@ -121,6 +121,8 @@ struct State {
     stop: Option<Stop>,
     /// The bridge was asked to free its slot in the ring once everything is delivered.
     leaves: bool,
+    /// The far side need not keep this side's session and name.
+    forgets_name: bool,
     /// Everything was delivered.
     delivered: bool,
     /// Undelivered messages were given up.
@@ -263,6 +265,20 @@ impl Control {
         }
     }
 
+    /// Tells the far side, when the bridge ends, that this side does not come back. Does nothing in
+    /// a forked child.
+    pub(crate) fn forget_name(&self) {
+        if self.is_of_this_process() {
+            self.lock().forgets_name = true;
+        }
+    }
+
+    /// Whether this side does not come back.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn forgets_name(&self) -> bool {
+        self.lock().forgets_name
+    }
+
     /// Whether a bridge that has ended without a failure frees its slot in the ring: its source has
     /// ended, or it was asked to.
     pub(crate) fn leaves(&self) -> bool {
@@ -325,7 +341,7 @@ impl Control {
         state.tried = true;
         drop(state);
         self.changed.notify_all();
-        // SeqCst: SLEEP by a fence of our own: the failure comes before the loads of the park
+        // SeqCst: SLEEP by a fence here: the failure comes before the loads of the park
         // words.
         fence(Ordering::SeqCst);
         for park in &*self.sleepers() {

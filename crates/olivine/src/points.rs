@@ -3,29 +3,51 @@
 //!
 //! Random kills rarely hit the few instructions between two related stores. These names aim at
 //! them. `OLIVINE_DIE_AT=NAME:N` kills this process when it passes `NAME` for the Nth time.
+//! `OLIVINE_PANIC_AT=NAME:N` makes the thread panic that passes it.
 
-/// Dies here if `OLIVINE_DIE_AT` selects this pass.
+/// Dies or panics here if `OLIVINE_DIE_AT` or `OLIVINE_PANIC_AT` selects this pass.
 #[cfg(feature = "points")]
 pub(crate) fn pass(name: &str) {
+    static DEATH: Choice = Choice::of("OLIVINE_DIE_AT");
+    static PANIC: Choice = Choice::of("OLIVINE_PANIC_AT");
     #[cfg(test)]
     hook::pass(name);
-    use crate::sync::{AtomicU64, Ordering};
-    use std::sync::OnceLock;
-    static CHOSEN: OnceLock<Option<(String, u64)>> = OnceLock::new();
-    static PASSED: AtomicU64 = AtomicU64::new(0);
-    let chosen = CHOSEN.get_or_init(|| {
-        let text = std::env::var("OLIVINE_DIE_AT").ok()?;
-        let (name, times) = text.split_once(':')?;
-        Some((name.to_owned(), times.parse().ok()?))
-    });
-    let Some((chosen, times)) = chosen else {
-        return;
-    };
-    // Relaxed: counts within one process.
-    if chosen == name && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *times {
+    if DEATH.is_now(name) {
         // SIGKILL: no code of this process runs after it, as after a kill from outside.
         let _ =
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+    assert!(!PANIC.is_now(name), "a planted panic at {name}");
+}
+
+/// The pass that a variable selects by `NAME:N`.
+#[cfg(feature = "points")]
+struct Choice {
+    variable: &'static str,
+    chosen: std::sync::OnceLock<Option<(String, u64)>>,
+    passed: crate::sync::AtomicU64,
+}
+
+#[cfg(feature = "points")]
+impl Choice {
+    const fn of(variable: &'static str) -> Self {
+        Self {
+            variable,
+            chosen: std::sync::OnceLock::new(),
+            passed: crate::sync::AtomicU64::new(0),
+        }
+    }
+
+    fn is_now(&self, name: &str) -> bool {
+        let chosen = self.chosen.get_or_init(|| {
+            let text = std::env::var(self.variable).ok()?;
+            let (name, times) = text.split_once(':')?;
+            Some((name.to_owned(), times.parse().ok()?))
+        });
+        // Relaxed: counts within one process.
+        let pass = || self.passed.fetch_add(1, crate::sync::Ordering::Relaxed) + 1;
+        let is_now = |(chosen, times): &(String, u64)| chosen == name && pass() == *times;
+        chosen.as_ref().is_some_and(is_now)
     }
 }
 

@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// A capacity that is no power of two would not map twice in a row.
+    /// A capacity that is not a power of two would not map twice in a row.
     #[test]
     fn settings_that_an_inlet_shapes_are_validated() {
         let config = Config::parse("inproc://raw-shape").unwrap();

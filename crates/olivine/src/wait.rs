@@ -15,7 +15,8 @@
 //! *armed* and sleeps again at once. Its naps take 8 ms, 16 ms, and then [`NAP_LONG`]. One event
 //! has no waker: a participant dies between its store and its load of the flags. So before a long
 //! nap the [`warden`] watches the processes that this sleeper depends on. If it cannot, naps stay
-//! at 16 ms. ADR 0024 lists every edge.
+//! at 16 ms. ADR 0024 lists every edge. `docs/glossary.md` defines *nap*, *armed*, *hint* and the
+//! other terms.
 
 mod futex;
 #[cfg(not(loom))]
@@ -287,6 +288,9 @@ impl Sleeper {
 }
 
 /// The length of a nap after `naps` successive naps that ended by time.
+///
+/// `covered`: the heavy barrier ordered the stores of the other side, so its next commit or release
+/// wakes this sleeper.
 #[cfg(not(loom))]
 fn longest_nap(covered: bool, naps: u32, long_naps: LongNaps) -> Duration {
     match (naps, long_naps) {
@@ -355,6 +359,7 @@ impl Sleeper {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::documents::assert_states;
 
     #[test]
     fn wait_strategies_spin_yield_and_park() {
@@ -379,6 +384,10 @@ mod tests {
         assert_eq!(naps(true, LongNaps::Safe), millis([8, 16, 1000, 1000]));
         assert_eq!(naps(true, LongNaps::Unsafe), millis([8, 16, 16, 16]));
         assert_eq!(naps(false, LongNaps::Safe), millis([1, 1, 1, 1]));
+        // The sentence of the documents.
+        let words = "Naps on shared memory take 8 ms, 16 ms";
+        assert_states("SAFETY.md", words);
+        assert_states("docs/glossary.md", words);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn numbers(subscriber: &mut Subscriber) -> Vec<u64> {
     loop {
         match subscriber.receive_timeout(WATCHDOG) {
             Ok(Some(message)) => numbers.push(number(&message)),
-            Ok(None) => panic!("nothing is told after {} messages", numbers.len()),
+            Ok(None) => panic!("no report after {} messages", numbers.len()),
             Err(ReceiveError::Closed) => return numbers,
             Err(error) => panic!("{error}"),
         }

@@ -163,9 +163,9 @@ fn dead_publisher_is_not_shown_as_waiting() {
     let dead = look(&uri).publishers[0].clone();
     assert_eq!((dead.blocked_ns, dead.blocked_by), (0, None));
     drop(slow);
-    let heir = Publisher::open(&uri).unwrap();
+    let successor = Publisher::open(&uri).unwrap();
     assert_eq!(look(&uri).publishers[0].blocked_ns, 0);
-    drop(heir);
+    drop(successor);
 }
 
 #[test]

@@ -91,7 +91,7 @@ fn is_evicted<T>(answer: &Result<T, ReceiveError>) -> bool {
 fn told(named: &str, read: u64, sent: u64) -> Subscriber {
     let mut again = Subscriber::open(named).unwrap();
     let Some(Durable::LostPlace { bytes }) = again.durable() else {
-        panic!("it was not told: {:?}", again.durable());
+        panic!("no report: {:?}", again.durable());
     };
     assert_eq!(again.lost_bytes(), bytes);
     assert!(is_evicted(&again.try_receive().map(|_| ())));
@@ -101,13 +101,28 @@ fn told(named: &str, read: u64, sent: u64) -> Subscriber {
     again
 }
 
+/// A channel of 4 KiB with a publisher, and the URI of its durable name `archive`. `more` are
+/// settings of the channel, `of_name` those of the name.
+fn stage(more: &str, of_name: &str) -> (TestFolder, String, Publisher) {
+    let place = TestFolder::new();
+    let named = place.uri("ticks", &format!("name=archive{of_name}"));
+    let uri = place.uri("ticks", &format!("capacity=4KiB{more}"));
+    let publisher = Publisher::open(&uri).unwrap();
+    (place, named, publisher)
+}
+
+/// The same, whose name came and left, and missed 5,000 messages: most are overwritten.
+fn stage_with_losses(more: &str, of_name: &str) -> (TestFolder, String, Publisher) {
+    let (place, named, mut publisher) = stage(more, of_name);
+    Subscriber::open(&named).unwrap().close();
+    send(&mut publisher, 0..5000);
+    (place, named, publisher)
+}
+
 #[test]
 fn killed_evicted_durable_subscriber_gets_the_loss_on_reopen() {
-    let place = TestFolder::new();
+    let (place, named, mut publisher) = stage("&slow=evict:1ms", "");
     let words = SharedWords::create(&place.file("words"), 1).unwrap();
-    let uri = place.uri("hung", "capacity=4KiB&slow=evict:1ms");
-    let named = place.uri("hung", "capacity=4KiB&name=archive");
-    let mut publisher = Publisher::open(&uri).unwrap();
     let child = start(&place, "hang", &named);
     until("it is there", || publisher.count_subscribers() == 1);
     send(&mut publisher, 0..10);
@@ -131,10 +146,7 @@ fn killed_evicted_durable_subscriber_gets_the_loss_on_reopen() {
 
 #[test]
 fn absent_evicted_durable_subscriber_gets_the_loss_on_reopen() {
-    let place = TestFolder::new();
-    let uri = place.uri("away", "capacity=4KiB&slow=evict:1ms");
-    let named = place.uri("away", "name=archive");
-    let mut publisher = Publisher::open(&uri).unwrap();
+    let (place, named, mut publisher) = stage("&slow=evict:1ms", "");
     let first = Subscriber::open(&named).unwrap();
     assert_eq!(first.durable(), Some(Durable::Created));
     first.close();
@@ -143,17 +155,12 @@ fn absent_evicted_durable_subscriber_gets_the_loss_on_reopen() {
     // No participant is left; the channel stays for the report to the name.
     drop(publisher);
     told(&named, 0, 5000).unsubscribe();
-    assert!(!place.channel("away").exists());
+    assert!(!place.channel("ticks").exists());
 }
 
 #[test]
 fn expired_durable_subscriber_gets_the_loss_on_reopen() {
-    let place = TestFolder::new();
-    let uri = place.uri("expired", "capacity=4KiB");
-    let named = place.uri("expired", "name=archive&expire=1ms");
-    let mut publisher = Publisher::open(&uri).unwrap();
-    Subscriber::open(&named).unwrap().close();
-    send(&mut publisher, 0..5000);
+    let (_place, named, publisher) = stage_with_losses("", "&expire=1ms");
     let stats = publisher.stats();
     assert_eq!((stats.reclaimed, stats.evicted), (1, 0));
     assert_eq!(publisher.count_subscribers(), 0);
@@ -164,12 +171,8 @@ fn expired_durable_subscriber_gets_the_loss_on_reopen() {
 
 #[test]
 fn expired_name_keeps_neither_channel_nor_the_last_slot() {
-    let place = TestFolder::new();
-    let uri = place.uri("slots", "capacity=4KiB&subscribers_max=1");
-    let named = place.uri("slots", "name=archive&expire=1ns");
-    let mut publisher = Publisher::open(&uri).unwrap();
-    Subscriber::open(&named).unwrap().close();
-    send(&mut publisher, 0..5000);
+    let (place, named, publisher) = stage_with_losses("&subscribers_max=1", "&expire=1ns");
+    let uri = place.uri("ticks", "");
     assert_eq!(publisher.stats().reclaimed, 1);
     let other = Subscriber::open(&uri).unwrap();
     drop(other);
@@ -179,15 +182,12 @@ fn expired_name_keeps_neither_channel_nor_the_last_slot() {
     again.close();
     drop(publisher);
     let kept = olivine::admin::collect(&place.dir(), false).unwrap();
-    assert!(!place.channel("slots").exists(), "{kept:?}");
+    assert!(!place.channel("ticks").exists(), "{kept:?}");
 }
 
 #[test]
 fn durable_subscriber_gets_the_loss_once() {
-    let place = TestFolder::new();
-    let uri = place.uri("twice", "capacity=4KiB&slow=evict:1ms");
-    let named = place.uri("twice", "name=archive");
-    let mut publisher = Publisher::open(&uri).unwrap();
+    let (_place, named, mut publisher) = stage("&slow=evict:1ms", "");
     let mut first = Subscriber::open(&named).unwrap();
     send(&mut publisher, 0..5000);
     let mut read = 0;
@@ -209,16 +209,11 @@ fn durable_subscriber_gets_the_loss_once() {
 
 #[test]
 fn killed_durable_subscriber_gets_the_loss_in_its_next_process() {
-    let place = TestFolder::new();
-    let uri = place.uri("later", "capacity=4KiB&slow=evict:1ms");
-    let named = place.uri("later", "name=archive");
-    let mut publisher = Publisher::open(&uri).unwrap();
-    Subscriber::open(&named).unwrap().close();
-    send(&mut publisher, 0..5000);
+    let (_place, named, _publisher) = stage_with_losses("&slow=evict:1ms", "");
     // It opens, has its position again, and receives nothing.
     let unheard = Subscriber::open(&named).unwrap();
     let Some(Durable::LostPlace { bytes }) = unheard.durable() else {
-        panic!("it was not told");
+        panic!("no report");
     };
     drop(unheard);
     let mut again = Subscriber::open(&named).unwrap();
@@ -228,10 +223,7 @@ fn killed_durable_subscriber_gets_the_loss_in_its_next_process() {
 
 #[test]
 fn every_receive_call_reports_the_loss_first() {
-    let place = TestFolder::new();
-    let uri = place.uri("ways", "capacity=4KiB&slow=evict:1ms");
-    let named = place.uri("ways", "name=archive");
-    let mut publisher = Publisher::open(&uri).unwrap();
+    let (_place, named, mut publisher) = stage("&slow=evict:1ms", "");
     type Way = fn(&mut Subscriber) -> Result<(), ReceiveError>;
     let ways: [Way; 6] = [
         |one| one.try_receive().map(|_| ()),
@@ -253,10 +245,7 @@ fn every_receive_call_reports_the_loss_first() {
 
 #[test]
 fn lost_position_without_overwritten_messages_resumes() {
-    let place = TestFolder::new();
-    let uri = place.uri("whole", "capacity=4KiB");
-    let named = place.uri("whole", "name=archive&expire=1ns");
-    let mut publisher = Publisher::open(&uri).unwrap();
+    let (_place, named, mut publisher) = stage("", "&expire=1ns");
     Subscriber::open(&named).unwrap().close();
     send(&mut publisher, 0..10);
     // Evicts it, and takes its slot because it has expired.
@@ -295,12 +284,8 @@ fn name_of_a_dying_process_opens_without_error() {
 
 #[test]
 fn removed_name_starts_anew_after_a_loss() {
-    let place = TestFolder::new();
-    let uri = place.uri("forget", "capacity=4KiB&slow=evict:1ms");
-    let named = place.uri("forget", "name=archive");
-    let mut publisher = Publisher::open(&uri).unwrap();
-    Subscriber::open(&named).unwrap().close();
-    send(&mut publisher, 0..5000);
+    let (place, named, _publisher) = stage_with_losses("&slow=evict:1ms", "");
+    let uri = place.uri("ticks", "");
     let config = olivine::Config::parse(&uri).unwrap();
     let gone = olivine::admin::forget(&config, "archive").unwrap();
     assert!(!gone.removed);
@@ -343,11 +328,11 @@ fn missed_end_is_reported_once_to_the_next_process() {
     assert!(is_closed(&named), "it was killed before the end");
     assert!(
         !is_closed(&named),
-        "it was told, and waits for the next publisher"
+        "the end was reported; it waits for the next publisher"
     );
     Publisher::open(&uri).unwrap().close().unwrap();
     assert!(is_closed(&named), "it was away");
-    assert!(!is_closed(&named), "and was told");
+    assert!(!is_closed(&named), "the end was reported");
     let later = place.uri("owed", "name=later");
     assert!(!is_closed(&later), "an end before its time");
     assert!(!is_closed(&later), "also when it comes back");
@@ -407,12 +392,12 @@ fn absent_durable_subscriber_gets_the_failed_end_once_on_reopen() {
     Subscriber::open(&named).unwrap().close();
     drop(Subscriber::open(&named).unwrap());
     assert_eq!(failure(visit(&named)), "torn");
-    assert!(is_quiet(&visit(&named)), "it was told");
+    assert!(is_quiet(&visit(&named)), "it was reported before");
     // The same lane fails again.
     let again = Publisher::open(&uri).unwrap();
     again.close_failed("torn again").unwrap();
     assert_eq!(failure(visit(&named)), "torn again");
-    assert!(is_quiet(&visit(&named)), "it was told");
+    assert!(is_quiet(&visit(&named)), "it was reported before");
     Publisher::open(&uri).unwrap().close().unwrap();
     let (numbers, error) = visit(&named);
     assert!(numbers.is_empty() && matches!(error, Some(ReceiveError::Closed)));
@@ -485,7 +470,7 @@ fn killed_durable_subscriber_gets_the_failed_end_in_its_next_process() {
     kill(reader);
     publisher.close_failed("torn").unwrap();
     assert_eq!(failure(visit(&named)), "torn");
-    assert!(is_quiet(&visit(&named)), "it was told");
+    assert!(is_quiet(&visit(&named)), "it was reported before");
 }
 
 /// A failure of one lane while the other goes on.
@@ -512,11 +497,11 @@ fn absent_durable_subscriber_gets_each_failed_lane() {
     }
     assert!(subscriber.try_receive().unwrap().is_none());
     subscriber.close();
-    assert!(is_quiet(&visit(&named)), "it was told");
+    assert!(is_quiet(&visit(&named)), "it was reported before");
     second.close().unwrap();
     let (_, error) = visit(&named);
     assert!(matches!(error, Some(ReceiveError::Failed(_))), "{error:?}");
-    assert!(is_quiet(&visit(&named)), "it was told the end");
+    assert!(is_quiet(&visit(&named)), "the end was reported before");
 }
 
 #[test]
@@ -538,12 +523,8 @@ fn new_durable_name_gets_no_failure_from_before_it() {
 
 #[test]
 fn evicted_durable_subscriber_gets_the_loss_and_the_failure_on_reopen() {
-    let place = TestFolder::new();
-    let uri = place.uri("both", "capacity=4KiB&slow=evict:1ms");
-    let named = place.uri("both", "name=archive");
-    let mut publisher = Publisher::open(&uri).unwrap();
-    Subscriber::open(&named).unwrap().close();
-    send(&mut publisher, 0..5000);
+    let (place, named, publisher) = stage_with_losses("&slow=evict:1ms", "");
+    let uri = place.uri("ticks", "");
     publisher.close_failed("torn").unwrap();
     let mut next = Publisher::open(&uri).unwrap();
     send(&mut next, 5000..10_000);
@@ -557,7 +538,7 @@ fn evicted_durable_subscriber_gets_the_loss_and_the_failure_on_reopen() {
 /// Its bridge closes the lanes with the failure after the subscriber has reported that.
 #[cfg(feature = "tcp")]
 #[test]
-fn failure_of_its_own_bridge_is_not_repeated_to_a_durable_name() {
+fn failure_of_the_subscribers_bridge_is_not_repeated_to_a_durable_name() {
     let place = TestFolder::new();
     let port = common::free_port();
     let address = format!("tcp://127.0.0.1:{port}/ticks");
@@ -585,8 +566,55 @@ fn failure_of_its_own_bridge_is_not_repeated_to_a_durable_name() {
             Ok(message) => message.is_some_and(|message| number(&message) == 1),
             // The bridge closes the lane of the publisher before.
             Err(ReceiveError::Closed) => false,
-            Err(error) => panic!("told in its last life: {error:?}"),
+            Err(error) => panic!("reported in its last life: {error:?}"),
         }
     });
     subscriber.unsubscribe();
+}
+
+/// The publisher's ring is in shared memory.
+#[cfg(feature = "tcp")]
+#[test]
+fn refused_publisher_leaves_no_new_name_behind() {
+    let place = TestFolder::new();
+    let mut subscriber =
+        Subscriber::open("tcp://127.0.0.1:0/ticks?token=right&role=listen").unwrap();
+    let address = subscriber.link_status().unwrap().address;
+    let dir = place.file("channels");
+    let open = |token: &str| {
+        let dir = dir.display();
+        let uri = format!("tcp://{address}/ticks?token={token}&role=connect&name=writer&dir={dir}");
+        Publisher::open(&uri)
+    };
+    let left = || std::fs::read_dir(&dir).map_or(0, |found| found.count());
+    open("wrong").unwrap_err();
+    assert_eq!(left(), 0, "channels of the name");
+    let mut writer = open("right").unwrap();
+    writer.publish(b"kept").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"kept");
+}
+
+/// The subscriber's ring is in shared memory. A name that was there before keeps its place.
+#[cfg(feature = "tcp")]
+#[test]
+fn refused_subscriber_leaves_no_new_name_behind() {
+    let place = TestFolder::new();
+    let publisher = Publisher::open("tcp://127.0.0.1:0/ticks?token=right").unwrap();
+    let address = publisher.link_status().unwrap().address;
+    let dir = place.file("channels");
+    let open = |token: &str| {
+        let dir = dir.display();
+        let uri = format!("tcp://{address}/ticks?token={token}&name=reader&dir={dir}");
+        Subscriber::open(&uri)
+    };
+    let left = || std::fs::read_dir(&dir).map_or(0, |found| found.count());
+    for round in 0..2 {
+        open("wrong").unwrap_err();
+        assert_eq!(left(), round, "channels of the name");
+        drop(open("right").unwrap());
+        assert_eq!(left(), 1);
+    }
+    let reader = open("right").unwrap();
+    assert_eq!(reader.durable(), Some(Durable::Resumed));
+    reader.unsubscribe();
 }

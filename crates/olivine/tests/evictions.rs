@@ -8,8 +8,10 @@
 mod common;
 
 use crate::common::words::SharedWords;
-use common::{Deadline, Other, Random, TestFolder, setting, spawn, until};
-use olivine::{Durable, Publisher, ReceiveError, Subscriber};
+use common::{
+    Deadline, Other, Random, TestFolder, WATCHDOG, bridges, kill, receive, setting, spawn, until,
+};
+use olivine::{Bridge, Config, Durable, LinkError, OpenError, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 
 /// Bytes of the frame of a message of 8 bytes.
@@ -50,11 +52,13 @@ fn text(name: &str) -> String {
     std::env::var(name).expect("set by the parent")
 }
 
-/// The other processes: lives of a durable name.
+/// The other processes: lives of a durable name, and relays.
 #[test]
 fn role() {
-    if common::my_role().is_none() {
-        return;
+    match common::my_role().as_deref() {
+        None => return,
+        Some("bridge") => return bridges::role(),
+        Some(_) => {}
     }
     let words = SharedWords::attach(Path::new(&text("OLIVINE_EVICTIONS_WORDS"))).unwrap();
     let uri = text("OLIVINE_EVICTIONS_URI");
@@ -71,7 +75,7 @@ fn account(words: &SharedWords, number: u64) {
     let missing = number.saturating_sub(next);
     assert!(
         (missing..=missing + 1).contains(&told),
-        "{missing} messages are missing before {number}, {told} were told"
+        "{missing} messages are missing before {number}, {told} were reported"
     );
     let repeated = next.saturating_sub(number);
     assert!(repeated <= 1, "{repeated} messages came again");
@@ -238,7 +242,7 @@ fn run(place: &TestFolder, channel: u64, evictions: u64) -> (u64, [u64; WORDS]) 
     for (at, word) in found.iter_mut().enumerate() {
         *word = words.load(at);
     }
-    assert_eq!(found[NEXT], number, "everything was read or told");
+    assert_eq!(found[NEXT], number, "everything was read or reported");
     // Each message once, except repeated ones.
     assert_eq!(found[RECEIVED] - found[REPEATED] + found[MISSING], number);
     (starts, found)
@@ -279,4 +283,59 @@ fn evicted_durable_subscriber_learns_exactly_what_it_missed() {
     assert!(sum(EVICTIONS) >= evictions);
     assert!(sum(MISSING) > 0 && starts > CHANNELS);
     assert_eq!(sum(TOLD), sum(MISSING) + sum(TOLD_TOO_MUCH));
+}
+
+/// A relay that was evicted never started again: its lane at the destination stayed at a position
+/// that the source no longer had.
+#[test]
+fn evicted_relay_reports_the_lost_messages_and_then_goes_on() {
+    let place = TestFolder::new();
+    let from = place.uri("from", "capacity=4KiB&slow=evict:1ms");
+    let to = place.uri("to", "");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let relay = bridges::ending(&from, &to);
+    let query = "capacity=4KiB&slow=evict:1ms&subscribers=1";
+    let mut publisher = Publisher::open(&place.uri("from", query)).unwrap();
+    publisher.publish(b"before").unwrap();
+    assert_eq!(
+        receive(&mut subscriber, |message| message.to_vec()),
+        b"before"
+    );
+    kill(relay);
+    until("the eviction", || {
+        publisher.publish(&[7; 512]).unwrap();
+        publisher.stats().evicted > 0
+    });
+    let mut failures = 0;
+    let (from, to) = (Config::parse(&from).unwrap(), Config::parse(&to).unwrap());
+    loop {
+        // A relay that fails at once does not start.
+        let relay = Bridge::start(&from, &to, false);
+        if failures == 0 {
+            // Without this, the first start reports the eviction, and the second one the lane.
+            let lost = relay.as_ref().map(|_| ()).unwrap_err();
+            let is_lost = matches!(lost, OpenError::Link(LinkError::Lost { .. }));
+            assert!(is_lost, "{lost:?}");
+        }
+        publisher.publish(b"after").unwrap();
+        let works = relay.is_ok_and(|relay| {
+            until("the relay works or fails", || {
+                relay.has_ended() || relay.status().messages > 0
+            });
+            relay.stop(WATCHDOG).is_ok()
+        });
+        if works {
+            break;
+        }
+        let told = subscriber.receive_timeout(WATCHDOG).map(|_| ());
+        assert!(matches!(told, Err(ReceiveError::Failed(_))), "{told:?}");
+        failures += 1;
+        // The publisher may evict it once more.
+        assert!(failures <= 2, "it never goes on");
+    }
+    assert!(failures > 0);
+    // Before it come those that were not overwritten.
+    until("the new message comes", || {
+        receive(&mut subscriber, |message| message.to_vec()) == b"after"
+    });
 }

@@ -25,7 +25,9 @@ fn carry(uri: &str) {
     if pid == 0 {
         // SAFETY: integers only.
         unsafe { libc::alarm(20) };
-        let forked = publisher.try_publish(b"of a child") == Err(NotSent::Forked)
+        // As long as the last message, and longer: the fast path and the slow one.
+        let forked = publisher.try_publish(b"fast") == Err(NotSent::Forked)
+            && publisher.try_publish(b"of a child") == Err(NotSent::Forked)
             && matches!(subscriber.try_receive(), Err(ReceiveError::Forked));
         drop((publisher, subscriber));
         // SAFETY: ends the child and nothing else.

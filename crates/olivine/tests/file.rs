@@ -292,6 +292,197 @@ fn torn_tail_is_reported_and_damage_is_an_error() {
     );
 }
 
+/// Appends the numbers to the recording of a channel, behind `missed` bytes that it did not get.
+fn append_behind(recorder: &mut Recorder, numbers: std::ops::Range<u32>, missed: u64) {
+    let id = recorder.lane(&lanes()[0]).unwrap();
+    let mut at = recorder.end(id) + missed;
+    for n in numbers {
+        let bytes = frame(n, &message(n), 8);
+        recorder.append(id, at, n.into(), &bytes).unwrap();
+        at += bytes.len() as u64;
+    }
+    recorder.flush().unwrap();
+}
+
+/// Whether the stream failed at a hole of `bytes` bytes.
+fn is_hole(error: &ReceiveError, bytes: u64) -> bool {
+    let ReceiveError::Failed(error) = error else {
+        return false;
+    };
+    let text = match error {
+        LinkError::Upstream { reason, .. } => reason.clone(),
+        LinkError::Journal(error) => error.to_string(),
+        other => other.to_string(),
+    };
+    text.contains(&format!("messages are missing: {bytes} bytes"))
+}
+
+/// A recorder that is started again does not have what was published while it was stopped. The
+/// journal looked complete.
+#[test]
+fn recording_with_a_hole_is_not_replayed_as_complete() {
+    let place = TestFolder::new();
+    let path = place.file("holed.olv");
+    let ticks = place.uri("ticks", "capacity=64KiB");
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let mut publisher = Publisher::open(&ticks).unwrap();
+    let mut publish = |numbers: std::ops::Range<u32>| {
+        for n in numbers {
+            let message = message(n);
+            publisher.publish(Outgoing::new(&message).tag(n)).unwrap();
+        }
+        publisher.cursor().0
+    };
+    let file = config(&uri(&path, "sync=never"));
+    let mut missed = Vec::new();
+    for (recorded, unrecorded) in [(0..100, 100..150), (150..200, 200..230), (230..300, 0..0)] {
+        let mut record = Bridge::start(&config(&ticks), &file, false).unwrap();
+        let before = publish(recorded);
+        assert!(record.leave(common::WATCHDOG).unwrap());
+        missed.push(publish(unrecorded) - before);
+    }
+    let all: u64 = missed.iter().sum();
+
+    let mut subscriber = Subscriber::open(&uri(&path, "")).unwrap();
+    let (numbers, error) = replayed(&mut subscriber);
+    assert!(numbers.into_iter().eq(0..100));
+    assert!(is_hole(&error, missed[0]), "{error}");
+
+    // Each replay into shared memory goes on behind the hole that the one before reported.
+    let again = place.uri("again", "");
+    let mut subscriber = Subscriber::open(&again).unwrap();
+    for (expected, hole) in [
+        (0..100, missed.first()),
+        (150..200, missed.get(1)),
+        (230..300, None),
+    ] {
+        let mut replaying = Bridge::start(&config(&uri(&path, "")), &config(&again), true).unwrap();
+        let (numbers, error) = replayed(&mut subscriber);
+        assert!(
+            numbers.iter().copied().eq(expected.clone()),
+            "{expected:?} {numbers:?} {error}"
+        );
+        match hole {
+            Some(bytes) => assert!(is_hole(&error, *bytes), "{expected:?}: {error}"),
+            None => assert!(matches!(error, ReceiveError::Closed), "{error}"),
+        }
+        until("the replay has ended", || replaying.has_ended());
+        assert_eq!(replaying.finish(common::WATCHDOG).is_err(), hole.is_some());
+    }
+
+    let accepting = uri(&path, "unfinished=accept");
+    let mut subscriber = Subscriber::open(&accepting).unwrap();
+    let (numbers, end) = replayed(&mut subscriber);
+    assert!(matches!(end, ReceiveError::Closed), "{end}");
+    assert_eq!(numbers.len(), 220);
+    let note = subscriber.link_status().unwrap().note;
+    assert!(
+        note.starts_with(&format!("{all} bytes")) && note.ends_with("2 places"),
+        "{note}"
+    );
+}
+
+/// A replay into shared memory that ended at the hole does not hide it from its successor.
+#[test]
+fn hole_behind_a_stopped_replay_is_reported_by_the_next() {
+    let place = TestFolder::new();
+    let path = place.file("later.olv");
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let (file, again) = (config(&uri(&path, "")), place.uri("again", ""));
+    let mut subscriber = Subscriber::open(&again).unwrap();
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    append_behind(&mut recorder, 0..50, 0);
+    let replaying = Bridge::start(&file, &config(&again), true).unwrap();
+    for n in 0..50 {
+        assert_eq!(live(&mut subscriber), (n, message(n)));
+    }
+    assert!(replaying.stop(common::WATCHDOG).unwrap());
+    append_behind(&mut recorder, 50..80, 4096);
+    recorder.close().unwrap();
+    let failed = Bridge::start(&file, &config(&again), true).unwrap();
+    let (numbers, error) = replayed(&mut subscriber);
+    assert!(numbers.is_empty() && is_hole(&error, 4096), "{error}");
+    until("the replay has failed", || failed.has_ended());
+    drop(failed);
+    let replaying = Bridge::start(&file, &config(&again), true).unwrap();
+    let (numbers, error) = replayed(&mut subscriber);
+    assert!(numbers.iter().copied().eq(50..80), "{numbers:?} {error:?}");
+    assert!(matches!(error, ReceiveError::Closed), "{error}");
+    assert!(replaying.stop(common::WATCHDOG).unwrap());
+}
+
+/// The next replay began before a run of another channel, or before the start that the URI names.
+#[test]
+fn next_replay_begins_at_the_hole() {
+    let messages = |numbers: std::ops::Range<u32>| -> usize {
+        numbers.map(|n| frame(n, &message(n), 8).len()).sum()
+    };
+    let position = format!("from=position:{}", messages(0..50));
+    let time = "from=time:1970-01-01T00:00:00.000000050Z";
+    for (query, delivered) in [("channel=ticks", 0..50), (&*position, 0..0), (time, 0..0)] {
+        let place = TestFolder::new();
+        let path = place.file("begins.olv");
+        let mut recorder = Recorder::open(&path, &fast()).unwrap();
+        append_behind(&mut recorder, 0..50, 0);
+        if query == "channel=ticks" {
+            let id = recorder.lane(&Lane::new("other", 0, 8, 12)).unwrap();
+            let bytes = frame(50, &message(50), 8);
+            recorder.append(id, 0, 50, &bytes).unwrap();
+            recorder.flush().unwrap();
+        }
+        append_behind(&mut recorder, 50..80, 4096);
+        recorder.close().unwrap();
+        let config = |uri: &str| Config::parse(uri).unwrap();
+        let (file, again) = (config(&uri(&path, query)), place.uri("again", ""));
+        let mut subscriber = Subscriber::open(&again).unwrap();
+        let failed = Bridge::start(&file, &config(&again), true).unwrap();
+        let (numbers, error) = replayed(&mut subscriber);
+        assert!(
+            numbers.iter().copied().eq(delivered),
+            "{query}: {numbers:?}"
+        );
+        assert!(is_hole(&error, 4096), "{query}: {error}");
+        until("the replay has failed", || failed.has_ended());
+        drop(failed);
+        let replaying = Bridge::start(&file, &config(&again), true).unwrap();
+        let (numbers, error) = replayed(&mut subscriber);
+        assert!(
+            numbers.iter().copied().eq(50..80),
+            "{query}: {numbers:?} {error}"
+        );
+        assert!(matches!(error, ReceiveError::Closed), "{query}: {error}");
+        assert!(replaying.stop(common::WATCHDOG).unwrap());
+    }
+}
+
+/// A replay that was stopped before it delivered anything stored a start before `from=`.
+#[test]
+fn stopped_replay_keeps_the_start_that_was_asked_for() {
+    let position: usize = (0..50).map(|n| frame(n, &message(n), 8).len()).sum();
+    let position = format!("from=position:{position}");
+    for from in [&*position, "from=time:1970-01-01T00:00:00.000000050Z"] {
+        let place = TestFolder::new();
+        let path = place.file("asked.olv");
+        let mut recorder = Recorder::open(&path, &fast()).unwrap();
+        append_behind(&mut recorder, 0..50, 0);
+        let config = |uri: &str| Config::parse(uri).unwrap();
+        let (file, again) = (config(&uri(&path, from)), place.uri("again", ""));
+        let mut subscriber = Subscriber::open(&again).unwrap();
+        let stopped = Bridge::start(&file, &config(&again), true).unwrap();
+        until("it is replayed", || {
+            stopped.status().stage == LinkStage::Connected
+        });
+        stopped.stop(common::WATCHDOG).unwrap();
+        append_behind(&mut recorder, 50..80, 0);
+        recorder.close().unwrap();
+        let replaying = Bridge::start(&file, &config(&again), true).unwrap();
+        let (numbers, end) = replayed(&mut subscriber);
+        assert!(numbers.iter().copied().eq(50..80), "{from}: {numbers:?}");
+        assert!(matches!(end, ReceiveError::Closed), "{end}");
+        assert!(replaying.stop(common::WATCHDOG).unwrap());
+    }
+}
+
 #[test]
 fn one_of_several_channels_is_chosen_by_name() {
     let place = TestFolder::new();

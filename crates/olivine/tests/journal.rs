@@ -145,6 +145,74 @@ fn frames_appended_twice_are_recorded_once_and_gaps_are_counted() {
     assert_eq!(tags, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0]);
 }
 
+/// What each run misses before it: journal position and bytes.
+fn holes(replay: &mut Replay) -> Vec<(u64, u64)> {
+    let mut holes = Vec::new();
+    while let Some(run) = replay.next_run().unwrap() {
+        if run.missed_bytes > 0 {
+            holes.push((run.journal_position, run.missed_bytes));
+        }
+    }
+    holes
+}
+
+/// It was counted by the recorder, and nothing in the journal showed it.
+#[test]
+fn hole_is_found_from_any_start_before_it() {
+    let closed = |recorder: Recorder| {
+        recorder.close().unwrap();
+    };
+    for (rotation, end_file) in [
+        (Rotation::NEVER, None),
+        (Rotation::NEVER, Some(closed as fn(Recorder))),
+        (Rotation::by_size(4096), Some(closed as fn(Recorder))),
+    ] {
+        for packing in packings() {
+            let place = TestFolder::new();
+            let path = place.file("hole.olv");
+            let settings = fast().rotate(rotation).compress(packing);
+            let [lane, other, _] = lanes();
+            let mut recorder = Recorder::open(&path, &settings).unwrap();
+            let (mut ends, mut position, mut expected) = ([4096, 0], 0, Vec::new());
+            for n in 0..40_u32 {
+                if n % 8 == 4 {
+                    if let Some(end_file) = end_file {
+                        end_file(recorder);
+                        recorder = Recorder::open(&path, &settings).unwrap();
+                    }
+                    // A hole in the first lane; the second one begins in the middle, without any.
+                    ends[0] += u64::from(n) * 16;
+                    expected.push((position, u64::from(n) * 16));
+                }
+                let bytes = frame(n, &[7; 400], 8);
+                for (place, lane) in [&lane, &other].into_iter().enumerate() {
+                    if place == 1 && n < 20 {
+                        continue;
+                    }
+                    let id = recorder.lane(lane).unwrap();
+                    recorder.append(id, ends[place], n.into(), &bytes).unwrap();
+                    recorder.flush().unwrap();
+                    ends[place] += bytes.len() as u64;
+                    position += bytes.len() as u64;
+                }
+            }
+            recorder.close().unwrap();
+            let mut replay = Replay::open(&path).unwrap();
+            assert_eq!(holes(&mut replay), expected, "{rotation:?} {packing}");
+            for from in (0..position).step_by(8) {
+                replay.seek_position(from).unwrap();
+                let left = expected.partition_point(|(at, _)| *at < from);
+                assert_eq!(holes(&mut replay), expected[left..], "position {from}");
+            }
+            for from in 0..40 {
+                replay.seek_time(from).unwrap();
+                let left = expected.len() - (4..40).step_by(8).filter(|n| *n >= from).count();
+                assert_eq!(holes(&mut replay), expected[left..], "time {from}");
+            }
+        }
+    }
+}
+
 #[test]
 fn invalid_runs_are_refused_whole() {
     let place = TestFolder::new();
@@ -223,7 +291,7 @@ fn files_are_private_and_follow_no_link() {
         Replay::open(&link).is_ok(),
         "reading by a link does no harm"
     );
-    for (name, problem) in [("folder", "folder"), ("fifo", "no regular file")] {
+    for (name, problem) in [("folder", "folder"), ("fifo", "not a regular file")] {
         let path = place.file(name);
         if name == "folder" {
             std::fs::create_dir(&path).unwrap();

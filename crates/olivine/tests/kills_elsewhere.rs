@@ -25,10 +25,20 @@ fn publish_until_killed() {
     }
 }
 
+/// The program whose bridge panics: it gets some messages and then the failure, not an end.
+fn receive_until_panic() {
+    let mut subscriber = Subscriber::open(&std::env::var("KILLED_URI").unwrap()).unwrap();
+    let (received, error) = until_failed(&mut subscriber, 0);
+    assert!(received >= 2, "{received}");
+    assert!(matches!(error, LinkError::Panicked), "{error}");
+}
+
 #[test]
 fn role() {
-    if common::my_role().is_some() {
-        publish_until_killed();
+    match common::my_role().as_deref() {
+        Some("publisher") => publish_until_killed(),
+        Some(_) => receive_until_panic(),
+        None => {}
     }
 }
 
@@ -153,17 +163,53 @@ fn killed_while_received(place: &TestFolder, publish: &str, subscriber: &mut Sub
     expected
 }
 
-#[test]
-fn killed_unnamed_connecting_publisher_is_reported_as_failed() {
+/// Kills a publisher that connects, and waits until its `expire=` is over.
+fn is_reported_as_failed_after_expire(more: &str) {
     let place = TestFolder::new();
     let address = format!("tcp://127.0.0.1:{}/killed", free_port());
     let mut subscriber = Subscriber::open(&format!("{address}?role=listen")).unwrap();
-    let publish = format!("{address}?role=connect&expire=200ms&subscribers=1&capacity=64KiB");
+    let dir = place.dir();
+    let publish = format!(
+        "{address}?role=connect&expire=200ms&subscribers=1&capacity=64KiB&dir={}{more}",
+        dir.display()
+    );
     let received = killed_while_received(&place, &publish, &mut subscriber);
     let (received, error) = until_failed(&mut subscriber, received);
     assert!(received <= count(&place.file("noted")) + 1);
     let text = error.to_string();
     assert!(text.contains("was away for longer"), "{text}");
+}
+
+#[test]
+fn killed_unnamed_connecting_publisher_is_reported_as_failed() {
+    is_reported_as_failed_after_expire("");
+}
+
+#[test]
+fn killed_named_connecting_publisher_is_reported_as_failed_after_expire() {
+    is_reported_as_failed_after_expire("&name=ticks");
+}
+
+/// With the feature `points`, which plants the panic.
+#[cfg(feature = "points")]
+#[test]
+fn panic_of_a_bridge_at_a_named_point_does_not_end_the_stream() {
+    for (publishes, subscribes) in [("listen", "connect"), ("connect", "listen")] {
+        let address = format!("tcp://127.0.0.1:{}/panics", free_port());
+        let variables = [
+            ("KILLED_URI", format!("{address}?role={subscribes}")),
+            ("OLIVINE_PANIC_AT", "bridge.take:3".to_owned()),
+        ];
+        let mut child = spawn("subscriber", &variables);
+        let publish = format!("{address}?role={publishes}&subscribers=1&expire=100ms");
+        let mut publisher = Publisher::open(&publish).unwrap();
+        let mut number = 0_u64;
+        until("the subscriber ends", || {
+            number += u64::from(publisher.try_publish(&number.to_le_bytes()).is_ok());
+            child.try_wait().unwrap().is_some()
+        });
+        common::finished(child);
+    }
 }
 
 #[test]

@@ -106,6 +106,7 @@ fn a_stream_with_other_settings_is_refused_with_key_and_values() {
     let _first = joined(&server.uri("ticks", "max_bytes=1MiB&storage=memory"));
     for (query, expected) in [
         ("max_bytes=2MiB", "max_bytes=1048576"),
+        ("max_messages=7", "max_messages=-1"),
         ("storage=file", "storage=memory"),
         ("retention=interest", "retention=limits"),
         ("replicas=3", "replicas=1"),
@@ -185,15 +186,28 @@ fn killed_server_loses_and_repeats_nothing() {
 
 #[test]
 fn full_stream_holds_the_publisher_back() {
-    const COUNT: u64 = 5000;
+    full_stream_loses_nothing("max_bytes=16KiB", "\"max_bytes\":16384,", 5000);
+}
+
+#[test]
+fn stream_with_the_most_messages_holds_the_publisher_back() {
+    full_stream_loses_nothing("max_messages=64", "\"max_msgs\":64,", 1000);
+}
+
+/// All of `count` messages arrive in order through a stream with the limit `limit`, which the
+/// server shows as `shown`.
+fn full_stream_loses_nothing(limit: &str, shown: &str, count: u64) {
     let Some(server) = server("") else {
         return;
     };
-    let uri = server.uri("full", "retention=interest&max_bytes=16KiB&capacity=16KiB");
+    let uri = server.uri(
+        "full",
+        &format!("retention=interest&{limit}&capacity=16KiB"),
+    );
     let mut subscriber = joined(&uri);
-    let publishing = publish_numbers(uri, COUNT);
+    let publishing = publish_numbers(uri, count);
     let mut said = false;
-    for number in 0..COUNT {
+    for number in 0..count {
         assert_eq!(next_number(&mut subscriber), number);
         if number == 0 {
             until("the server is full of unread messages", || {
@@ -206,8 +220,10 @@ fn full_stream_holds_the_publisher_back() {
     publishing.join().unwrap();
     assert!(said);
     until("every message is counted, once", || {
-        status(&subscriber).messages == COUNT
+        status(&subscriber).messages == count
     });
+    let info = server.ask("$JS.API.STREAM.INFO.full", "");
+    assert!(info.contains(shown), "{info}");
 }
 
 #[test]
@@ -397,7 +413,7 @@ fn subscriber_of_a_truncated_stream_receives_later_messages() {
     for publisher in [first, second, third] {
         publisher.close().expect("a good end");
     }
-    until("the end is told", || {
+    until("the end is reported", || {
         matches!(subscriber.try_receive(), Err(ReceiveError::Closed))
     });
 }
@@ -488,6 +504,34 @@ fn killed_bridges_lose_and_repeat_nothing() {
     // Otherwise the later bridge would start with the next message.
     let back = format!("{uri}&from=oldest");
     bridges::Pair::new(&uri, &back).carry_and_kill(40_000, 6000, |_| ());
+}
+
+/// It waited for the next message: every end was acknowledged by the bridge before it.
+#[test]
+fn bridge_whose_predecessor_acknowledged_the_end_ends() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let place = common::TestFolder::new();
+    let to = place.uri("to", "");
+    let uri = server.uri("over", "timeout=1s");
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let from = config(&format!("{uri}&from=oldest"));
+    let first = Bridge::start(&from, &config(&to), false).unwrap();
+    publish_numbers(uri, 10).join().unwrap();
+    for number in 0..10 {
+        assert_eq!(next_number(&mut subscriber), number);
+    }
+    let end = subscriber.receive_timeout(common::WATCHDOG);
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    assert!(first.stop(common::WATCHDOG).unwrap());
+    for _later in 0..2 {
+        let bridge = Bridge::start(&from, &config(&to), true).unwrap();
+        until("it has ended", || bridge.has_ended());
+        assert_eq!(bridge.status().messages, 0);
+        assert!(bridge.stop(common::WATCHDOG).unwrap());
+    }
 }
 
 #[test]

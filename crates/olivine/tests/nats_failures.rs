@@ -5,8 +5,8 @@
 mod common;
 mod nats_server;
 
-use common::{bridges, kill, until};
-use nats_server::server;
+use common::{Other, bridges, kill, until};
+use nats_server::{Server, server};
 use olivine::{Bridge, Config, LinkError, LinkStage, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 
@@ -24,6 +24,35 @@ fn joined(uri: &str) -> Subscriber {
         subscriber.link_status().expect("a bridge").stage == LinkStage::Connected
     });
     subscriber
+}
+
+/// A ring and the bridge that carries it to `channel`: the folder, both URIs, a subscriber of the
+/// channel, the bridge.
+fn bridged(
+    server: &Server,
+    channel: &str,
+) -> (common::TestFolder, String, String, Subscriber, Other) {
+    let place = common::TestFolder::new();
+    let ring = place.uri("feed", "subscribers=1");
+    let uri = server.uri(channel, "timeout=1s");
+    let subscriber = joined(&uri);
+    let bridge = bridges::keeping(&ring, &uri);
+    (place, ring, uri, subscriber, bridge)
+}
+
+/// Kills the bridge after both messages were acknowledged; then the second publisher fails. Returns
+/// the first.
+fn fail_behind(ring: &str, subscriber: &mut Subscriber, bridge: Other) -> Publisher {
+    let mut other = Publisher::open(ring).unwrap();
+    let mut failing = Publisher::open(ring).unwrap();
+    for (publisher, text) in [(&mut other, b"first"), (&mut failing, b"again")] {
+        publisher.publish(text).unwrap();
+        assert_eq!(next(subscriber), text);
+    }
+    assert!(failing.wait_drained(Some(common::WATCHDOG)).unwrap());
+    kill(bridge);
+    let _ = failing.close_failed("torn");
+    other
 }
 
 fn next(subscriber: &mut Subscriber) -> Vec<u8> {
@@ -47,7 +76,7 @@ fn fail(uri: &str, text: &str, reason: &str) {
     let _ = publisher.close_failed(reason);
 }
 
-/// It was told to the bridge of the publisher alone: subscribers waited for ever.
+/// Only the bridge of the publisher got it: subscribers waited for ever.
 #[test]
 fn failed_publisher_is_reported_between_the_messages_of_others() {
     let Some(server) = server("") else {
@@ -112,25 +141,186 @@ fn bridge_that_replaces_a_killed_one_stores_the_failure() {
     let Some(server) = server("") else {
         return;
     };
-    let place = common::TestFolder::new();
-    let ring = place.uri("feed", "subscribers=1");
-    let uri = server.uri("feed", "timeout=1s");
-    let mut subscriber = joined(&uri);
-    let bridge = bridges::keeping(&ring, &uri);
-    let mut other = Publisher::open(&ring).unwrap();
-    let mut failing = Publisher::open(&ring).unwrap();
-    for (publisher, text) in [(&mut other, b"first"), (&mut failing, b"again")] {
-        publisher.publish(text).unwrap();
-        assert_eq!(next(&mut subscriber), text);
-    }
-    assert!(failing.wait_drained(Some(common::WATCHDOG)).unwrap());
-    kill(bridge);
-    let _ = failing.close_failed("torn");
+    let (_place, ring, uri, mut subscriber, bridge) = bridged(&server, "feed");
+    let mut other = fail_behind(&ring, &mut subscriber, bridge);
     let bridge = bridges::keeping(&ring, &uri);
     assert_eq!(failure(&mut subscriber), "torn");
     // The other publisher goes on.
     other.publish(b"more").unwrap();
     assert_eq!(next(&mut subscriber), b"more");
+    kill(bridge);
+}
+
+/// Subscribers saw every lane that they knew ended, and got `Closed` at the handover.
+#[test]
+fn first_message_of_the_next_publisher_is_stored_before_the_end_of_the_last_one() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let (place, ring, uri, mut subscriber, bridge) = bridged(&server, "handover");
+    let mut first = Publisher::open(&ring).unwrap();
+    first.publish(b"first").unwrap();
+    assert_eq!(next(&mut subscriber), b"first");
+    assert!(first.wait_drained(Some(common::WATCHDOG)).unwrap());
+    kill(bridge);
+    let mut second = Publisher::open(&place.uri("feed", "")).unwrap();
+    second.publish(b"second").unwrap();
+    first.close().unwrap();
+    let bridge = bridges::keeping(&ring, &uri);
+    assert_eq!(next(&mut subscriber), b"second");
+    let mut ids = Vec::new();
+    until("the end is stored", || {
+        let stored = server.ask("$JS.API.STREAM.MSG.GET.handover", "{\"seq\":3}");
+        stored.contains("\"hdrs\"")
+    });
+    for seq in 2..=3 {
+        let text = format!("{{\"seq\":{seq}}}");
+        ids.push(label_in(
+            &server.ask("$JS.API.STREAM.MSG.GET.handover", &text),
+        ));
+    }
+    assert!(
+        !ids[0].ends_with(".end") && ids[1].ends_with(".end"),
+        "{ids:?}"
+    );
+    kill(bridge);
+}
+
+/// A full stream refused the message and took the end, which is shorter.
+#[test]
+fn refused_first_message_is_stored_before_the_end_of_the_last_publisher() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let (place, mut subscriber, first) = nearly_full(&server, 10 << 10);
+    let mut second = Publisher::open(&place.uri("feed", "")).unwrap();
+    let long = vec![b'x'; 8 << 10];
+    second.publish(&long).unwrap();
+    let bridge = end_beside_refused(&server, &place, first);
+    assert_eq!(next(&mut subscriber), long);
+    second.close().unwrap();
+    let end = subscriber.receive_timeout(2 * common::WATCHDOG);
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    until("it has ended", || bridge.has_ended());
+    assert!(bridge.stop(common::WATCHDOG).unwrap());
+}
+
+/// A full stream refused the failure and took the end, which is shorter.
+#[test]
+fn refused_failure_is_stored_before_the_end_of_another_publisher() {
+    let Some(server) = server("") else {
+        return;
+    };
+    // There is room for an end, and not for a failure.
+    let (place, mut subscriber, first) = nearly_full(&server, 15_900);
+    let second: Publisher = Publisher::open(&place.uri("feed", "")).unwrap();
+    let reason = "torn ".repeat(90);
+    let _ = second.close_failed(&reason);
+    let bridge = end_beside_refused(&server, &place, first);
+    assert_eq!(failure(&mut subscriber).trim(), reason.trim());
+    until("it has ended", || bridge.has_ended());
+    bridge.stop(common::WATCHDOG).unwrap_err();
+}
+
+/// A ring, and a stream of 16 KiB with a message of `bytes` out of it; a subscriber that has it,
+/// and its publisher. The bridge was killed.
+fn nearly_full(server: &Server, bytes: usize) -> (common::TestFolder, Subscriber, Publisher) {
+    let place = common::TestFolder::new();
+    let [ring, uri] = ends_of_full(server, &place);
+    let mut subscriber = joined(&uri);
+    let bridge = bridges::keeping(&ring, &uri);
+    let mut first = Publisher::open(&ring).unwrap();
+    let long = vec![b'x'; bytes];
+    first.publish(&long).unwrap();
+    assert_eq!(next(&mut subscriber), long);
+    assert!(first.wait_drained(Some(common::WATCHDOG)).unwrap());
+    kill(bridge);
+    (place, subscriber, first)
+}
+
+/// The same for both bridges: their place in the ring is named after the URIs.
+fn ends_of_full(server: &Server, place: &common::TestFolder) -> [String; 2] {
+    let ring = place.uri("feed", "subscribers=1&capacity=64KiB");
+    [ring, server.uri("full", "max_bytes=16KiB")]
+}
+
+/// Closes the publisher and starts the next bridge. The stream is emptied once it has refused what
+/// is behind; no end is sent before.
+fn end_beside_refused(server: &Server, place: &common::TestFolder, first: Publisher) -> Bridge {
+    first.close().unwrap();
+    let sent = server.watch("full", 8);
+    let [ring, uri] = ends_of_full(server, place).map(|uri| Config::parse(&uri).unwrap());
+    let bridge = Bridge::start(&ring, &uri, true).unwrap();
+    let sent = sent();
+    assert!(!sent.iter().any(|id| id.ends_with(".end")), "{sent:?}");
+    server.ask("$JS.API.STREAM.PURGE.full", "");
+    bridge
+}
+
+/// Both had the same message id, and the server dropped the second.
+#[test]
+fn two_failures_of_a_lane_without_a_message_between_them_are_both_reported() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let (_place, ring, uri, mut subscriber, mut bridge) = bridged(&server, "feed");
+    let mut other = Publisher::open(&ring).unwrap();
+    other.publish(b"first").unwrap();
+    assert_eq!(next(&mut subscriber), b"first");
+    fail(&ring, "last", "torn");
+    assert_eq!(next(&mut subscriber), b"last");
+    assert_eq!(failure(&mut subscriber), "torn");
+    kill(bridge);
+    let again: Publisher = Publisher::open(&ring).unwrap();
+    let _ = again.close_failed("worn");
+    bridge = bridges::keeping(&ring, &uri);
+    assert_eq!(failure(&mut subscriber), "worn");
+    other.publish(b"more").unwrap();
+    assert_eq!(next(&mut subscriber), b"more");
+    kill(bridge);
+}
+
+/// The bridge stores the first again, which the killed one may not have stored, and the second.
+#[test]
+fn bridge_that_starts_between_two_failures_at_one_position_stores_both() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let (_place, ring, uri, mut subscriber, bridge) = bridged(&server, "between");
+    let mut other = fail_behind(&ring, &mut subscriber, bridge);
+    let mut bridge = bridges::keeping(&ring, &uri);
+    assert_eq!(failure(&mut subscriber), "torn");
+    let again: Publisher = Publisher::open(&ring).unwrap();
+    let _ = again.close_failed("worn");
+    assert_eq!(failure(&mut subscriber), "worn");
+    kill(bridge);
+    bridge = bridges::keeping(&ring, &uri);
+    other.publish(b"more").unwrap();
+    assert_eq!(next(&mut subscriber), b"more");
+    kill(bridge);
+}
+
+/// A lane remembers its newest failure only.
+#[test]
+fn bridge_that_starts_after_two_failures_at_one_position_stores_the_second() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let (_place, ring, uri, mut subscriber, bridge) = bridged(&server, "after");
+    let mut other = Publisher::open(&ring).unwrap();
+    other.publish(b"first").unwrap();
+    assert_eq!(next(&mut subscriber), b"first");
+    assert!(other.wait_drained(Some(common::WATCHDOG)).unwrap());
+    kill(bridge);
+    for reason in ["torn", "worn"] {
+        let failing: Publisher = Publisher::open(&ring).unwrap();
+        let _ = failing.close_failed(reason);
+    }
+    let mut failing: Publisher = Publisher::open(&ring).unwrap();
+    failing.publish(b"behind").unwrap();
+    let bridge = bridges::keeping(&ring, &uri);
+    assert_eq!(failure(&mut subscriber), "worn");
+    assert_eq!(next(&mut subscriber), b"behind");
     kill(bridge);
 }
 
@@ -222,6 +412,29 @@ fn bridge_that_ends_with_its_source_ends_with_the_failure() {
     }
 }
 
+/// It ended without an error: the bridge before it acknowledged the failure.
+#[test]
+fn bridge_whose_predecessor_acknowledged_a_failure_ends_with_one() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let place = common::TestFolder::new();
+    let to = place.uri("to", "");
+    let uri = server.uri("again", "timeout=1s");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let (from, to) = (config(&format!("{uri}&from=oldest")), config(&to));
+    let first = Bridge::start(&from, &to, false).unwrap();
+    fail(&uri, "last", "torn");
+    assert_eq!(next(&mut subscriber), b"last");
+    assert_eq!(failure(&mut subscriber), "torn");
+    assert!(first.stop(common::WATCHDOG).unwrap());
+    let bridge = Bridge::start(&from, &to, true).unwrap();
+    until("it has ended", || bridge.has_ended());
+    let error = bridge.stop(Duration::ZERO).unwrap_err();
+    assert!(matches!(error, LinkError::FarFailed { .. }), "{error:?}");
+}
+
 #[test]
 fn reason_of_any_client_is_shortened_and_made_printable() {
     let Some(server) = server("") else {
@@ -232,7 +445,7 @@ fn reason_of_any_client_is_shortened_and_made_printable() {
     let id = "00000000000000ab.0.64.8";
     server.send(
         "hostile",
-        &format!("{id}.failed"),
+        &format!("{id}.failed.2"),
         &b"\x1b[2J\xff\n".repeat(1000),
     );
     let reason = failure(&mut subscriber);

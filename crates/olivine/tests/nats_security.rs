@@ -31,7 +31,9 @@ fn refusal(server: &Server, query: &str) -> LinkError {
         Err(other) => panic!("{query}: {other:?}"),
         // If the server resets the connection before its reason is read, try again.
         Ok(publisher) => {
-            until("it is told why", || publisher.link_failure().is_some());
+            until("the reason is reported", || {
+                publisher.link_failure().is_some()
+            });
             publisher.link_failure().expect("a reason")
         }
     }

@@ -8,7 +8,7 @@ mod common;
 use common::blocks::{Block, END, LANE_END, LEAVING, by_block};
 use common::proxy::{Proxy, Way};
 use common::{TestFolder, free_port, until};
-use olivine::{Bridge, Config, Publisher, ReceiveError, Subscriber};
+use olivine::{Bridge, Config, NotSent, Publisher, ReceiveError, Subscriber};
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,7 +54,7 @@ fn next(subscriber: &mut Subscriber) -> Vec<u8> {
 }
 
 fn end_comes(subscriber: &mut Subscriber) {
-    until("the end is told", || {
+    until("the end is reported", || {
         match subscriber.receive_timeout(Duration::from_millis(50)) {
             Ok(None) => false,
             Err(ReceiveError::Closed) => true,
@@ -289,7 +289,7 @@ fn replaced_channel_is_reported_as_loss() {
     drop(publisher);
     let (_publisher, _receiving) = publish(b"second");
     let mut told = None;
-    until("the loss is told", || {
+    until("the loss is reported", || {
         match subscriber.receive_timeout(Duration::from_millis(50)) {
             Ok(None) => false,
             Ok(Some(message)) => panic!("{:?} without a word", &*message),
@@ -371,7 +371,7 @@ fn replaced_listener_ends_the_lanes_of_publishers_that_stay_away() {
         let _ = publisher.close();
         let _bridge = start(&uri(free_port(), "role=listen"), &ring, false);
         let mut reason = String::new();
-        until("the failure is told", || {
+        until("the failure is reported", || {
             match subscriber.receive_timeout(Duration::from_millis(50)) {
                 Ok(None) => {}
                 Err(ReceiveError::Failed(error)) => reason = error.to_string(),
@@ -406,6 +406,27 @@ fn publisher_closes_after_a_named_subscriber_received_and_left() {
     }
 }
 
+/// It kept the name, and so every later message, until `expire=`.
+#[test]
+fn unsubscribed_name_is_forgotten_by_a_listening_publisher_at_once() {
+    let place = TestFolder::new();
+    let dir = place.file("channels").display().to_string();
+    let port = free_port();
+    let listens = uri(port, "role=listen&capacity=4KiB");
+    let mut publisher = Publisher::open(&listens).unwrap();
+    let named = uri(port, &format!("role=connect&name=archive&dir={dir}"));
+    let mut subscriber = Subscriber::open(&named).unwrap();
+    publisher.publish(b"read").unwrap();
+    assert_eq!(next(&mut subscriber), b"read");
+    subscriber.unsubscribe();
+    // More than the ring holds.
+    for n in 0..200 {
+        let sent = publisher.publish_timeout(&[1; 64], common::WATCHDOG);
+        sent.unwrap_or_else(|error| panic!("message {n}: {error}"));
+    }
+    publisher.close().unwrap();
+}
+
 /// A lane that is kept says so, and what to do.
 #[test]
 fn full_channel_names_lanes_that_are_kept_for_a_bridge() {
@@ -429,4 +450,162 @@ fn full_channel_names_lanes_that_are_kept_for_a_bridge() {
     assert_eq!(next(&mut subscriber), [2]);
     publisher.close().unwrap();
     end_comes(&mut subscriber);
+}
+
+/// A listening publisher and a named subscriber that has received and acknowledged one message.
+/// The folder is that of the name.
+fn met(place: &TestFolder, listens: &str) -> (Publisher, Subscriber, u16) {
+    let port = free_port();
+    let mut publisher = Publisher::open(&uri(port, listens)).unwrap();
+    let mut subscriber = Subscriber::open(&archive(place, port)).unwrap();
+    publisher.publish(b"read").unwrap();
+    assert_eq!(next(&mut subscriber), b"read");
+    until("it is acknowledged", || {
+        let status = publisher.link_status().unwrap();
+        status.acknowledged_bytes == status.bytes && status.bytes > 0
+    });
+    (publisher, subscriber, port)
+}
+
+fn archive(place: &TestFolder, port: u16) -> String {
+    let dir = place.file("channels").display().to_string();
+    uri(port, &format!("role=connect&name=archive&dir={dir}"))
+}
+
+/// `close` was `Ok`, and the subscriber waited for ever.
+#[test]
+fn publisher_reports_a_named_subscriber_that_is_away_and_has_no_end() {
+    let place = TestFolder::new();
+    let (publisher, subscriber, _) = met(&place, "role=listen&expire=300ms");
+    subscriber.close();
+    until("it has left", || {
+        publisher.link_status().unwrap().peers == 0
+    });
+    let error = publisher.close().unwrap_err();
+    assert!(matches!(error, NotSent::BackPressured), "{error}");
+}
+
+/// Its own `expire` ends its session before the publisher gives it up. `close` was `Ok`.
+#[test]
+fn publisher_reports_a_named_subscriber_that_expires_without_the_end() {
+    let place = TestFolder::new();
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let met = end_meets(&proxy, Way::FromListener, |_| Vec::new());
+    let publisher = Publisher::<[u8]>::open(&uri(port, "role=listen&timeout=500ms")).unwrap();
+    let connects = archive(&place, proxy.port);
+    let subscriber = Subscriber::open(&format!("{connects}&timeout=500ms&expire=300ms")).unwrap();
+    let peers = || publisher.link_status().unwrap().peers;
+    until("it is connected", || peers() == 1);
+    let closing = std::thread::spawn(move || publisher.close());
+    until("the end is lost", || met.load(Ordering::Acquire));
+    proxy.set_down(true);
+    proxy.cut();
+    let error = closing.join().unwrap().unwrap_err();
+    assert!(matches!(error, NotSent::BackPressured), "{error}");
+    drop(subscriber);
+}
+
+#[test]
+fn named_subscriber_that_comes_back_to_a_closing_publisher_gets_the_end() {
+    let place = TestFolder::new();
+    let (publisher, subscriber, port) = met(&place, "role=listen");
+    subscriber.close();
+    until("it has left", || {
+        publisher.link_status().unwrap().peers == 0
+    });
+    let closing = std::thread::spawn(move || publisher.close());
+    let mut subscriber = Subscriber::open(&archive(&place, port)).unwrap();
+    end_comes(&mut subscriber);
+    closing.join().unwrap().unwrap();
+}
+
+/// It has the end of each lane, and leaves before the end of the stream is confirmed.
+#[test]
+fn named_subscriber_that_leaves_at_the_end_holds_no_publisher_back() {
+    let place = TestFolder::new();
+    for _ in 0..30 {
+        let (publisher, mut subscriber, _) = met(&place, "role=listen&linger=10s");
+        let reading = std::thread::spawn(move || end_comes(&mut subscriber));
+        publisher.close().expect("the subscriber has the end");
+        reading.join().unwrap();
+    }
+}
+
+/// The end of a stream of this number in this direction is lost; the flag reports that.
+fn end_is_lost(proxy: &Proxy, way: Way, number: usize) -> Arc<AtomicBool> {
+    let mut ends = 0;
+    let met = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&met);
+    proxy.rewrite(
+        way,
+        by_block(move |block| {
+            ends += usize::from(block.closes_with(END));
+            if block.closes_with(END) && ends == number {
+                flag.store(true, Ordering::Release);
+                return Vec::new();
+            }
+            block.bytes()
+        }),
+    );
+    met
+}
+
+/// A bridge with a name that ends with its source, over a connection that is cut where the end of
+/// this number goes in this direction. Both sides end in order.
+fn both_end_after_a_cut(way: Way, number: usize) {
+    let place = TestFolder::new();
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let met = end_is_lost(&proxy, way, number);
+    let listens = uri(port, "role=listen&timeout=500ms&expire=20s");
+    let mut publisher = Publisher::open(&listens).unwrap();
+    let connects = uri(proxy.port, "role=connect&timeout=500ms&name=archive");
+    let to = place.uri("to", "");
+    let mut subscriber = Subscriber::open(&to).unwrap();
+    let receiving = start(&connects, &to, true);
+    publisher.publish(b"last").unwrap();
+    assert_eq!(next(&mut subscriber), b"last");
+    let closing = std::thread::spawn(move || publisher.close());
+    until("an end is lost", || met.load(Ordering::Acquire));
+    proxy.cut();
+    end_comes(&mut subscriber);
+    until("the destination has ended", || receiving.has_ended());
+    assert!(receiving.stop(common::WATCHDOG).unwrap());
+    closing.join().unwrap().expect("the end was confirmed");
+}
+
+/// The destination had left, and the source reported that it lacked the end.
+#[test]
+fn destination_that_ends_with_its_source_stays_until_its_answer_has_come() {
+    both_end_after_a_cut(Way::ToListener, 1);
+}
+
+/// The source is gone: the destination stays for a while only.
+#[test]
+fn destination_ends_after_the_source_that_has_its_answer_is_gone() {
+    both_end_after_a_cut(Way::FromListener, 2);
+}
+
+/// Another source has its address by then, and refuses it. It ended without a note.
+#[test]
+fn destination_that_stays_for_its_answer_notes_a_refusal() {
+    let place = TestFolder::new();
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let met = end_is_lost(&proxy, Way::FromListener, 2);
+    let publisher = Publisher::<[u8]>::open(&uri(port, "role=listen")).unwrap();
+    let to = place.uri("to", "");
+    let receiving = start(&uri(proxy.port, "role=connect"), &to, true);
+    until("it is connected", || receiving.status().peers == 1);
+    let closing = std::thread::spawn(move || publisher.close());
+    until("an end is lost", || met.load(Ordering::Acquire));
+    closing.join().unwrap().expect("the end was confirmed");
+    let other = Publisher::<[u8]>::open(&uri(port, "role=listen&token=secret")).unwrap();
+    proxy.cut();
+    until("the destination has ended", || receiving.has_ended());
+    let note = receiving.status().note;
+    assert!(note.contains("token"), "{note}");
+    assert!(receiving.stop(common::WATCHDOG).unwrap());
+    drop(other);
 }

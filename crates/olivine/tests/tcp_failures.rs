@@ -218,7 +218,7 @@ fn failure_after_an_end_is_reported_by_a_listening_destination() {
 
 /// A regression: a far side that does not come back ended closed lanes once more.
 #[test]
-fn expired_session_of_ended_lanes_is_no_second_end() {
+fn expired_session_of_ended_lanes_does_not_end_them_again() {
     let mut parted = parted_after_an_end("publishers_max=1", "&name=a&expire=1s");
     drop(parted.sending);
     // The session holds the only lane until it expires.
@@ -269,4 +269,62 @@ fn destination_stores_a_failure_before_it_confirms_it() {
         let is_stored = matches!(answer, Some(Err(ReceiveError::Failed(_))));
         assert!(is_stored, "source_listens {source_listens}: {answer:?}");
     }
+}
+
+/// The destination has seen no lane: it confirmed the failure and stored nothing.
+#[test]
+fn failure_before_the_destination_started_is_reported_there() {
+    for source_listens in [true, false] {
+        let place = TestFolder::new();
+        let (from, to) = (place.uri("from", ""), place.uri("to", ""));
+        let port = free_port();
+        let roles = ["role=listen", "role=connect"];
+        let [source, destination] = match source_listens {
+            true => roles,
+            false => [roles[1], roles[0]],
+        };
+        // It keeps the channel.
+        let _near = Subscriber::open(&from).unwrap();
+        let mut subscriber = Subscriber::open(&to).unwrap();
+        let _sending = start(&from, &uri(port, source), false);
+        let publisher = Publisher::open(&from).unwrap();
+        publisher.close_failed("torn").unwrap();
+        let _receiving = start(&uri(port, destination), &to, false);
+        failure_comes(&mut subscriber);
+    }
+}
+
+/// The failure counted as reported although the far side had not stored it.
+#[test]
+fn unconfirmed_failure_is_sent_to_another_handle_of_the_name() {
+    let (place, there) = (TestFolder::new(), TestFolder::new());
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let from = place.uri("from", "");
+    let sending = start(&from, &uri(port, "role=listen&timeout=500ms"), false);
+    let reading = format!("role=connect&name=a&dir={}", there.dir().display());
+    let mut subscriber = Subscriber::open(&uri(proxy.port, &reading)).unwrap();
+    until("they have met", || sending.status().peers == 1);
+    let mut publisher = Publisher::open(&from).unwrap();
+    publisher.publish(b"one").unwrap();
+    message_comes(&mut subscriber, b"one");
+    let (sender, lost) = mpsc::channel();
+    let swallow = by_block(move |block| {
+        if block.closes_with(UPSTREAM) {
+            let _ = sender.send(());
+            return Vec::new();
+        }
+        block.bytes()
+    });
+    proxy.rewrite(Way::FromListener, swallow);
+    publisher.close_failed("torn").unwrap();
+    lost.recv_timeout(WATCHDOG).expect("the failure is sent");
+    proxy.set_down(true);
+    proxy.cut();
+    subscriber.close();
+    until("it has left", || sending.status().peers == 0);
+    let mut publisher = Publisher::open(&from).unwrap();
+    publisher.publish(b"two").unwrap();
+    let mut subscriber = Subscriber::open(&uri(port, &reading)).unwrap();
+    failure_comes(&mut subscriber);
 }

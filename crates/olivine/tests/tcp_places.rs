@@ -52,7 +52,7 @@ fn next(subscriber: &mut Subscriber) -> u64 {
 }
 
 /// Acknowledgements lag behind commits: a source that continues from the last acknowledgement must
-/// be told the exact position.
+/// get the exact position.
 #[test]
 fn leaving_source_resumes_at_the_destinations_position() {
     const ROUNDS: u64 = 8;
@@ -108,7 +108,7 @@ fn delivered_messages_are_not_repeated_after_the_end() {
             assert_eq!(next(&mut subscriber), number);
         }
         publisher.close().unwrap();
-        until("the end is told", || sending.has_ended());
+        until("the end is reported", || sending.has_ended());
     }
 }
 
@@ -200,7 +200,7 @@ fn existing_ring_refuses_unfit_frames() {
                 Ok(bridge) => bridge.status().note,
                 Err(error) => error.to_string(),
             };
-            until("both values are told", || {
+            until("both values are reported", || {
                 [&first, &second].into_iter().any(|bridge| {
                     let told = told(bridge);
                     told.contains(key) && values.iter().all(|value| told.contains(value))
@@ -288,7 +288,7 @@ fn close_during_a_broken_link_is_delivered() {
         proxy.set_down(true);
         publisher.close().unwrap();
         proxy.set_down(false);
-        until("the end is told", || {
+        until("the end is reported", || {
             let received = subscriber.receive_timeout(Duration::ZERO);
             matches!(received, Err(ReceiveError::Closed))
         });

@@ -26,7 +26,8 @@ int main(void) {
     once("inproc://second?capacity=4KiB");
     // What went wrong is said in a buffer of the thread.
     olivine_publisher *publisher = NULL;
-    WANT(olivine_publisher_open("inproc://first?colour=red", &publisher) == OLIVINE_STATUS_URI_UNKNOWN_KEY);
+    WANT(olivine_publisher_open("inproc://first?colour=red", &publisher) ==
+         OLIVINE_STATUS_URI_UNKNOWN_KEY);
     WANT(strstr(olivine_last_error(), "colour") != NULL);
     puts("inside");
     return 0;

@@ -32,9 +32,11 @@ template <class Thrown, class Call> static bool throws(olivine_status status, Ca
 static void refusals() {
     using namespace olivine;
     WANT(throws<UriError>(OLIVINE_STATUS_URI_VALUE, [] { Publisher("shm://x?capacity=1"); }));
-    WANT(throws<UriError>(OLIVINE_STATUS_URI_UNKNOWN_KEY, [] { Subscriber("shm://x", {{"colour", "red"}}); }));
-    WANT(throws<OpenError>(OLIVINE_STATUS_OPEN_FOLDER, [] { Publisher("shm://x?dir=/proc/none"); }) ||
-         throws<OpenError>(OLIVINE_STATUS_OPEN_IO, [] { Publisher("shm://x?dir=/proc/none"); }));
+    WANT(throws<UriError>(OLIVINE_STATUS_URI_UNKNOWN_KEY,
+                          [] { Subscriber("shm://x", {{"colour", "red"}}); }));
+    const auto open = [] { Publisher("shm://x?dir=/proc/none"); };
+    WANT(throws<OpenError>(OLIVINE_STATUS_OPEN_FOLDER, open) ||
+         throws<OpenError>(OLIVINE_STATUS_OPEN_IO, open));
     Publisher publisher("inproc://layer?capacity=4KiB");
     WANT(throws<NotSent>(OLIVINE_STATUS_TOO_LONG,
                          [&] { publisher.publish(std::string(1 << 20, 'x')); }));
@@ -174,7 +176,9 @@ static void ending() {
     WANT(!subscriber && publisher.count_subscribers() == 0);
     WANT(polled([&](const Message &) { *subscriber = Subscriber("inproc://other"); }) == 1);
     WANT(publisher.count_subscribers() == 0 && subscriber->lag() == 0);
-    WANT(throws<UsageError>(OLIVINE_STATUS_IN_USE, [&] { polled([&](const Message &) { subscriber->close(); }); }));
+    WANT(throws<UsageError>(OLIVINE_STATUS_IN_USE, [&] {
+        polled([&](const Message &) { subscriber->close(); });
+    }));
     // It is still what it was, and so is the message.
     WANT(publisher.count_subscribers() == 1 && subscriber->receive().text() == "one");
     subscriber->close();
@@ -202,7 +206,7 @@ static void stream() {
     WANT(throws<olivine::EndOfStream>(OLIVINE_STATUS_END_OF_STREAM, [&] { subscriber.receive(); }));
 }
 
-// An exception that destroys a publisher is no end of the stream.
+// An exception that destroys a publisher does not end the stream.
 static void unwinding() {
     const auto reason_of = [](auto &&use) {
         olivine::Subscriber subscriber("inproc://unwound?capacity=4KiB");
@@ -274,7 +278,8 @@ static void durable(const char *uri) {
     WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.close(); }) == '0');
     WANT(next_of(uri, [](Subscriber &subscriber) { subscriber.release(); }) == '1');
     // Given to another handle: what that held comes again as well.
-    WANT(next_of(uri, [](Subscriber &subscriber) { subscriber = Subscriber("inproc://other"); }) == '2');
+    const auto replace = [](Subscriber &subscriber) { subscriber = Subscriber("inproc://other"); };
+    WANT(next_of(uri, replace) == '2');
     const auto forget = [](Subscriber &subscriber) {
         subscriber.unsubscribe();
         WANT(throws<olivine::UsageError>(OLIVINE_STATUS_NULL_ARGUMENT,

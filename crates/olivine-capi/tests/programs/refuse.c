@@ -40,14 +40,19 @@ static void arguments(void) {
     WANT(olivine_publisher_open("shm://a/b", &publisher) == OLIVINE_STATUS_URI_NAME);
     WANT(olivine_publisher_open("shm://x?capacity=1000", &publisher) == OLIVINE_STATUS_URI_VALUE);
     WANT(says("capacity=1000 is not usable: a power of two"));
-    WANT(olivine_subscriber_open("shm://x?colour=red", &subscriber) == OLIVINE_STATUS_URI_UNKNOWN_KEY);
+    WANT(olivine_subscriber_open("shm://x?colour=red", &subscriber) ==
+         OLIVINE_STATUS_URI_UNKNOWN_KEY);
     WANT(olivine_subscriber_open("shm://x?dir=/nowhere/at/all", &subscriber) / 100 == 3);
-    WANT(olivine_subscriber_open_with("inproc://x", NULL, 1, &subscriber) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_subscriber_open_with("inproc://x", NULL, 1, &subscriber) ==
+         OLIVINE_STATUS_NULL_ARGUMENT);
     olivine_setting settings[] = {{"wait", "park"}, {"wait", NULL}};
-    WANT(olivine_subscriber_open_with("inproc://x", settings, 2, &subscriber) == OLIVINE_STATUS_NULL_ARGUMENT);
+    WANT(olivine_subscriber_open_with("inproc://x", settings, 2, &subscriber) ==
+         OLIVINE_STATUS_NULL_ARGUMENT);
     settings[1].value = "spin&capacity=4KiB";
-    WANT(olivine_subscriber_open_with("inproc://x", settings, 2, &subscriber) == OLIVINE_STATUS_URI_REPEATED);
-    WANT(olivine_subscriber_open_with("inproc://x", settings + 1, 1, &subscriber) == OLIVINE_STATUS_URI_VALUE);
+    WANT(olivine_subscriber_open_with("inproc://x", settings, 2, &subscriber) ==
+         OLIVINE_STATUS_URI_REPEATED);
+    WANT(olivine_subscriber_open_with("inproc://x", settings + 1, 1, &subscriber) ==
+         OLIVINE_STATUS_URI_VALUE);
     WANT(publisher == NULL && subscriber == NULL);
 
     WANT(olivine_publisher_try_publish(NULL, "a", 1, NULL, NULL) == OLIVINE_STATUS_NULL_ARGUMENT);

@@ -94,7 +94,7 @@ impl TestFolder {
             .arg("-o")
             .arg(&program);
         if link == Link::Shared {
-            // By its path and not by its name: a static one lies beside it.
+            // By its path and not by its name: a static one is beside it.
             command.arg(libraries().join("libolivine_capi.so"));
             command.arg("-Wl,--disable-new-dtags");
             command.arg(format!("-Wl,-rpath,{}", self.0.path().display()));

@@ -29,8 +29,8 @@ class Messages:
                 self._left = TURN_MAX
                 await asyncio.sleep(0)
             try:
-                # One: a durable subscriber gets again what it fails at, and with more it would have
-                # gone past them. Finding nothing arms the descriptor.
+                # One: a durable subscriber gets a message again if its program fails at it. Of
+                # several it would get the last only. Finding nothing arms the descriptor.
                 descriptor = self._subscriber.event_fd()
                 taken = self._subscriber.poll(1)
             except EndOfStream:
@@ -45,8 +45,8 @@ class Messages:
 async def _readable(descriptor):
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
-    # One of our own: closing the subscriber wakes it, and closes its own number, which may be
-    # another file's by then.
+    # A copy: closing the subscriber wakes it and closes the descriptor. Another file may then
+    # get the number.
     own = os.dup(descriptor)
     try:
         loop.add_reader(own, lambda: ready.done() or ready.set_result(None))

@@ -70,7 +70,7 @@ class Corrupt(ReceiveError): ...
 
 @final
 class Publisher:
-    """Sends messages into a channel; each publisher has a lane of its own.
+    """Sends messages into a channel; each publisher has its lane.
 
     While a call sends bytes, no other thread may write them. numpy, for example, writes without
     holding the interpreter.
@@ -87,11 +87,11 @@ class Publisher:
 
     # Each verb has three forms: try_x never waits, x waits by the wait strategy, x_timeout waits
     # for a time.
-    # `tag` is a number of your own; `topic` is what the message is about, None for the publisher's
-    # own (`topic=`).
+    # `tag` is a number that the program chooses. `topic` is what the message is about; None means
+    # the publisher's `topic=`.
 
     def try_publish(self, message: Buffer, tag: int = 0, topic: str | None = None) -> int | None:
-        """Sends a copy if there is room; where the publisher is then, or None. Never waits."""
+        """Sends a copy. Returns the position behind it, or None without room. Never waits."""
 
     def publish(self, message: Buffer, tag: int = 0, topic: str | None = None) -> int:
         """Sends a copy, waiting for room. Raises TooLong, or NotSent where the topic is refused."""
@@ -172,6 +172,9 @@ class Publisher:
         before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
         default, at least 2 s and at most `expire`. A far side that stands still costs one
         `timeout` more: 16 s. Then the end counts as received. `linger` bounds all of that.
+        A listening publisher without `name` waits for named subscribers that are away and do
+        not have the end: for their `expire` or its own, whichever is shorter. Its own counts as
+        30 s if it is never. Then it raises.
         """
 
     def close_failed(self, reason: str) -> None:
@@ -303,7 +306,10 @@ class Subscriber:
         """Waits until a poll would find something; whether it would."""
 
     def release(self) -> None:
-        """Gives the room of everything read back now."""
+        """Gives the room of everything read back now, and consumes the message received last.
+
+        A message whose handler raised was not read: it comes again.
+        """
 
     @property
     def position(self) -> int: ...

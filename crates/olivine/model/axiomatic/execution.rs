@@ -302,12 +302,12 @@ fn frame(litmus: &Litmus, traces: &[&Trace], strikes: &[Strike]) -> Execution {
             sync.add(fence, ends);
         }
     }
-    for (heir, thread) in litmus.threads.iter().enumerate() {
+    for (successor, thread) in litmus.threads.iter().enumerate() {
         // The kernel releases the dead thread's lock after its last store.
         let Some(dead) = thread.after else { continue };
         for from in 0..size {
             for to in 0..size {
-                if events[from].thread == dead && events[to].thread == heir {
+                if events[from].thread == dead && events[to].thread == successor {
                     sync.add(from, to);
                 }
             }

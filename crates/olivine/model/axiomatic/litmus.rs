@@ -483,7 +483,7 @@ impl Litmus {
                 let into = self.register(into);
                 (Action::Set { into, value }, false)
             }
-            _ => return Err(format!("'{text}' is no statement")),
+            _ => return Err(format!("'{text}' is not a statement")),
         };
         if ordered && order.is_none() {
             return Err(format!("'{text}' ends with no order"));
@@ -565,7 +565,8 @@ impl Litmus {
             return Ok(Expression::Place(place));
         }
         let register = self.registers.iter().position(|known| *known == word);
-        let register = register.ok_or_else(|| format!("'{word}' is no register, no place"))?;
+        let register =
+            register.ok_or_else(|| format!("'{word}' is neither a register nor a place"))?;
         Ok(Expression::Register(register))
     }
 

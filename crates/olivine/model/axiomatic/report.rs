@@ -60,7 +60,7 @@ fn programs(rows: &[Row]) -> String {
     for row in rows {
         let verdict = match (&row.explored.bad, row.litmus.allowed) {
             (None, false) => "holds",
-            (Some(_), true) => "happens, as it says",
+            (Some(_), true) => "happens, as expected",
             _ => "FAILS",
         };
         let _ = writeln!(

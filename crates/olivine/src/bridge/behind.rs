@@ -1,8 +1,10 @@
 //! A handle with a bridge behind its ring.
 
+use super::egress::Egress;
 use super::{Destination, Inlet, Outlet, Source, part_of};
 use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::publisher::Publisher;
+use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::OpenError;
 use crate::link::{self, FIRST_ANSWER_MAX};
@@ -23,11 +25,26 @@ pub(crate) fn publisher<T: ?Sized>(
     let mut follower = ring.clone();
     // The bridge carries every topic.
     (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
-    let source = Source::new(&follower, outlet.is_single(), part_of(&*outlet))?;
-    let link = link::start(place, move |control| outlet.run(source, control, false))?;
-    link.wait_tried(FIRST_ANSWER_MAX)?;
-    publisher.set_link(link);
-    Ok(publisher)
+    let part = part_of(&*outlet);
+    let source = Source::new(&follower, outlet.is_single(), part)?;
+    let is_new = source.has_new_name();
+    let start = || {
+        let link = link::start(place, move |control| outlet.run(source, control, false))?;
+        link.wait_tried(FIRST_ANSWER_MAX).map(|()| link)
+    };
+    match start() {
+        Ok(link) => {
+            publisher.set_link(link);
+            Ok(publisher)
+        }
+        Err(refused) => {
+            // A new name has nothing to deliver: its ring would only take memory.
+            if is_new && let Ok(egress) = Egress::open(&follower, part) {
+                egress.unsubscribe();
+            }
+            Err(refused.into())
+        }
+    }
 }
 
 /// A subscriber of `ring` whose messages come through `inlet`. `place` names the far side.
@@ -49,13 +66,26 @@ pub(crate) fn subscriber<T: ?Sized>(
     inlet.shape(&mut ring)?;
     let in_ring = in_ring(typed);
     let mut subscriber = Subscriber::open_as(&ring, typed, ShapeRole::Leaves)?;
-    let link = link::start(place, move |control| {
-        let destination = Destination::new(&ring, in_ring, control);
-        inlet.run(destination, control, false)
-    })?;
-    link.wait_tried(FIRST_ANSWER_MAX)?;
-    subscriber.set_link(link);
-    Ok(subscriber)
+    let start = || {
+        let link = link::start(place, move |control| {
+            let destination = Destination::new(&ring, in_ring, control);
+            inlet.run(destination, control, false)
+        })?;
+        link.wait_tried(FIRST_ANSWER_MAX).map(|()| link)
+    };
+    match start() {
+        Ok(link) => {
+            subscriber.set_link(link);
+            Ok(subscriber)
+        }
+        Err(refused) => {
+            // A new name has received nothing: its ring would only take memory.
+            if subscriber.durable() == Some(Durable::Created) {
+                subscriber.unsubscribe();
+            }
+            Err(refused.into())
+        }
+    }
 }
 
 /// The type of the ring in front of a remote channel, for a subscriber of this type. A subscriber

@@ -35,9 +35,19 @@ pub(crate) struct Egress {
     /// The far side that reads, if it has a number.
     #[cfg(feature = "tcp")]
     reader: Option<u64>,
-    /// For each lane the [`ending::failed_state`] of the failure that a far side was sent last.
+    /// For each lane the failure that the far side was sent last.
     #[cfg(feature = "tcp")]
-    sent: Vec<u64>,
+    sent: Vec<SentFailure>,
+}
+
+/// A failure of a lane that a far side was sent.
+#[cfg(feature = "tcp")]
+#[derive(Clone, Copy, Debug, Default)]
+struct SentFailure {
+    /// [`ending::failed_state`]; 0 for none.
+    state: u64,
+    /// The far side has stored it.
+    is_confirmed: bool,
 }
 
 impl Egress {
@@ -93,7 +103,8 @@ impl Egress {
     /// other publishers' messages are still carried.
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
         let count = self.map_lanes()?;
-        match self.due_failure() {
+        let due = self.due_failures();
+        match self.error_of(due) {
             Some(failure) => Err(failure),
             None => Ok(count),
         }
@@ -111,10 +122,10 @@ impl Egress {
         mapped.map(|()| count)
     }
 
-    /// The failures to report now, as one error: the lane of the first, and the reasons of all.
-    fn due_failure(&mut self) -> Option<ReceiveError> {
+    /// These failures, as one error: the lane of the first, and the reasons of all.
+    pub(crate) fn error_of(&mut self, failures: Vec<(usize, Failure)>) -> Option<ReceiveError> {
         let mut due: Option<(usize, String)> = None;
-        for (place, Failure { reason, .. }) in self.due_failures() {
+        for (place, Failure { reason, .. }) in failures {
             let lane = self.subscriber.consumers()[place].index();
             match &mut due {
                 None => due = Some((lane, reason)),
@@ -148,26 +159,30 @@ impl Egress {
     }
 
     /// The far side `number` reads from here on. If it comes back, it gets again what it may have
-    /// missed; another gets the messages behind the failures that the one before was sent.
+    /// missed; another gets the messages behind the failures that the one before confirmed.
     #[cfg(feature = "tcp")]
     pub(crate) fn set_reader(&mut self, number: u64) {
         if self.reader.replace(number) == Some(number) {
             return;
         }
         for (reported, sent) in self.reported.iter_mut().zip(&self.sent) {
-            if *sent != 0 {
-                *reported = *sent;
+            if sent.is_confirmed {
+                *reported = sent.state;
             }
         }
         self.sent.clear();
     }
 
-    /// The far side was sent every failure that is due.
+    /// The far side was sent the failures `due`, and may have confirmed that it stored them.
     #[cfg(feature = "tcp")]
-    pub(crate) fn mark_failure_sent(&mut self) {
-        self.sent.resize(self.reported.len(), 0);
-        for (place, failure) in self.due_failures() {
-            self.sent[place] = failure.state;
+    pub(crate) fn mark_failure_sent(&mut self, due: &[(usize, Failure)], is_confirmed: bool) {
+        self.sent
+            .resize(self.reported.len(), SentFailure::default());
+        for (place, Failure { state, .. }) in due {
+            self.sent[*place] = SentFailure {
+                state: *state,
+                is_confirmed,
+            };
         }
     }
 
@@ -182,7 +197,7 @@ impl Egress {
         let is_sent = |(place, failure): &(usize, Failure)| {
             self.sent
                 .get(*place)
-                .is_some_and(|sent| *sent == failure.state)
+                .is_some_and(|sent| sent.state == failure.state)
         };
         due.iter().all(is_sent) && matches!(self.is_acknowledged(), Ok(true))
     }
@@ -190,13 +205,13 @@ impl Egress {
     /// Whether the stream has ended or failed, and the far side must get that.
     #[cfg(feature = "tcp")]
     pub(crate) fn has_end(&mut self) -> bool {
-        self.is_ended() || !self.due_failures().is_empty()
+        self.subscriber.is_at_end() || !self.due_failures().is_empty()
     }
 
     /// Whether every publisher has closed or failed, and everything is acknowledged.
     #[cfg(feature = "tcp")]
     pub(crate) fn is_over(&mut self) -> bool {
-        self.is_ended() || self.subscriber.is_failed_and_released()
+        self.subscriber.is_at_end() || self.subscriber.is_failed_and_released()
     }
 
     /// The newest failure of a lane, if it was not reported.
@@ -499,7 +514,7 @@ impl Egress {
         if let Some(failure) = self.owed_failure(place)
             && failure.position < position
         {
-            // The far side went past it: an earlier bridge reported it.
+            // The far side continued behind it: an earlier bridge reported it.
             self.reported[place] = failure.state;
         }
         let consumer = &mut self.subscriber.consumers()[place];
@@ -582,14 +597,22 @@ impl Egress {
         self.subscriber.is_lane_ended(place) && self.owed_failure(place).is_none()
     }
 
-    /// Whether at least one publisher existed, all have closed, and everything was handed over.
-    pub(crate) fn is_ended(&self) -> bool {
+    /// Whether at least one publisher existed, all have closed, everything was handed over, and no
+    /// failure is left to report.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        // END: the failures last. A lane that failed and was opened and closed again looks closed.
         self.subscriber.is_at_end()
+            && (0..self.lanes()).all(|place| self.owed_failure(place).is_none())
     }
 
     /// Whether the durable name existed: an earlier bridge used it.
     pub(crate) fn is_resumed(&self) -> bool {
         self.subscriber.durable() == Some(Durable::Resumed)
+    }
+
+    /// Whether the durable name did not exist.
+    pub(crate) fn has_new_name(&self) -> bool {
+        self.subscriber.durable() == Some(Durable::Created)
     }
 
     /// Publishers that closed before the bridge looked count as an end.

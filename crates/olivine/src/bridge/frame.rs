@@ -24,7 +24,7 @@ pub struct Frame<'a> {
     topic: Option<&'a str>,
 }
 
-/// The bytes at a position are no frame.
+/// The bytes at a position are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no whole frame is at position {position}: {damage}")]
 pub struct NoFrame {
@@ -270,7 +270,7 @@ mod tests {
 
     /// Any bytes may come from a far side.
     #[test]
-    fn bytes_that_are_no_frames_are_refused() {
+    fn bytes_that_are_not_frames_are_refused() {
         let cases: [(&[u8], u64); 6] = [
             (&[1, 2, 3], 8),
             (&[0; 16], 8),

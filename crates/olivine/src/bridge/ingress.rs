@@ -1,14 +1,20 @@
 //! Into a ring: one publisher for each lane of the source, which acknowledges after commit.
 
+mod failures;
 #[cfg(test)]
 mod tests;
+
+#[cfg(feature = "tcp")]
+pub(crate) use failures::AfterFailure;
 
 use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
-use crate::channel::raw::{BridgeLaneOwner, LaneSource, Origin, free_kept_lane, lanes_kept_for};
+use crate::channel::raw::{
+    BridgeLaneOwner, LaneSource, Origin, free_kept_lane, lane_in_use, lanes_kept_for,
+};
 use crate::channel::shape::ShapeRequest;
-use crate::error::{LinkError, NotSent, OpenError, chain};
+use crate::error::{LinkError, NotSent, OpenError};
 use crate::link::Control;
 use crate::region::HEADER_BYTES;
 use crate::ring::layout::{Geometry, fixed, frame_bytes, type_shown};
@@ -17,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What to do if the types of two channels differ.
-pub(super) const TYPE_RULE: &str = "carry messages into a channel of their own type";
+pub(super) const TYPE_RULE: &str = "carry messages into a channel of the same type";
 
 /// Publishes frames that come from another channel.
 ///
@@ -33,6 +39,8 @@ pub(crate) struct Ingress {
     /// Geometry of the ring, or the one it gets with the first lane.
     geometry: Geometry,
     source: LaneSource,
+    /// Name of the source, for errors.
+    name: String,
     lanes: Vec<Lane>,
     messages: u64,
     /// Records why the bridge failed, or that it was asked to stop.
@@ -100,7 +108,8 @@ impl NotTaken {
 
 impl Ingress {
     /// Opens the ring that `config` names; a new one gets the type `typed`. The key of `source`
-    /// must be the same for the same source, and different for others.
+    /// must be the same for the same source, and different for others. `name` names the source in
+    /// errors.
     ///
     /// Opens the lanes that are reserved for this source. What happens to open lanes on drop
     /// depends on `control`. After a request to stop they stay like lanes of a dead publisher, for
@@ -110,11 +119,12 @@ impl Ingress {
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// [`OpenError`]; [`OpenError::SourceInUse`] if another bridge writes a lane of this source.
     pub(crate) fn open(
         config: &Config,
         typed: TypeTag,
         source: LaneSource,
+        name: &str,
         control: &Arc<Control>,
     ) -> Result<Self, OpenError> {
         // Each lane is a separate publisher; the other settings concern the source.
@@ -137,11 +147,13 @@ impl Ingress {
             attached,
             geometry,
             source,
+            name: name.to_owned(),
             lanes: Vec::new(),
             messages: 0,
             control: Arc::clone(control),
             generation: crate::fork::generation(),
         };
+        ingress.refuse_second_bridge(None)?;
         for kept in kept {
             let lane = match kept.failed {
                 // Opened and closed again, it would no longer end with its failure.
@@ -156,39 +168,28 @@ impl Ingress {
         Ok(ingress)
     }
 
-    fn open_lane(&self, index: u32) -> Result<Lane, OpenError> {
-        Self::reopen(&self.config, &self.typed, self.source, index)
-    }
-
-    fn reopen(
-        config: &Config,
-        typed: &TypeTag,
-        source: LaneSource,
-        index: u32,
-    ) -> Result<Lane, OpenError> {
-        let lane = index;
-        let brought = BridgeLaneOwner { source, lane };
-        let publisher = Publisher::open_as(config, typed, Some(brought))?;
-        Ok(Lane {
-            index,
-            origin: publisher.origin(),
-            position: publisher.cursor().0,
-            publisher: Some(publisher),
-            partial: None,
-            wanted: None,
-            kept: None,
-            is_failed: false,
-        })
-    }
-
-    /// Reason with which the open lanes are closed as failed; `None` if they are left to the next
-    /// bridge.
-    fn failure(&self) -> Option<String> {
-        match self.control.failure() {
-            Some(failure) => Some(chain(&failure)),
-            None if self.control.stopping().is_some() => None,
-            None => Some("it ended before its source, without a reason".to_owned()),
+    /// Refuses a channel of which another bridge writes a lane of our source, or with `only` that
+    /// lane of it. The lanes asked about are not open here.
+    fn refuse_second_bridge(&self, only: Option<u32>) -> Result<(), OpenError> {
+        match lane_in_use(&self.attached, self.source.key, only) {
+            None => Ok(()),
+            Some((lane, pid)) => Err(OpenError::SourceInUse {
+                channel: self.attached.channel.clone(),
+                lane,
+                source_name: self.name.clone(),
+                pid,
+            }),
         }
+    }
+
+    fn open_lane(&mut self, index: u32) -> Result<Lane, OpenError> {
+        let (source, lane) = (self.source, index);
+        // Another bridge may have opened the first lane, and fixed the shape.
+        self.attached.refresh()?;
+        self.refuse_second_bridge(Some(index))?;
+        let brought = BridgeLaneOwner { source, lane };
+        let publisher = Publisher::open_as(&self.config, &self.typed, Some(brought))?;
+        Ok(Lane::of(index, publisher))
     }
 
     /// The geometry of the ring, or the one it gets with the first lane.
@@ -285,6 +286,13 @@ impl Ingress {
         lanes.any(|lane| lane.index == index && lane.publisher.is_some())
     }
 
+    /// Whether lanes were opened here, and each of them has ended without a failure.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut lanes = self.lanes.iter();
+        !self.lanes.is_empty() && lanes.all(|lane| !lane.is_unfinished() && !lane.is_failed)
+    }
+
     /// Whether a lane is closed because its publisher at the source failed.
     pub(crate) fn is_failed(&self, index: u32) -> bool {
         let mut lanes = self.lanes.iter();
@@ -307,7 +315,6 @@ impl Ingress {
     /// # Errors
     ///
     /// Lanes of another incarnation are open without an end. Their undelivered messages are lost.
-    #[cfg(feature = "tcp")]
     pub(crate) fn follow(&mut self, incarnation: u64) -> Result<(), String> {
         let is_other =
             |lane: &Lane| lane.publisher.is_some() && lane.origin.incarnation != incarnation;
@@ -447,19 +454,6 @@ impl Ingress {
         }
     }
 
-    /// The publisher of an open lane of the source has failed: closes the lane with this reason,
-    /// and keeps its position. The source may go on with it.
-    pub(crate) fn close_lane_failed(&mut self, index: u32, reason: &str) {
-        let mut lanes = self.lanes.iter_mut();
-        if let Some(lane) = lanes.find(|lane| lane.index == index)
-            && let Some(publisher) = lane.publisher.take()
-        {
-            lane.partial = None;
-            lane.is_failed = true;
-            publisher.pass_on_failure(reason);
-        }
-    }
-
     /// Every publisher of the source has closed: closes every lane, and keeps the positions.
     #[cfg(feature = "tcp")]
     pub(crate) fn close_lanes(&mut self) {
@@ -488,49 +482,6 @@ impl Ingress {
         }
     }
 
-    /// A failure cuts a lane of the source off at this point: closes it with this reason, and makes
-    /// it available to others.
-    ///
-    /// # Errors
-    ///
-    /// [`NotTaken::Ring`] if it was closed and cannot be opened again.
-    pub(crate) fn fail_lane(&mut self, index: u32, reason: &str) -> Result<(), NotTaken> {
-        if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
-            if self.lanes[place].publisher.is_none() {
-                self.lanes[place] = self.open_lane(index)?;
-            }
-            if let Some(mut publisher) = self.lanes.swap_remove(place).publisher {
-                publisher.forget_origin();
-                publisher.fail(reason);
-            }
-        }
-        Ok(())
-    }
-
-    /// The far side of these lanes does not come back: closes each lane without an end with this
-    /// reason, and makes all of them available to others. With `must_report` the reason is reported
-    /// even if every lane has ended: the far side failed afterwards.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn abandon(mut self, reason: &str, must_report: bool) {
-        // Lanes that had ended before this bridge are open here, too.
-        let is_open = |lane: &&Lane| lane.publisher.is_some() && lane.kept != Some(false);
-        let open = self.lanes.iter().filter(is_open);
-        let mut failed: Vec<u32> = open.map(|lane| lane.index).collect();
-        if must_report && failed.is_empty() {
-            let index = self.lanes.first().map_or(0, |lane| lane.index);
-            if self.lanes.is_empty() {
-                let opened = self.open_lane(index);
-                self.lanes.extend(opened);
-            }
-            failed.push(index);
-        }
-        for index in failed {
-            // A lane that cannot be opened stays reserved for the same `who`.
-            let _ = self.fail_lane(index, reason);
-        }
-        self.end();
-    }
-
     /// A lane of the source has ended permanently: closes it if it is open, and makes it available
     /// to others.
     pub(crate) fn end_lane(&mut self, index: u32) {
@@ -547,6 +498,7 @@ impl Ingress {
     ///
     /// [`NotTaken`].
     pub(crate) fn take(&mut self, index: u32, position: u64, bytes: &[u8]) -> Result<(), NotTaken> {
+        crate::points::pass("bridge.take");
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
         let Some(lane) = lane else {
             return Err(NotTaken::wrong(format!("lane {index} was never opened")));
@@ -613,30 +565,29 @@ impl Drop for Ingress {
             // Before the lanes close.
             self.control.give_up(&LinkError::Panicked);
         }
-        let failure = self.failure();
-        // A bridge that ended in order has closed every lane, and adds nothing.
-        if self.control.has_failed() && self.lanes.iter().all(|lane| lane.publisher.is_none()) {
-            // Every lane had ended, but another stream would have followed: one lane reports the
-            // failure, unless one did so already.
-            if self.lanes.iter().all(|lane| !lane.is_failed)
-                && let Some(lane) = self.lanes.first_mut()
-                && let Ok(opened) = Self::reopen(&self.config, &self.typed, self.source, lane.index)
-            {
-                *lane = opened;
-            }
-        }
-        for publisher in self.lanes.drain(..).filter_map(|lane| lane.publisher) {
-            match &failure {
-                Some(reason) => publisher.fail(reason),
-                None => publisher.leave_open(),
-            }
-        }
+        self.stop_lanes();
+        // What had ended before this bridge has ended.
+        self.lanes.clear();
         // The last participant removes the ring.
         self.attached.leave(|_| ());
     }
 }
 
 impl Lane {
+    /// An open lane.
+    fn of(index: u32, publisher: Publisher) -> Self {
+        Self {
+            index,
+            origin: publisher.origin(),
+            position: publisher.cursor().0,
+            publisher: Some(publisher),
+            partial: None,
+            wanted: None,
+            kept: None,
+            is_failed: false,
+        }
+    }
+
     /// A lane that is closed with a failure of the source.
     fn failed(index: u32, position: u64, origin: Origin) -> Self {
         Self {
@@ -649,6 +600,12 @@ impl Lane {
             kept: None,
             is_failed: true,
         }
+    }
+
+    /// Whether it is open here without an end. Lanes that had ended before this bridge are open,
+    /// too.
+    fn is_unfinished(&self) -> bool {
+        self.publisher.is_some() && self.kept != Some(false)
     }
 
     /// A position of ours in positions of the source.

@@ -1,9 +1,12 @@
 //! From one ring of this machine into another.
 
+#[cfg(test)]
+mod tests;
+
 use super::egress::Egress;
 use super::ingress::{Ingress, NotTaken};
 use super::{Destination, Outlet, Source, any_type, ring_error};
-use crate::error::{LinkError, ReceiveError};
+use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::{Control, LinkStage};
 use crate::uri::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -153,10 +156,6 @@ fn pass(
             .map_err(reading)?
             .bytes();
         if bytes.is_empty() {
-            if position < egress.goal(place) && egress.is_lane_ended(place) {
-                ingress.close_lane(lane);
-                *open = false;
-            }
             continue;
         }
         match ingress.take(lane, position, bytes) {
@@ -174,15 +173,52 @@ fn pass(
         egress.acknowledge(place, done);
         carried.bytes += done - position;
     }
+    close_ended(egress, ingress, open);
     Ok(carried)
+}
+
+/// Closes the lanes that have ended. At a handover another lane is open before, also here: without
+/// it, readers would get the end of the stream.
+fn close_ended(egress: &mut Egress, ingress: &mut Ingress, open: &mut [bool]) {
+    let is_over = |place: &usize| {
+        egress.position(*place) < egress.goal(*place) && egress.is_lane_ended(*place)
+    };
+    let places = (0..open.len()).filter(|place| open[*place]);
+    let (ended, stays): (Vec<_>, Vec<_>) = places.partition(is_over);
+    // END: after the states of the lanes. A publisher that opened another lane before the last one
+    // closed is counted.
+    if stays.is_empty() && !egress.is_ended() {
+        return;
+    }
+    for place in ended {
+        ingress.close_lane(egress.lane(place));
+        open[place] = false;
+    }
 }
 
 /// Continues at the positions of the destination: messages that it has from an earlier, killed run
 /// are released. Returns the lanes that are open there: they may have ended here, which must still
-/// be reported.
+/// be reported. Lanes that an earlier run left open for another channel of this name fail: that
+/// channel's undelivered messages are lost.
+///
+/// # Errors
+///
+/// [`LinkError::Lost`] if the source no longer has the position of a lane, because the relay was
+/// evicted. Each such lane is freed with this reason, so that the next relay goes on.
 fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkError> {
-    let lanes = egress.look().map_err(reading)?;
+    let followed = ingress.follow(egress.incarnation());
+    followed.map_err(|problem| LinkError::Damaged {
+        place: "the source".into(),
+        problem,
+    })?;
+    let (lanes, evicted) = match egress.look() {
+        Ok(lanes) => (lanes, None),
+        // The name reports that it lost its place. The lanes show what is missing.
+        Err(error @ ReceiveError::Evicted) => (egress.lanes(), Some(error)),
+        Err(error) => return Err(reading(error)),
+    };
     let mut open = vec![false; lanes];
+    let mut lost = None;
     for (lane, position) in ingress.resume(egress.incarnation()) {
         let place = (0..lanes).find(|place| egress.lane(*place) == lane);
         let there = match place {
@@ -190,16 +226,26 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkE
             None => false,
         };
         if !there {
-            return Err(LinkError::Lost {
+            let error = LinkError::Lost {
                 far: "the source".into(),
                 lane,
                 position,
                 problem: "the ring no longer has it".into(),
-            });
+            };
+            ingress.fail_lane(lane, &chain(&error)).map_err(writing)?;
+            lost.get_or_insert(error);
+            continue;
         }
         if let Some(place) = place {
             open[place] = ingress.is_open(lane);
         }
+    }
+    if let Some(error) = lost.or_else(|| evicted.map(reading)) {
+        return Err(error);
+    }
+    if open.contains(&true) {
+        // It has an end to report, though its publishers may have closed before we looked.
+        egress.accept_closed_as_end();
     }
     Ok(open)
 }

@@ -6,8 +6,10 @@
 //!
 //! | | listens | connects |
 //! |---|---|---|
-//! | source (publisher) | [`sessions`]: one thread and one ring subscriber for each destination | [`connect`] |
-//! | destination (subscriber) | [`sessions`]: one thread and one lane for each source | [`connect`] |
+//! | source (publisher) | [`sessions`]: a ring subscriber for each destination | [`connect`] |
+//! | destination (subscriber) | [`sessions`]: a lane for each source | [`connect`] |
+//!
+//! Each session has a thread.
 //!
 //! The side that connects restores a broken connection, with a pause that doubles up to a second.
 //! The stream continues from the destination's last commit. The side that listens keeps the other

@@ -93,10 +93,12 @@ pub(crate) enum Close {
     Corrupt = 15,
     /// The source of the channel failed: its lanes end with this reason.
     Upstream = 16,
+    /// This side stops and does not come back: its session and its name are forgotten.
+    Gone = 17,
 }
 
 impl Close {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::End,
         Self::Leaving,
         Self::Protocol,
@@ -113,6 +115,7 @@ impl Close {
         Self::Failed,
         Self::Corrupt,
         Self::Upstream,
+        Self::Gone,
     ];
 
     fn of(code: u8) -> Option<Self> {

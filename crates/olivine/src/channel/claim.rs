@@ -88,6 +88,7 @@ impl OwnedClaim {
     /// # Errors
     ///
     /// The publisher, and why nothing is reserved.
+    #[inline]
     pub fn try_claim<'m>(
         mut publisher: Box<Publisher>,
         room: impl Into<Outgoing<'m, usize>>,
@@ -109,6 +110,7 @@ impl OwnedClaim {
 
     /// Makes the message visible; returns the publisher, and the position after the message. In a
     /// forked child it returns [`NotSent::Forked`], because the message belongs to the parent.
+    #[inline]
     pub fn commit(mut self) -> (Box<Publisher>, Result<Position, NotSent>) {
         let producer = &mut self.publisher.producer;
         let before = producer.position();
@@ -135,12 +137,14 @@ impl OwnedClaim {
 impl Deref for OwnedClaim {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         self.publisher.producer.payload(self.length)
     }
 }
 
 impl DerefMut for OwnedClaim {
+    #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         self.publisher.producer.payload_mut(self.length)
     }

@@ -10,7 +10,7 @@ use crate::ring::consume::{Consumer, GateWords, committed_up_to};
 use crate::ring::gate::{clear_slot, join_lane, set_bit};
 use crate::ring::layout::{Geometry, control, lane, lane_entry, slot as slot_word};
 use crate::sync::Ordering;
-use crate::uri::{Config, Delivery, Scheme, Start};
+use crate::uri::{Config, Delivery, Start};
 use crate::wait::wake;
 
 /// The result of joining.
@@ -239,8 +239,7 @@ pub(super) fn consumer(
         position: control.resolve(geometry.position(slot, index)),
         park: control.resolve(geometry.lane_entry(index) + lane_entry::PARK),
         fence: !crate::sync::light_side_is_covered(),
-        state: (config.scheme() != Scheme::Sealed)
-            .then(|| control.resolve(geometry.slot(slot) + slot_word::STATE)),
+        state: Some(control.resolve(geometry.slot(slot) + slot_word::STATE)),
     });
     Consumer::new(
         ring,

@@ -14,8 +14,8 @@ const LANE_BUDGET: usize = 256;
 /// Skipped messages of other topics in one call, after which the call returns nothing.
 const SKIPPED_MAX: usize = 4096;
 
-/// Polls between two checks for new lanes while the known lanes always have messages.
-const NEW_LANES_EVERY: u32 = 64;
+/// Calls between two reports of a lane that cannot be mapped, while other lanes have messages.
+const REPORT_EVERY: u32 = 64;
 
 impl<T: ?Sized> Subscriber<T> {
     #[inline(always)]
@@ -24,7 +24,10 @@ impl<T: ?Sized> Subscriber<T> {
         mut handler: impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
-        self.begin()?;
+        if !self.slow_state.page.is_plain() | self.slow_state.has_new_publishers() {
+            self.begin_carefully()?;
+        }
+        self.consume_pending();
         loop {
             let total = self.poll_lanes(&mut handler, limit)?;
             if total > 0 || limit == 0 {
@@ -99,11 +102,19 @@ impl<T: ?Sized> Subscriber<T> {
         handler: &mut impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
+        // While a failure is not reported, one message is taken or skipped: none passes it.
+        let (limit, skipped_max) = if self.slow_state.page.is_plain() {
+            (limit, SKIPPED_MAX)
+        } else {
+            self.stop_at_failure()?;
+            (limit.min(1), 1)
+        };
         if !self.checked {
-            return self.poll_topics(handler, limit);
+            return self.poll_topics(handler, limit, skipped_max);
         }
         let (mut total, mut seen) = (0, 0);
-        while total < limit && seen - total < SKIPPED_MAX {
+        let seen_max = LANE_BUDGET * self.lanes.len();
+        while total < limit && seen - total < skipped_max && (seen < seen_max || total == 0) {
             let Some((lane, frame)) = self.next_copied()? else {
                 break;
             };
@@ -128,12 +139,18 @@ impl<T: ?Sized> Subscriber<T> {
         &mut self,
         handler: &mut impl FnMut(Message<'_>),
         limit: usize,
+        skipped_max: usize,
     ) -> Result<usize, ReceiveError> {
         let filter = self.filter.as_deref();
         let lanes = self.lanes.len();
         let (mut total, mut seen, mut empty_polls) = (0, 0, 0);
         let mut wrong = None;
-        while total < limit && seen - total < SKIPPED_MAX && empty_polls < lanes {
+        let seen_max = LANE_BUDGET * lanes;
+        while total < limit
+            && seen - total < skipped_max
+            && empty_polls < lanes
+            && (seen < seen_max || total == 0)
+        {
             if self.next_lane >= lanes {
                 self.next_lane = 0;
             }
@@ -178,6 +195,13 @@ impl<T: ?Sized> Subscriber<T> {
             let Some((lane, frame)) = found else {
                 return Ok(None);
             };
+            let checked = self.checked;
+            self.stop_at_failure()?;
+            if self.checked != checked {
+                // It is read again, by the rules of the shape found just now.
+                self.pending = None;
+                continue;
+            }
             let chosen = self.choose(lane, &frame);
             if !matches!(chosen, Ok(Some(_))) {
                 self.pending = None;
@@ -236,20 +260,71 @@ impl<T: ?Sized> Subscriber<T> {
         behind.split_last().map_or(behind, |(_, topic)| topic)
     }
 
-    /// The start of every call: refuses in a forked child, and consumes the message returned last.
-    /// Now and then it checks for new lanes, so that busy lanes do not keep new ones waiting for
-    /// ever.
+    /// The start of a call for one message: refuses in a forked child, reports a failure that is
+    /// due, and consumes the message returned last.
     #[inline(always)]
     pub(super) fn begin(&mut self) -> Result<(), ReceiveError> {
         if !self.slow_state.page.is_plain() {
-            self.check_before_call()?;
+            self.begin_carefully()?;
         }
+        self.consume_pending();
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn consume_pending(&mut self) {
         if let Some((lane, frame)) = self.pending.take() {
             self.lanes[lane].advance(&frame);
         }
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks.is_multiple_of(NEW_LANES_EVERY) {
-            self.found_new_lanes()?;
+    }
+
+    /// Checks what every call must report first, and maps the lanes of new publishers. Then it
+    /// reports a failure that later messages follow. While a failure is not reported, messages are
+    /// read on the slow path, which does not pass it.
+    #[cold]
+    #[inline(never)]
+    fn begin_carefully(&mut self) -> Result<(), ReceiveError> {
+        self.slow_state.check_before_call()?;
+        self.consume_pending();
+        self.find_publishers()?;
+        self.slow_state.stop_at_failures(&self.lanes);
+        self.slow = self.checked || self.filter.is_some();
+        self.stop_at_failure()
+    }
+
+    /// Maps the lanes of new publishers. A lane that cannot be mapped is reported now and then: the
+    /// others may have messages.
+    fn find_publishers(&mut self) -> Result<(), ReceiveError> {
+        let found = self.found_new_lanes();
+        self.map_failures = self.map_failures.wrapping_add(u32::from(found.is_err()));
+        match found {
+            Err(error) if self.map_failures.is_multiple_of(REPORT_EVERY) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// A frame was found that may follow a failure, or a call begins: reports a failure that is
+    /// due. After an error the frame stays for the next call.
+    #[cold]
+    #[inline(never)]
+    fn stop_at_failure(&mut self) -> Result<(), ReceiveError> {
+        let found = self.look_for_failure();
+        if found.is_err() {
+            self.pending = None;
+        }
+        found
+    }
+
+    fn look_for_failure(&mut self) -> Result<(), ReceiveError> {
+        if self.slow_state.has_new_publishers() {
+            self.find_publishers()?;
+        }
+        if self.slow_state.page.is_plain() {
+            return Ok(());
+        }
+        self.slow = true;
+        if self.slow_state.unreported_failure(&self.lanes).is_some() {
+            return self.report_failure_or_end();
         }
         Ok(())
     }
@@ -263,7 +338,20 @@ impl<T: ?Sized> Subscriber<T> {
                 self.next_slowly()?
             } else {
                 match self.next_in_place(Consumer::next_plain) {
-                    Ok(found) => found,
+                    Ok(None) => None,
+                    Ok(found) => {
+                        // After the frame: what follows a failure is of a publisher that came
+                        // before this load.
+                        if self.slow_state.has_new_publishers() {
+                            self.stop_at_failure()?;
+                            if self.slow {
+                                // The slow path reads it again.
+                                self.pending = None;
+                                continue;
+                            }
+                        }
+                        found
+                    }
                     Err(_) => {
                         self.slow = true;
                         self.next_slowly()?
@@ -350,12 +438,13 @@ impl<T: ?Sized> Subscriber<T> {
         found
     }
 
-    /// Reads by the rules of the channel's shape, which may have been fixed since the join.
+    /// Reads by the rules of the channel's shape, which may have been fixed since the join. A new
+    /// lane may have failed.
     #[cold]
     #[inline(never)]
     fn take_shape(&mut self) {
         self.checked |= self.slow_state.is_checked();
-        self.slow |= self.checked;
+        self.slow |= self.checked || !self.slow_state.page.is_plain();
     }
 
     /// A poll found nothing. Now and then this checks for other changes: the end of the stream, an
@@ -364,15 +453,15 @@ impl<T: ?Sized> Subscriber<T> {
     #[inline(always)]
     fn found_nothing(&mut self) -> Result<(), ReceiveError> {
         self.empty_polls = self.empty_polls.wrapping_add(1);
-        if self.empty_polls == 4 || self.empty_polls.is_multiple_of(32) {
-            self.check_slow_state()?;
-        }
         if let Some(watch) = &self.slow_state.watch {
             // The watch reports changes from here on. What has changed before is reported now.
             watch.arm(&self.lanes, &self.slow_state);
-            self.check_slow_state()?;
+            self.check_slow_state()
+        } else if self.empty_polls == 4 || self.empty_polls.is_multiple_of(32) {
+            self.check_slow_state()
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     #[cold]
@@ -394,10 +483,10 @@ impl<T: ?Sized> Subscriber<T> {
     fn report_failure_or_end(&mut self) -> Result<(), ReceiveError> {
         let slow_state = &mut self.slow_state;
         let failure = slow_state.report_lane_failures(&self.lanes);
-        if !slow_state.is_at_end(&self.lanes) {
+        let Some(end) = slow_state.stream_end(&self.lanes) else {
             return failure;
-        }
-        let end = slow_state.end(&self.lanes);
+        };
+        let end = slow_state.end(&self.lanes, end);
         if failure.is_err() && matches!(end, Err(ReceiveError::Closed)) {
             // A failure of an earlier publisher is not the end.
             return failure;
@@ -408,19 +497,6 @@ impl<T: ?Sized> Subscriber<T> {
             self.empty_polls = 3;
         }
         failure.and(end)
-    }
-
-    /// Checks what every call must report first. Then it reports a failure from before this
-    /// durable name's return: later messages come after it.
-    #[cold]
-    #[inline(never)]
-    fn check_before_call(&mut self) -> Result<(), ReceiveError> {
-        self.slow_state.check_before_call()?;
-        if self.slow_state.unreported_failure(&self.lanes).is_some() {
-            self.slow_state.page.set_plain(false);
-            return self.report_failure_or_end();
-        }
-        Ok(())
     }
 }
 

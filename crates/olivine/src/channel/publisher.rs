@@ -292,7 +292,7 @@ impl<T: ?Sized> Publisher<T> {
         }
         self.endpoint.topic = Some(topic.into());
         // The slow path adds the topic to every message.
-        self.producer.take_slow_path();
+        self.producer.take_slow_path(self.endpoint.page.zero());
         Ok(())
     }
 
@@ -385,6 +385,10 @@ impl<T: ?Sized> Publisher<T> {
     /// more: 16 s. Then the end counts as received, and closing succeeds. `linger` bounds all of
     /// that. A far side that has left in order, because its bridge was stopped, is not waited for
     /// once it has every message: without `name=` its next bridge ends the stream as failed.
+    ///
+    /// A listening publisher without `name=` waits for subscribers with a name that are away and do
+    /// not have the end: for their `expire` or its own, whichever is shorter. Its own counts as
+    /// 30 s if it is never. Then it returns [`NotSent::BackPressured`].
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@
 use super::attach;
 use super::attached::{Attached, lock_membership};
 use super::publisher::{Ending, Publisher};
-use super::slow_state::{end_mark, watch_publishers};
+use super::slow_state::{StreamEnd, end_mark, watch_publishers};
 use super::subscriber::Subscriber;
 use crate::error::{NotSent, OpenError, ReceiveError};
 use crate::link::{Link, LinkStatus};
@@ -157,6 +157,28 @@ fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwn
     })
 }
 
+/// Index and process of a lane kept for the source `key` that another bridge has open; with `only`,
+/// of that lane of the source.
+pub(crate) fn lane_in_use(
+    attached: &Attached,
+    key: u64,
+    only: Option<u32>,
+) -> Option<(usize, u64)> {
+    let mut own = kept_lanes(attached)
+        .filter(|(_, kept, _)| kept.source.key == key && only.is_none_or(|only| only == kept.lane));
+    let (index, ..) = own.find(|(index, ..)| is_held(attached, *index))?;
+    let entry = attached.geometry.lane_entry(index);
+    // Relaxed: for the message of an error only.
+    let pid = attached.control.word(entry + lane_entry::PID);
+    Some((index, pid.load(Ordering::Relaxed)))
+}
+
+/// Whether another handle has the lane open.
+fn is_held(attached: &Attached, index: usize) -> bool {
+    let byte = lock_byte::LANE + index as u64;
+    attached.locks.held_by_others(byte, byte + 1)
+}
+
 /// The source's lanes for which this channel keeps lanes of the bridge `key`.
 pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<KeptLane> {
     let own = kept_lanes(attached).filter(|(_, kept, _)| kept.source.key == key);
@@ -220,9 +242,8 @@ fn free_locked(attached: &Attached, owner: BridgeLaneOwner) -> Result<(), OpenEr
 pub(crate) fn absent_sources(attached: &Attached) -> Vec<LaneSource> {
     let mut absent: Vec<LaneSource> = Vec::new();
     for (index, BridgeLaneOwner { source, .. }, _) in kept_lanes(attached) {
-        let byte = lock_byte::LANE + index as u64;
         let is_known = absent.iter().any(|known| known.key == source.key);
-        if !source.expire.is_zero() && !is_known && !attached.locks.held_by_others(byte, byte + 1) {
+        if !source.expire.is_zero() && !is_known && !is_held(attached, index) {
             absent.push(source);
         }
     }
@@ -431,13 +452,13 @@ impl<T: ?Sized> Subscriber<T> {
         // END: "closed" comes after the last frame and the last limit. So the check for more below
         // finds all of them.
         let state = ending::state(consumer.lane());
-        state & 1 == 0 && !self.slow_state.has_more(consumer) && !ending::is_failed(consumer.lane())
+        let is_failed = ending::has_failed_as(consumer.lane(), state);
+        state & 1 == 0 && !self.slow_state.has_more(consumer) && !is_failed
     }
 
     /// Whether the stream has ended: it had started, every lane is closed, and none failed.
     pub(crate) fn is_at_end(&self) -> bool {
-        let mut lanes = self.lanes.iter();
-        self.slow_state.is_at_end(&self.lanes) && !lanes.any(|lane| ending::is_failed(lane.lane()))
+        self.slow_state.stream_end(&self.lanes) == Some(StreamEnd::Closed)
     }
 
     /// Whether every lane is closed, one with a failure, and every frame is consumed and released.
@@ -448,7 +469,10 @@ impl<T: ?Sized> Subscriber<T> {
                 && lane.released() == lane.position()
         };
         let mut lanes = self.lanes.iter();
-        self.lanes.iter().all(is_over) && lanes.any(|lane| ending::is_failed(lane.lane()))
+        // As in `is_at_end`: the number of publishers after their states.
+        self.lanes.iter().all(is_over)
+            && lanes.any(|lane| ending::is_failed(lane.lane()))
+            && !self.slow_state.has_new_publishers()
     }
 
     /// The bridge has reported the end of the stream: the durable name does not report it again.

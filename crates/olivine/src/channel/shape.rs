@@ -412,9 +412,38 @@ fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::assert_states;
+    use crate::uri::{PUBLISHERS_LIMIT, SUBSCRIBERS_LIMIT};
 
     const KIB: u64 = 1 << 10;
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn documents_state_how_many_participants_a_channel_takes() {
+        let config = Config::parse("shm://x").unwrap();
+        let shape = ShapeRequest::of(&config, &TypeTag::default(), ShapeRole::Fixes).shape;
+        let (publishers, subscribers) = (shape.publishers_max, shape.subscribers_max);
+        let default = format!("{publishers} and {subscribers} by default");
+        let (thousands, rest) = (SUBSCRIBERS_LIMIT / 1000, SUBSCRIBERS_LIMIT % 1000);
+        let most = format!("{thousands},{rest:03}");
+        let library = "crates/olivine/src/lib.rs";
+        assert_states(
+            "README.md",
+            &format!("{default}, up to {PUBLISHERS_LIMIT} and {most}."),
+        );
+        assert_states(
+            library,
+            &format!("Up to {PUBLISHERS_LIMIT} [`Publisher`]s send"),
+        );
+        assert_states(
+            library,
+            &format!("up to {most} [`Subscriber`]s receive ({default})"),
+        );
+        let key = format!("from 1 to {SUBSCRIBERS_LIMIT}.\n- Default: {subscribers}.");
+        assert_states("docs/uri.md", &key);
+        let key = format!("from 1 to {PUBLISHERS_LIMIT}.\n- Default: {publishers}.");
+        assert_states("docs/uri.md", &key);
+    }
 
     #[test]
     fn the_default_capacity_follows_the_cache_and_the_free_space() {

@@ -35,6 +35,15 @@ pub(super) enum LossNotice {
     Reported,
 }
 
+/// How a stream has ended: every publisher has closed and everything was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StreamEnd {
+    /// No lane failed.
+    Closed,
+    /// The newest publisher of the lane at this place failed.
+    Failed { place: usize },
+}
+
 /// The state that a subscriber reads only when no frame is waiting.
 #[derive(Debug)]
 pub(super) struct SubscriberSlowState {
@@ -85,9 +94,18 @@ impl SubscriberSlowState {
             return Ok(false);
         }
         let before = lanes.len();
-        self.map_new_lanes(lanes)?;
+        let mapped = self.map_new_lanes(lanes);
+        self.stop_at_failures(lanes);
+        mapped?;
         self.lanes_epoch = epoch;
         Ok(lanes.len() > before)
+    }
+
+    /// Whether publishers came since the last check. One load of a word that hardly ever changes.
+    #[inline(always)]
+    pub(super) fn has_new_publishers(&self) -> bool {
+        // Acquire: the lanes that the number counts are in place.
+        self.epoch.load(Ordering::Acquire) != self.lanes_epoch
     }
 
     #[cold]
@@ -260,17 +278,32 @@ impl SubscriberSlowState {
     /// Whether every publisher has closed and everything was read. `false` if no stream has started
     /// yet.
     pub(super) fn is_at_end(&self, lanes: &[Consumer]) -> bool {
+        self.stream_end(lanes).is_some()
+    }
+
+    /// How the stream has ended; `None` if [`SubscriberSlowState::is_at_end`] is false.
+    pub(super) fn stream_end(&self, lanes: &[Consumer]) -> Option<StreamEnd> {
         let mut stream_started = self.stream_started;
-        for (consumer, joined) in lanes.iter().zip(&self.joined) {
+        let mut end = StreamEnd::Closed;
+        for (place, (consumer, joined)) in lanes.iter().zip(&self.joined).enumerate() {
             // END: "closed" comes after the last frame and the last limit. So the check for more
             // below finds all of them.
             let state = ending::state(consumer.lane());
             if state & 1 == 1 || self.has_more(consumer) {
-                return false;
+                return None;
             }
             stream_started |= state != joined.state || consumer.has_moved();
+            // Of this state: the next publisher of the lane may open it meanwhile.
+            if end == StreamEnd::Closed && ending::has_failed_as(consumer.lane(), state) {
+                end = StreamEnd::Failed { place };
+            }
         }
-        stream_started && !lanes.is_empty()
+        // After the loads of the states and failures: of two publishers of which one opened before
+        // the other closed, either the number or a state shows the first. A newer failure shows the
+        // number of its publisher.
+        let is_end = stream_started && !lanes.is_empty() && !self.has_new_publishers();
+        crate::points::look("end.counted");
+        is_end.then_some(end)
     }
 }
 
@@ -305,8 +338,7 @@ pub(super) fn watch_peers(
 
 /// Whether a poll would return something, or a lane is new.
 pub(super) fn is_ready(slow_state: &SubscriberSlowState, lanes: &[Consumer]) -> bool {
-    slow_state.epoch.load(Ordering::Acquire) != slow_state.lanes_epoch
-        || would_find(slow_state, lanes)
+    slow_state.has_new_publishers() || would_find(slow_state, lanes)
 }
 
 /// Whether a poll of these lanes would return something: a message, an overrun, an eviction, a

@@ -37,8 +37,8 @@ use std::time::{Duration, Instant};
 /// or with [`Subscriber::close`]. If it dies, panics or is dropped before, the message comes again.
 ///
 /// Receiving allocates nothing. It makes a system call in two cases: it waits, or it wakes a
-/// publisher that sleeps because the ring was full. Messages are views of the ring: nothing is
-/// copied.
+/// publisher that sleeps because the ring was full. Messages are views of the ring. They are copied
+/// only with `delivery=latest`, `slow=evict:` or `shm+fd://`.
 ///
 /// ```
 /// # use olivine::{Publisher, Subscriber, ReceiveError};
@@ -77,8 +77,8 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) copy: Copied,
     /// Empty polls in a row.
     pub(super) empty_polls: u32,
-    /// All polls.
-    pub(super) looks: u32,
+    /// Calls that could not map a new lane.
+    pub(super) map_failures: u32,
     pub(super) slow_state: Box<SubscriberSlowState>,
     typed: PhantomData<fn(&T)>,
 }
@@ -86,7 +86,8 @@ pub struct Subscriber<T: ?Sized = [u8]> {
 impl Subscriber {
     /// Passes up to `limit` messages to `handler`; returns how many. Never sleeps.
     ///
-    /// A handler that panics gets the same message again.
+    /// A handler that panics gets the same message again, first of all, at the next call: unless an
+    /// `Overrun`, `Evicted` or `Failed` is due. Messages before it are consumed.
     ///
     /// # Errors
     ///
@@ -240,6 +241,7 @@ impl<T: ?Sized> Subscriber<T> {
             attached,
         });
         slow_state.recall_reports(&lanes);
+        slow_state.stop_at_failures(&lanes);
         // If the publisher is not trusted, a returned message must not change any more, so it is
         // copied.
         let checked = slow_state.is_checked();
@@ -255,7 +257,7 @@ impl<T: ?Sized> Subscriber<T> {
             payload: 0,
             copy: Copied::default(),
             empty_polls: 0,
-            looks: 0,
+            map_failures: 0,
             slow_state,
             typed: PhantomData,
         })
@@ -514,7 +516,8 @@ impl<T: ?Sized> Subscriber<T> {
         }
     }
 
-    /// Leaves the channel and forgets its durable name.
+    /// Leaves the channel and forgets its durable name. Over `tcp://` the far side forgets it too,
+    /// if the two are connected; otherwise it keeps the name until `expire=`.
     pub fn unsubscribe(mut self) {
         self.finish(true);
     }
@@ -539,7 +542,11 @@ impl<T: ?Sized> Subscriber<T> {
         // it.
         self.release();
         // The bridge stops while we still hold the channel.
-        if self.slow_state.link.take().is_some() {
+        if let Some(link) = self.slow_state.link.take() {
+            if forget {
+                link.control().forget_name();
+            }
+            drop(link);
             // A lane that cannot be mapped stays unreported: the name's next call reports it.
             let _ = self.found_new_lanes();
             self.slow_state.link_stopped(&self.lanes);

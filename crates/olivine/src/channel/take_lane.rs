@@ -84,7 +84,7 @@ pub(super) fn take_lane(
         if before & 1 == 1 {
             add_to_counter(&words, lane::TAKEOVERS, 1);
         }
-        let producer = Producer::take_over(ring, words, control, geometry, index, page.limit());
+        let producer = Producer::take_over(ring, words, control, geometry, index, page.fast_path());
         // Release: the lane is open from here on. Each publisher adds two, so the state words of
         // two publishers differ, whatever the word was.
         producer

@@ -22,6 +22,14 @@ pub enum Damage {
         /// Bytes of the ring.
         capacity: u64,
     },
+    /// A publisher that may write further ahead than the ring holds.
+    #[error("its publisher may write {bytes} bytes ahead, where the ring holds {capacity}")]
+    Limit {
+        /// Bytes from the reader's position, which is the cursor, to the publisher's limit.
+        bytes: u64,
+        /// Bytes of the ring.
+        capacity: u64,
+    },
     /// A message whose header marks a topic, but which does not end with one.
     #[error(
         "a message of {bytes} bytes that is marked as one with a topic and does not end with it"

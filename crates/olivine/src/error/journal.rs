@@ -49,7 +49,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The file is not a journal.
-    #[error("{} is no journal file: {problem}", path.display())]
+    #[error("{} is not a journal file: {problem}", path.display())]
     NotAJournal {
         /// The file.
         path: PathBuf,
@@ -101,6 +101,28 @@ pub enum JournalError {
         /// What follows the last whole block.
         problem: String,
     },
+    /// The recording has a hole: its recorder was stopped or evicted, and did not get messages that
+    /// were published in the meantime. Everything before the hole was delivered.
+    #[error(
+        "messages are missing: {bytes} bytes from position {position} of lane {lane} of \
+         '{channel}' on were never recorded in {}, at position {journal_position} of the journal; \
+         its recorder was stopped or evicted there: read what follows with 'unfinished=accept'",
+        path.display()
+    )]
+    Hole {
+        /// The journal.
+        path: PathBuf,
+        /// The channel.
+        channel: String,
+        /// Its lane.
+        lane: u32,
+        /// The first missing byte of that lane.
+        position: u64,
+        /// Position in the journal between the messages before and behind the hole.
+        journal_position: u64,
+        /// Missing bytes.
+        bytes: u64,
+    },
     /// The journal is compressed, and this build has no zstd.
     #[error(
         "{} needs zstd, which this build does not have: build with the cargo feature 'zstd'",
@@ -112,8 +134,8 @@ pub enum JournalError {
     },
     /// The bytes to record are not a run of whole frames.
     #[error(
-        "what was given to record is no run of whole frames: byte {offset} {problem}; nothing of \
-         it was recorded"
+        "the bytes to record are not a run of whole frames: byte {offset} {problem}; nothing of \
+         them was recorded"
     )]
     Frames {
         /// Bytes from the start of the run to the invalid frame.

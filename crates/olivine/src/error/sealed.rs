@@ -89,7 +89,7 @@ pub enum SealedError {
         waited: Duration,
     },
     /// The process that serves the socket does not speak the protocol, or broke it.
-    #[error("what serves {} is no publisher of ours: {problem}", socket.display())]
+    #[error("what serves {} is not an Olivine publisher: {problem}", socket.display())]
     Protocol {
         /// The socket.
         socket: PathBuf,

@@ -356,9 +356,10 @@ impl CheckedEgress {
         Ok(self.at(place)?.is_lane_ended(place))
     }
 
-    /// Whether at least one publisher existed, all have closed, and everything was handed over.
+    /// Whether at least one publisher existed, all have closed, everything was handed over, and no
+    /// failure is left to report.
     #[must_use]
-    pub fn is_ended(&self) -> bool {
+    pub fn is_ended(&mut self) -> bool {
         self.egress.is_ended()
     }
 

@@ -22,7 +22,7 @@ use crate::message::Outgoing;
 /// # Why no argument is dangerous
 ///
 /// * A lane is written by one publisher at a time: its lock decides. A second ingress for the same
-///   far side gets other lanes. It repeats what the first one took, so run one at a time.
+///   far side is refused, because it would repeat what the first one took.
 /// * The length in each header is checked against the ring before anything is written, and a run
 ///   of frames is written only where the gate gave room. A header of another length is refused.
 /// * Positions of the far side never become positions here: bytes go behind the last committed
@@ -65,14 +65,16 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`LinkError::Ring`]; [`LinkError::Settings`] if the ring is of another type.
+    /// [`LinkError::Ring`], with [`OpenError::SourceInUse`](crate::OpenError::SourceInUse) if a lane
+    /// of this far side is open in another bridge; [`LinkError::Settings`] if the ring is of
+    /// another type.
     pub fn ingress(&self, who: &str) -> Result<CheckedIngress, LinkError> {
         let ingress = self.unchecked_ingress(who)?;
         Ok(CheckedIngress { ingress })
     }
 
-    /// Hash and name of the type that the ring has or gets; `None` if it accepts any. Hash 0 stands
-    /// for bytes without a type.
+    /// Hash and name of the type that the ring has or gets; `None` if it accepts any. Hash 0
+    /// means bytes without a type.
     #[must_use]
     pub fn message_type(&self) -> Option<(u64, &str)> {
         let typed = self.typed();
@@ -113,7 +115,8 @@ impl CheckedIngress {
     /// # Errors
     ///
     /// [`NotTaken::Wrong`] if `incarnation` is 0, or if the lane is known and `position` is not
-    /// where it stopped. [`NotTaken::Ring`] if the ring has no lane left.
+    /// where it stopped. [`NotTaken::Ring`] if the ring has no lane left, or another bridge has the
+    /// lane open.
     pub fn open_lane(
         &mut self,
         incarnation: u64,

@@ -161,6 +161,37 @@ impl Deref for Word {
     }
 }
 
+/// A word that one thread uses at a time: its loads and stores are plain, so the compiler may keep
+/// it in a register.
+#[derive(Debug)]
+pub(crate) struct PrivateWord(Word);
+
+impl PrivateWord {
+    /// `word`, as a private one.
+    ///
+    /// # Safety
+    ///
+    /// The word is in private memory of this process. It is used through this value and others that
+    /// the same value owns, and in the handler of a forked child.
+    pub(crate) unsafe fn new(word: Word) -> Self {
+        Self(word)
+    }
+
+    /// Its value.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        // SAFETY: mapped as long as the word, and stored with `&mut` of its owner only.
+        unsafe { self.0.at.cast::<u64>().read() }
+    }
+
+    /// Stores `value`.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, value: u64) {
+        // SAFETY: as above.
+        unsafe { self.0.at.cast::<u64>().write(value) };
+    }
+}
+
 /// The bytes of one lane: `capacity` of them, mapped twice back to back.
 ///
 /// Positions are masked here, so even a wrong position stays inside the mapping. Lengths are at

@@ -61,6 +61,27 @@ impl Deref for Word {
     }
 }
 
+/// A word that one thread uses at a time.
+#[derive(Debug)]
+pub(crate) struct PrivateWord(Word);
+
+impl PrivateWord {
+    /// # Safety
+    ///
+    /// None: it is an atomic here.
+    pub(crate) unsafe fn new(word: Word) -> Self {
+        Self(word)
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&mut self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
 /// Model ring: one atomic and one cell for 8 bytes. The atomic holds headers and payloads as the
 /// mapping does. The cell is used for payloads only and finds their races.
 #[derive(Clone, Debug)]

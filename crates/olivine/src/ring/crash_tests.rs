@@ -114,7 +114,7 @@ fn deaths(stores: &[Store]) -> Vec<u64> {
 
 /// A channel after a death.
 fn left_behind(origin: u64, before: &[u64], stores: &[Store], set: u64) -> Channel {
-    let heir = channel(8, origin);
+    let left = channel(8, origin);
     let mut image = before.to_vec();
     for (n, store) in stores.iter().enumerate() {
         if set & 1 << n != 0 {
@@ -125,10 +125,10 @@ fn left_behind(origin: u64, before: &[u64], stores: &[Store], set: u64) -> Chann
             }
         }
     }
-    for (word, value) in words_of(&heir).iter().zip(image) {
+    for (word, value) in words_of(&left).iter().zip(image) {
         word.store(value, Ordering::Relaxed);
     }
-    heir
+    left
 }
 
 /// Runs `scene` after `warm` messages, and checks every death in it. `commits` gives the number of
@@ -155,14 +155,14 @@ fn check(warm: u32, commits: &[u32], scene: fn(&mut Producer, u32)) -> usize {
     let deaths = deaths(&stores);
     let mut outcomes = std::collections::BTreeSet::new();
     for set in &deaths {
-        let heir = left_behind(origin, &before, &stores, *set);
+        let left = left_behind(origin, &before, &stores, *set);
         // From the subscriber's position, not from the cursor.
-        let mut reader = heir.consumer_at(0, start);
+        let mut reader = left.consumer_at(0, start);
         let mut got = 0;
         while receive(&mut reader, warm + got) {
             got += 1;
         }
-        let mut successor = heir.producer();
+        let mut successor = left.producer();
         assert!(
             !receive(&mut reader, warm + got),
             "recovery shows nothing that was not shown"
@@ -255,8 +255,8 @@ fn relaxed_header_store_is_detected() {
     let all = deaths(&stores);
     assert!(all.len() > honest);
     let torn = all.iter().filter(|set| {
-        let heir = left_behind(origin, &before, &stores, **set);
-        let mut reader = heir.consumer_at(0, producer.position() - 40);
+        let left = left_behind(origin, &before, &stores, **set);
+        let mut reader = left.consumer_at(0, producer.position() - 40);
         let frame = reader.next();
         matches!(frame, Ok(Some(frame)) if frame.tag == 4 && reader.view(&frame) != message(4))
     });

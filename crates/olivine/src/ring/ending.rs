@@ -94,7 +94,12 @@ pub(crate) fn state(words: &Words) -> u64 {
 
 /// Whether the lane is closed with a failure now.
 pub(crate) fn is_failed(words: &Words) -> bool {
-    let state = state(words);
+    has_failed_as(words, state(words))
+}
+
+/// Whether the lane was closed with a failure when its state word was `state`. `false` also if a
+/// later publisher of the lane has failed since.
+pub(crate) fn has_failed_as(words: &Words, state: u64) -> bool {
     state & 1 == 0 && state != 0 && failed_state(words) == state
 }
 

@@ -4,7 +4,7 @@ use super::consume::{Consumer, GateWords};
 use super::gate::set_bit;
 use super::layout::{Geometry, NO_POSITION, control, fixed, lane, lane_entry};
 use super::publish::Producer;
-use crate::region::{Memory, Ring, Words};
+use crate::region::{Memory, PrivateWord, Ring, Words};
 use crate::sync::Ordering;
 
 pub(super) struct Channel {
@@ -43,7 +43,7 @@ pub(super) fn channel(align: u64, origin: u64) -> Channel {
         control,
         lane,
         ring,
-        private: words(1),
+        private: words(2),
     }
 }
 
@@ -55,7 +55,8 @@ impl Channel {
             &self.control,
             &self.geometry,
             0,
-            self.private.resolve(0),
+            // SAFETY: one producer at a time uses them.
+            [0, 1, 1].map(|word| unsafe { PrivateWord::new(self.private.resolve(word)) }),
         )
     }
 
@@ -92,9 +93,6 @@ impl Channel {
 
 /// Sends one message if there is room.
 pub(super) fn send(producer: &mut Producer, tag: u32, message: &[u8]) -> bool {
-    let end = producer.room(producer.position(), message.len());
-    end.is_some_and(|end| {
-        producer.send(end, tag, message);
-        true
-    })
+    let room = producer.room(producer.position(), message.len());
+    room.is_some() && producer.send(tag, message).is_ok()
 }

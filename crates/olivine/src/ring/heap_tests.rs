@@ -358,3 +358,19 @@ fn lines_are_prefetched_only_within_room() {
         "the lines of the next message, where others lay"
     );
 }
+
+/// A batch longer than the ring would let the message after it be as long, unchecked.
+#[test]
+fn damaged_limit_lets_no_batch_exceed_the_ring() {
+    let channel = channel(8, 0);
+    let mut earlier = channel.producer();
+    assert!(send(&mut earlier, 1, b"before"));
+    drop(earlier);
+    channel
+        .lane
+        .word(lane::LIMIT)
+        .store(u64::MAX, Ordering::Relaxed);
+    let mut producer = channel.producer();
+    assert!(producer.room(producer.position(), 8).is_some());
+    assert!(producer.room_left() < 4096, "{}", producer.room_left());
+}

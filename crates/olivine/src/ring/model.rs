@@ -35,7 +35,7 @@ use super::consume::{Consumer, Frame, GateWords};
 use super::gate::set_bit;
 use super::layout::{Geometry, NO_POSITION, control, fixed, lane, lane_entry, slot};
 use super::publish::Producer;
-use crate::region::{Ring, Word, Words};
+use crate::region::{PrivateWord, Ring, Word, Words};
 use crate::sync::Ordering;
 use crate::wait::{Prepared, prepare_sleep};
 
@@ -109,8 +109,10 @@ impl Channel {
 
     fn producer(&self, lane: usize) -> Producer {
         let (words, ring) = self.lanes[lane].clone();
-        let limit = Words::model(1, &[(0, 0)]).resolve(0);
-        Producer::take_over(ring, words, &self.control, &self.geometry, lane, limit)
+        let private = Words::model(2, &[(0, 0), (1, 0)]);
+        // SAFETY: this producer's own words.
+        let fast_path = [0, 1, 1].map(|word| unsafe { PrivateWord::new(private.resolve(word)) });
+        Producer::take_over(ring, words, &self.control, &self.geometry, lane, fast_path)
     }
 
     /// A subscriber in `slot` that reads from `position`; its gating words must be set.
@@ -170,11 +172,8 @@ fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
 /// Sends message `tag`; `false` without room.
 fn send(producer: &mut Producer, tag: u32) -> bool {
     let text = message(tag);
-    let end = producer.room(producer.position(), text.len());
-    end.is_some_and(|end| {
-        producer.send(end, tag, &text);
-        true
-    })
+    let room = producer.room(producer.position(), text.len());
+    room.is_some() && producer.send(tag, &text).is_ok()
 }
 
 /// Reads the next message and checks its bytes; its number, or `None` without a message.

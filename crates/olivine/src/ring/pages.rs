@@ -139,8 +139,12 @@ impl Pages {
     }
 
     /// Removes the page in `slot`, and runs `give_up` before another subscriber can get the slot.
-    pub(crate) fn remove_page(&self, slot: usize, give_up: impl FnOnce()) {
+    /// `may_overwrite`: the publisher goes on, and does not wait for this subscriber any more.
+    pub(crate) fn remove_page(&self, slot: usize, may_overwrite: bool, give_up: impl FnOnce()) {
         let mut slots = self.lock();
+        if let Some(entry) = slots[slot].as_ref().filter(|_| may_overwrite) {
+            self.release_slot(entry);
+        }
         give_up();
         wake_publisher(&slots);
         slots[slot] = None;
@@ -167,9 +171,6 @@ impl Pages {
             let state = self.control.word(self.geometry.slot(slot) + slot::STATE);
             // Relaxed: this thread evicts.
             if state.load(Ordering::Relaxed) == slot::EVICTED {
-                // Release: before bytes are overwritten that it may be copying.
-                let state_word = entry.page.words.word(self.shape.slot(0) + slot::STATE);
-                state_word.store(slot::EVICTED, Ordering::Release);
                 self.expel(slot, entry, Fault::Slow);
                 continue;
             }
@@ -229,9 +230,24 @@ impl Pages {
         }
     }
 
+    /// Says on the page that its subscriber holds the publisher back no longer.
+    fn release_slot(&self, entry: &PageSlot) {
+        let state = match entry.fault {
+            Some(Fault::Slow) => slot::EVICTED,
+            _ => slot::FREE,
+        };
+        if !mutant("page_state_kept") {
+            // OVERRUN (release): before its gating bit is cleared, and before bytes are overwritten
+            // that it may be copying.
+            let word = entry.page.words.word(self.shape.slot(0) + slot::STATE);
+            word.store(state, Ordering::Release);
+        }
+    }
+
     /// From here on it does not gate. The thread that serves the socket does the rest.
     fn expel(&self, slot: usize, entry: &mut PageSlot, fault: Fault) {
         entry.fault = Some(fault);
+        self.release_slot(entry);
         set_bit(&self.control, control::GATING, slot, false);
         (self.on_fault)();
     }

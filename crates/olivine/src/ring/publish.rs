@@ -19,7 +19,7 @@ use super::layout::{control, header_word, lane};
 use super::pages::{Pages, Sleepers};
 use crate::error::NotSent;
 use crate::points;
-use crate::region::{HEADER_BYTES, Ring, Word, Words};
+use crate::region::{HEADER_BYTES, PrivateWord, Ring, Word, Words};
 use crate::sync::{AtomicU64, Ordering, light_barrier, mutant, unless};
 use crate::wait::RAISED;
 use std::ops::RangeInclusive;
@@ -32,8 +32,8 @@ const LINE_BYTES: u64 = 64;
 /// Largest number of bytes after a frame to prefetch for write. The store queue of the processor
 /// holds that many lines.
 const PREFETCH_MAX: u64 = 1088;
-/// Lengths of frames for which that is done. Shorter frames gain nothing. Longer ones are streamed.
-const PREFETCH_FOR: RangeInclusive<u64> = 513..=4160;
+/// Lengths of messages for which that is done. Shorter ones gain nothing, longer ones are streamed.
+const PREFETCH_FOR: RangeInclusive<u64> = 505..=4152;
 
 /// Writes frames into one lane. Exactly one exists per lane: its owner holds the lane's lock.
 #[derive(Debug)]
@@ -41,13 +41,19 @@ pub(crate) struct Producer {
     ring: Ring,
     /// End of the last committed frame; private.
     position: u64,
-    /// A position ahead whose header word reads zero; 0 for none. Any write other than a frame that
-    /// ends there clears it.
-    zeroed: u64,
+    /// A position ahead whose header word reads zero; 0 for none. That header is below the cached
+    /// limit, which is at most a ring after the position. A frame that ends there is as long as
+    /// the last frame or batch, so it fits the ring. Any write other than a frame that ends there
+    /// clears it. On the page of the limit.
+    zeroed: PrivateWord,
+    /// The word above, or a word that is always 0: a message that ends there takes the fast path.
+    ready: PrivateWord,
     /// Cached limit, on a page that reads as zeros in a forked child. So every call there takes the
     /// slow path.
-    limit: Word,
+    limit: PrivateWord,
     align_mask: u64,
+    /// Its complement.
+    align_bits: u64,
     /// Lengths from this one on take the slow path: those that are too long, or all lengths.
     slow_from: u64,
     message_max: u64,
@@ -79,7 +85,7 @@ impl Producer {
     /// Bytes of a frame in the ring, given those of its header and payload.
     #[inline(always)]
     fn padded(&self, frame: u64) -> u64 {
-        (frame + self.align_mask) & !self.align_mask
+        (frame + self.align_mask) & self.align_bits
     }
 
     /// End of the last committed frame.
@@ -118,10 +124,11 @@ impl Producer {
     }
 
     /// From now on [`Producer::fits`] refuses every length. The caller adds bytes to each message,
-    /// and asks [`Producer::fits_whole`].
+    /// and asks [`Producer::fits_whole`]. `zero` is a private word that is always 0.
     #[cfg(not(loom))]
-    pub(crate) fn take_slow_path(&mut self) {
+    pub(crate) fn take_slow_path(&mut self, zero: PrivateWord) {
         self.slow_from = 0;
+        self.ready = zero;
     }
 
     /// As [`Producer::fits`], also on the slow path.
@@ -140,8 +147,7 @@ impl Producer {
     #[inline(always)]
     fn ends(&self, at: u64, length: usize) -> Result<u64, NotSent> {
         let end = at + self.padded(length as u64 + HEADER_BYTES);
-        // Relaxed: a private word.
-        if end + HEADER_BYTES > self.limit.load(Ordering::Relaxed) {
+        if end + HEADER_BYTES > self.limit.get() {
             return Err(NotSent::BackPressured);
         }
         Ok(end)
@@ -163,8 +169,8 @@ impl Producer {
     /// A claim up to `end` begins, and may be aborted. The bytes after the position may change.
     #[inline(always)]
     pub(crate) fn begin(&mut self, end: u64) {
-        if end != self.zeroed && !mutant("claim_keeps_zeroed") {
-            self.zeroed = 0;
+        if end != self.zeroed.get() && !mutant("claim_keeps_zeroed") {
+            self.forget_zeroed();
         }
     }
 
@@ -172,7 +178,7 @@ impl Producer {
     /// found room for it.
     #[inline(always)]
     pub(crate) fn write(&mut self, at: u64, message: &[u8]) {
-        self.zeroed = 0;
+        self.forget_zeroed();
         // SAFETY: `fits` holds the frame below the limit, so no reliable subscriber reads these
         // bytes (REUSE), and its header is not committed: `at` is at or behind our uncommitted
         // position.
@@ -195,7 +201,7 @@ impl Producer {
     /// found room for it.
     #[cfg(not(loom))]
     pub(crate) fn place_mut(&mut self, at: u64, length: usize) -> &mut [u8] {
-        self.zeroed = 0;
+        self.forget_zeroed();
         // SAFETY: as in `write`; `&mut self` makes the slice the only one.
         unsafe { self.ring.payload_mut(at, length) }
     }
@@ -209,21 +215,29 @@ impl Producer {
         unsafe { self.ring.view(self.position, length) }
     }
 
-    /// Writes `message` at the position and makes it visible; `end` is the result of
-    /// [`Producer::fits`].
+    /// Writes `message` at the position and makes it visible; returns the position after it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::fits`].
     #[inline(always)]
-    pub(crate) fn send(&mut self, end: u64, tag: u32, message: &[u8]) -> u64 {
-        // Both addresses before the first store: the compiler cannot know that the store leaves the
-        // ring's fields unchanged.
-        let (address, next) = (self.ring.address(self.position), self.next_header(end));
-        // SAFETY: `fits` refused lengths above the ring's and held the frame below the limit, so no
-        // reliable subscriber reads these bytes (REUSE). Its header is not committed: it is at our
-        // position.
+    pub(crate) fn send(&mut self, tag: u32, message: &[u8]) -> Result<u64, NotSent> {
+        let end = self.position + self.padded(message.len() as u64 + HEADER_BYTES);
+        // If it is equal, the frame has room and fits the ring, and this is the process that opened
+        // the lane: `advance` checked the limit. The last frame or batch was as long, and two of
+        // them are shorter than the ring.
+        if end != self.ready.get() {
+            self.fits(self.position, message.len())?;
+            self.zero_header(end);
+        }
+        let address = self.ring.address(self.position);
+        // SAFETY: the length is at most the ring's and the frame is below the limit, so no reliable
+        // subscriber reads these bytes (REUSE). Its header is not committed: it is at our position.
         unsafe { address.write(message) };
         points::pass("publish.written");
-        publish_header(address.header(), next, header_word(tag, message.len()));
+        publish_header(address.header(), header_word(tag, message.len()));
         points::pass("publish.shown");
-        self.advance(end)
+        Ok(self.advance(end, message.len() as u64))
     }
 
     /// Makes the frame from the position to `end` visible; returns the position after it. In a
@@ -240,25 +254,36 @@ impl Producer {
             return self.position;
         }
         points::pass("publish.written");
-        let next = self.next_header(end);
-        publish_header(self.ring.header(self.position), next, header);
+        self.zero_next_header(end);
+        publish_header(self.ring.header(self.position), header);
         points::pass("publish.shown");
-        self.advance(end)
+        let length = end - self.position - HEADER_BYTES;
+        self.advance(end, length)
     }
 
     /// The commit. A publisher that dies after it has published everything up to `end`.
     #[cfg(loom)]
     pub(super) fn publish_header(&self, end: u64, tag: u32, length: usize) {
-        let next = self.next_header(end);
+        self.zero_next_header(end);
         let header = header_word(tag, length);
-        publish_header(self.ring.header(self.position), next, header);
+        publish_header(self.ring.header(self.position), header);
     }
 
-    /// The header word at `end`, if it must be zeroed.
+    /// Zeroes the header at `end`, before the commit of the frame that ends there, unless it reads
+    /// zero.
     #[inline(always)]
-    fn next_header(&self, end: u64) -> Option<&AtomicU64> {
-        let reads_zero = end == self.zeroed || mutant("commit_without_next_zero");
-        (!reads_zero).then(|| self.ring.header(end))
+    fn zero_next_header(&self, end: u64) {
+        if end != self.zeroed.get() {
+            self.zero_header(end);
+        }
+    }
+
+    #[inline(always)]
+    fn zero_header(&self, end: u64) {
+        if !mutant("commit_without_next_zero") {
+            // Relaxed: released by COMMIT.
+            self.ring.header(end).store(0, Ordering::Relaxed);
+        }
     }
 
     /// Writes the header of a later frame of a batch. It is invisible until the first frame is
@@ -271,9 +296,9 @@ impl Producer {
             .store(header_word(tag, length), Ordering::Relaxed);
     }
 
-    /// Stores the cursor and wakes sleepers, after COMMIT.
+    /// Stores the cursor and wakes sleepers, after COMMIT of a message of `length` bytes.
     #[inline(always)]
-    fn advance(&mut self, end: u64) -> u64 {
+    fn advance(&mut self, end: u64, length: u64) -> u64 {
         // The end of a next frame of this length.
         let ahead = end + (end - self.position);
         self.position = end;
@@ -282,15 +307,15 @@ impl Producer {
             .store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
         // Zeroes that header now and so fetches its cache line, not between the next message and
         // its commit (ADR 0012). After the header at `end` and below the limit every byte is free.
-        // Relaxed: a private word; the zero is released by the next COMMIT.
-        if ahead + HEADER_BYTES <= self.limit.load(Ordering::Relaxed) || mutant("zero_past_limit") {
+        // Relaxed: the zero is released by the next COMMIT.
+        if ahead + HEADER_BYTES <= self.limit.get() || mutant("zero_past_limit") {
             self.ring.header(ahead).store(0, Ordering::Relaxed);
-            self.zeroed = ahead;
-            if PREFETCH_FOR.contains(&(ahead - end)) {
+            self.zeroed.set(ahead);
+            if PREFETCH_FOR.contains(&length) {
                 self.prefetch_for_write(end, ahead);
             }
         } else {
-            self.zeroed = 0;
+            self.forget_zeroed();
         }
         // SLEEP (light side): the commit above comes before the load of the hint.
         light_barrier(mutant("sleep_no_light_barrier"));
@@ -334,8 +359,7 @@ impl Producer {
     /// Bytes of frames that fit after the position, by the cached limit.
     #[cfg(not(loom))]
     pub(crate) fn room_left(&self) -> u64 {
-        // Relaxed: a private word.
-        let limit = self.limit.load(Ordering::Relaxed);
+        let limit = self.limit.get();
         limit.saturating_sub(self.position + HEADER_BYTES)
     }
 
@@ -363,14 +387,19 @@ impl Producer {
     /// Whether nothing may be sent: in a forked child, where the limit reads zero.
     #[inline(always)]
     pub(crate) fn is_shut(&self) -> bool {
-        // Relaxed: a private word.
-        self.limit.load(Ordering::Relaxed) == 0
+        self.limit.get() == 0
+    }
+
+    /// No header ahead is known to read zero.
+    #[inline(always)]
+    fn forget_zeroed(&mut self) {
+        self.zeroed.set(0);
     }
 
     /// Refuses everything from now on. The next call takes the slow path.
     pub(crate) fn shut(&mut self) {
-        // Relaxed: a private word.
-        self.limit.store(0, Ordering::Relaxed);
+        self.forget_zeroed();
+        self.limit.set(0);
     }
 }
 
@@ -384,14 +413,9 @@ fn leaked_zeros(length: usize) -> &'static mut [u8] {
     &mut words.as_mut_bytes()[..length]
 }
 
-/// Commits the frame or batch that begins with `header`. `next` is the header after it, unless that
-/// reads zero already.
+/// Commits the frame or batch that begins with `header`. The header after it reads zero.
 #[inline(always)]
-fn publish_header(header: &AtomicU64, next: Option<&AtomicU64>, word: u64) {
-    if let Some(next) = next {
-        // Relaxed: released by COMMIT below.
-        next.store(0, Ordering::Relaxed);
-    }
+fn publish_header(header: &AtomicU64, word: u64) {
     // COMMIT (release): pairs with the acquire load in `Consumer::next` and `Consumer::walk`.
     header.store(word, unless(mutant("commit_relaxed"), Ordering::Release));
 }

@@ -148,9 +148,8 @@ pub(super) fn open_folder(
         Err(Errno::NOENT) => Ok(None),
         Err(Errno::NOTDIR | Errno::LOOP) => Err(OpenError::NotAChannel {
             path: path.to_owned(),
-            problem:
-                "it is no folder (a link or a file is in its place); remove it or use another name"
-                    .into(),
+            problem: "it is not a folder but a link or a file; remove it or use another name"
+                .into(),
         }),
         Err(errno) => Err(refused("open", path)(errno)),
     }

@@ -184,11 +184,11 @@ fn map_twice(
         if length > 0 {
             // SAFETY: inside the reservation.
             let part = unsafe { reserved.add(from) };
-            // SAFETY: an unused part of our own reservation.
+            // SAFETY: an unused part of our reservation.
             let _ = unsafe { rustix::mm::munmap(part.cast(), length) };
         }
     }
-    // SAFETY: `front` is at most the slack, so the whole lane lies in the reservation.
+    // SAFETY: `front` is at most the slack, so the whole lane is in the reservation.
     let base = unsafe { reserved.add(front) };
     let base = NonNull::new(base)
         .ok_or(rustix::io::Errno::NOMEM)
@@ -213,7 +213,7 @@ fn map_twice(
     ] {
         // SAFETY: inside the reservation.
         let place = unsafe { base.as_ptr().add(at) };
-        // SAFETY: replaces an unused part of our own reservation.
+        // SAFETY: replaces an unused part of our reservation.
         let mapped = unsafe {
             rustix::mm::mmap(
                 place.cast(),

@@ -6,7 +6,7 @@
 pub enum UriError {
     /// There is no `scheme://` at the start.
     #[error(
-        "'{uri}' is no channel URI: expected shm://NAME, shm+fd:///SOCKET, inproc://NAME, \
+        "'{uri}' is not a channel URI: expected shm://NAME, shm+fd:///SOCKET, inproc://NAME, \
          tcp://HOST:PORT/NAME, nats://HOST/NAME or file:///PATH"
     )]
     NoScheme {

@@ -83,6 +83,7 @@ pub struct NatsSettings {
     pub(crate) storage: Option<Storage>,
     pub(crate) retention: Option<Retention>,
     pub(crate) max_bytes: Option<u64>,
+    pub(crate) max_messages: Option<u64>,
     pub(crate) max_age: Option<Duration>,
     pub(crate) duplicates: Option<Duration>,
     pub(crate) servers: Vec<Address>,

@@ -193,14 +193,16 @@ impl FromStr for Rotation {
 }
 
 /// How a subscriber reads an unfinished recording: its recorder was killed and has not repaired it
-/// yet, or it was cut.
+/// yet, or it was cut. It is also for a recording with holes: its recorder was stopped or evicted,
+/// and messages were published before it was started again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unfinished {
-    /// `fail`: the subscriber gets everything up to the last whole block, and then an error.
+    /// `fail`: the subscriber gets everything up to the last whole block, and then an error. It
+    /// also gets an error at a hole.
     #[default]
     Fail,
-    /// `accept`: the last whole block is the end of the stream.
+    /// `accept`: the last whole block is the end of the stream, and holes are passed.
     Accept,
 }
 

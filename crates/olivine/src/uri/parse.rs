@@ -55,7 +55,7 @@ pub(super) fn config<'a>(
     Ok(config)
 }
 
-/// Whether `text` consists of 1 to `longest` name characters, and its first is no dot.
+/// Whether `text` consists of 1 to `longest` name characters, and the first is not a dot.
 pub(super) fn is_name(text: &str, longest: usize) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=longest).contains(&text.len()) && text.bytes().all(plain) && !text.starts_with('.')
@@ -158,8 +158,7 @@ fn pairs(config: &Config) -> Result<(), UriError> {
         return refuse(
             "publishers_max",
             "shm+fd://",
-            "a sealed channel has one publisher, who serves its socket; give others sockets of \
-             their own",
+            "a sealed channel has one publisher, which serves its socket; give each a socket",
         );
     }
     if config.scheme != Scheme::File && matches!(config.from, Start::Time(_) | Start::Position(_)) {

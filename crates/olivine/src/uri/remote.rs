@@ -200,7 +200,7 @@ pub(super) fn check_place(config: &Config) -> Result<(), UriError> {
                 return Err(UriError::Pair {
                     first: "the file's name",
                     second: "no channel",
-                    rule: "the file's name is no channel name; name the channel with channel=",
+                    rule: "the file's name is not a channel name; name the channel with channel=",
                 });
             }
         }

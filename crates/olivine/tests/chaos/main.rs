@@ -9,13 +9,13 @@
 //!
 //! | module | what it has |
 //! | --- | --- |
-//! | [`checker`] | the messages, and the check of what arrived: lost, repeated, reordered, torn, early ends, hung |
+//! | [`checker`] | the messages, and what arrived lost, repeated, reordered, torn, early or never |
 //! | [`options`] | seeds and numbers of runs from the environment, the report of a scene |
 //! | [`traffic`] | publishers on threads, and the receive loop, which triggers faults |
 //! | [`faults`] | faults of a connection, by [`common::proxy`] |
 //! | [`tcp`] | the scene of `tcp://` |
 //! | [`planted`] | faults of each kind that the suite must find |
-//! | [`far`] | the scenes of `file://` and `nats://`: kills of recorders, replayers, bridges, readers and the server |
+//! | [`far`] | the scenes of `file://` and `nats://`: kills of each process of theirs |
 //! | [`reader`] | a durable subscriber that is killed and continues |
 //!
 //! # How to add a scene

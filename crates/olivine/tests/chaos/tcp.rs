@@ -226,7 +226,7 @@ impl Scene {
         let (place, end, uris) = match component {
             Component::Source => (0, self.options.source, &self.source),
             Component::Destination => (1, self.options.destination, &self.destination),
-            other => panic!("{other:?} is no link"),
+            other => panic!("{other:?} is not a link"),
         };
         let [from, to] = uris;
         self.links[place] = match end {

@@ -42,7 +42,7 @@ impl Publishers {
             closing: 0,
         };
         for (publisher, uri) in (0_u32..).zip(uris.iter().cloned()) {
-            let (close, is_told) = channel();
+            let (close, is_closed) = channel();
             let (say, mut random) = (say.clone(), Random(random.next()));
             publishers.closes.push(Some(close));
             publishers.threads.push(std::thread::spawn(move || {
@@ -63,7 +63,7 @@ impl Publishers {
                     }
                 }
                 // Asked to close, or abandoned.
-                let _ = is_told.recv();
+                let _ = is_closed.recv();
                 let closed = handle
                     .close()
                     .map(|_| ())

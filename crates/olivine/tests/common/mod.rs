@@ -132,7 +132,7 @@ pub(crate) fn my_role() -> Option<String> {
         return Some(role);
     }
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
-        .expect("to be told of the test's end");
+        .expect("a pipe that ends with the test");
     Some(role)
 }
 

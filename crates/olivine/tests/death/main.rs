@@ -471,9 +471,9 @@ fn dead_parent_is_detected_while_its_child_lives() {
     stage.await_fork(&lane);
     stage.kill(&lane);
     assert_eq!(stage.reap(&lane), zygote::End::Killed);
-    let heir = Publisher::open(&stage.uri("")).unwrap();
-    assert_eq!(heir.lane(), 0, "the lane of the dead is taken over");
-    drop(heir);
+    let successor = Publisher::open(&stage.uri("")).unwrap();
+    assert_eq!(successor.lane(), 0, "the lane of the dead is taken over");
+    drop(successor);
     stage.end_orphan(&lane);
     stage.bury(&subscriber);
     stage.finish(Vec::new());

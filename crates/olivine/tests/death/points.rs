@@ -44,6 +44,8 @@ fn death_at_each_named_point_is_survived() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path(),
         &mut all,
     );
+    // Bridges are not a role here: `tests/kills_elsewhere.rs` reaches their point.
+    all.retain(|name| !name.starts_with("bridge."));
     assert!(all.len() > 15, "{all:?}");
     let trials = u64::try_from(all.len() * ROLES.len() * 2).expect("few");
     // The durable subscriber comes back after each death.
@@ -125,11 +127,11 @@ fn dies(stage: &mut Stage, victim: &Actor, publishers: &[Actor]) -> bool {
         end = stage.has_ended(victim);
         end.is_some() || stage.words.load(roles::beats(victim.session)) > rounds
     });
-    let by_itself = end.is_some();
+    let died = end.is_some();
     let end = end.unwrap_or_else(|| {
         stage.kill(victim);
         stage.bury(victim)
     });
     assert_eq!(end, End::Killed, "{victim:?}");
-    by_itself
+    died
 }

@@ -379,10 +379,10 @@ impl Stage {
             }
         }
         // Taking over a dead publisher's lane closes it.
-        let mut heirs = Vec::new();
+        let mut successors = Vec::new();
         let refused = loop {
             match Publisher::open(&self.uri("")) {
-                Ok(heir) => heirs.push(heir),
+                Ok(successor) => successors.push(successor),
                 Err(error) => break error,
             }
         };
@@ -390,8 +390,12 @@ impl Stage {
             matches!(refused, OpenError::PublishersFull { .. }),
             "{refused}"
         );
-        assert_eq!(heirs.len(), PUBLISHERS_MAX, "every lane can be taken over");
-        drop(heirs);
+        assert_eq!(
+            successors.len(),
+            PUBLISHERS_MAX,
+            "every lane can be taken over"
+        );
+        drop(successors);
         let mut findings = Findings::default();
         if let Some((thread, _)) = self.observer.take() {
             until("the end of the stream", || thread.is_finished());

@@ -99,6 +99,6 @@ impl Drop for WakeWord {
     fn drop(&mut self) {
         // SAFETY: mapped by `map` with this length; no reference to the word is left.
         let unmapped = unsafe { libc::munmap(self.word.as_ptr().cast(), LENGTH) };
-        assert_eq!(unmapped, 0, "a mapping of our own");
+        assert_eq!(unmapped, 0, "a mapping of this process");
     }
 }

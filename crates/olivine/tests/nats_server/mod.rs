@@ -193,6 +193,27 @@ impl Server {
         assert!(stored.contains("seq"), "{stored}");
     }
 
+    /// Subscribes to `subject` like a plain client. The returned function waits for so many
+    /// messages with an id, stored or refused, and returns the ids.
+    pub(crate) fn watch(&self, subject: &str, count: usize) -> impl FnOnce() -> Vec<String> {
+        let mut connection = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
+        connection
+            .set_read_timeout(Some(WATCHDOG))
+            .expect("a time-out");
+        let begin = format!(
+            "CONNECT {{\"verbose\":false,\"headers\":true}}\r\nSUB {subject} 1\r\nPING\r\n"
+        );
+        connection.write_all(begin.as_bytes()).expect("a request");
+        let mut lines = BufReader::new(connection)
+            .lines()
+            .map(|line| line.expect("in time"));
+        assert!(lines.any(|line| line == "PONG"));
+        move || {
+            let ids = lines.filter_map(|line| Some(line.strip_prefix("Nats-Msg-Id: ")?.to_owned()));
+            ids.take(count).collect()
+        }
+    }
+
     /// What it has logged.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()

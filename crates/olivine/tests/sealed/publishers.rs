@@ -195,10 +195,10 @@ fn a15_invalid_reply_is_named() {
     escape.resize(32, 0);
     escape.extend(b"\x1b[2J");
     let cases: [(&[u8], &str); 5] = [
-        (b"hello", "no publisher of ours"),
+        (b"hello", "not an Olivine publisher"),
         (&raw::hello(), "answered as a subscriber does"),
         (&other_version, "version 9"),
-        (&vec![0; 4096], "no publisher of ours"),
+        (&vec![0; 4096], "not an Olivine publisher"),
         (&escape, "refuses: \\u{1b}[2J"),
     ];
     for (bytes, expected) in cases {

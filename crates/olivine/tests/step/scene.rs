@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Small, so that every check fills the whole ring, and comparing after each step is cheap.
 const SHAPE: &str = "publishers_max=4&subscribers_max=4&wait=park";
 
-/// Numbers of the messages with which the heirs fill their rings start at multiples of this.
+/// Numbers of the messages with which the successors fill their rings start at multiples of this.
 const FILLING: u64 = 10_000;
 
 /// Words of the control file, see `docs/layout.md`.
@@ -246,15 +246,20 @@ impl Scene {
         self.sent += 1;
     }
 
-    /// All `heirs` send until there is no room, because the durable subscriber gates: it gets
+    /// All `successors` send until there is no room, because the durable subscriber gates: it gets
     /// everything, in order.
-    fn fill(&mut self, heirs: &mut [Publisher], durable: &mut Subscriber, theirs: &mut Vec<u64>) {
+    fn fill(
+        &mut self,
+        successors: &mut [Publisher],
+        durable: &mut Subscriber,
+        theirs: &mut Vec<u64>,
+    ) {
         let mut got = Vec::new();
         while durable.poll(|_| {}, 1000).is_ok_and(|count| count > 0) {}
         let mut sent = 0;
-        for (lane, heir) in heirs.iter_mut().enumerate() {
+        for (lane, successor) in successors.iter_mut().enumerate() {
             for number in 0.. {
-                match heir.try_publish(&message(b'h', FILLING * (1 + lane as u64) + number)) {
+                match successor.try_publish(&message(b'h', FILLING * (1 + lane as u64) + number)) {
                     Ok(_) => sent += 1,
                     Err(error) => {
                         assert_eq!(error, NotSent::BackPressured);
@@ -266,14 +271,14 @@ impl Scene {
         }
         read(durable, &mut self.seen.clone(), &mut got);
         assert_eq!(got.len(), sent, "the durable one gets everything");
-        for lane in 0..heirs.len() as u64 {
+        for lane in 0..successors.len() as u64 {
             let of_lane = got.iter().filter(|number| **number / FILLING == 1 + lane);
             assert!(of_lane.copied().is_sorted(), "in order");
         }
         if let Some(subscriber) = &mut self.subscriber {
             read(subscriber, &mut self.seen, theirs);
-            let of_heirs = theirs.iter().filter(|number| **number >= FILLING);
-            assert_eq!(of_heirs.count(), sent, "so does the bystander");
+            let of_successors = theirs.iter().filter(|number| **number >= FILLING);
+            assert_eq!(of_successors.count(), sent, "so does the bystander");
         }
     }
 
@@ -295,26 +300,30 @@ impl Scene {
                 read(subscriber, &mut self.seen, &mut theirs);
             }
         }
-        // An heir takes the dead child's lane over; the child's messages come before its own.
-        let mut heirs = Vec::new();
+        // A successor takes the dead child's lane over; the child's messages come before its own.
+        let mut successors = Vec::new();
         let full = loop {
             match Publisher::open(&self.uri()) {
-                Ok(heir) => heirs.push(heir),
+                Ok(successor) => successors.push(successor),
                 Err(error) => break error,
             }
         };
         assert!(matches!(full, OpenError::PublishersFull { .. }), "{full}");
-        assert_eq!(heirs.len(), 4 - usize::from(self.publisher.is_some()));
-        self.fill(&mut heirs, &mut durable, &mut theirs);
+        assert_eq!(successors.len(), 4 - usize::from(self.publisher.is_some()));
+        self.fill(&mut successors, &mut durable, &mut theirs);
         durable.unsubscribe();
         let mut late = Subscriber::open(&self.uri()).unwrap();
-        for (number, heir) in heirs.iter_mut().enumerate() {
+        for (number, successor) in successors.iter_mut().enumerate() {
             let number = 1000 + number as u64;
-            heir.publish(&message(b'h', number)).unwrap();
+            successor.publish(&message(b'h', number)).unwrap();
         }
-        let mut of_heirs = Vec::new();
-        read(&mut late, &mut 0, &mut of_heirs);
-        assert_eq!(of_heirs.len(), heirs.len(), "a newcomer gets what is new");
+        let mut of_successors = Vec::new();
+        read(&mut late, &mut 0, &mut of_successors);
+        assert_eq!(
+            of_successors.len(),
+            successors.len(),
+            "a newcomer gets what is new"
+        );
         if let Some(subscriber) = &mut self.subscriber {
             read(subscriber, &mut self.seen, &mut theirs);
             assert_eq!(self.seen, self.sent, "the bystander has everything");
@@ -327,7 +336,7 @@ impl Scene {
                 "{count} messages of the dead arrived, {acknowledged} were acknowledged"
             );
         }
-        drop((heirs, late));
+        drop((successors, late));
         self.subscriber = None;
         self.publisher = None;
         let left: Vec<_> = std::fs::read_dir(self.place.dir())

@@ -117,7 +117,7 @@ fn failure_of(egress: &mut Egress) -> (usize, String) {
     }
 }
 
-/// A bridge that was behind went on past it in silence: only a lane that was still closed told.
+/// A bridge that was behind skipped it without a report: only a lane still closed reported.
 #[test]
 fn failure_of_a_lane_that_was_opened_again_is_reported_between_its_messages() {
     let config = Config::parse("inproc://reopened").unwrap();
@@ -138,10 +138,11 @@ fn failure_of_a_lane_that_was_opened_again_is_reported_between_its_messages() {
     assert_eq!(egress.look().unwrap(), 1, "not acknowledged");
     assert!(egress.acknowledge(0, before));
     assert_eq!(failure_of(&mut egress), (0, "torn".to_owned()));
-    // The far side that comes back is told again; the next one gets the messages behind it, and
-    // the end.
+    // The far side that comes back gets the report again. The next far side gets the messages
+    // behind it, and the end.
     egress.set_reader(1);
-    egress.mark_failure_sent();
+    let due = egress.due_failures();
+    egress.mark_failure_sent(&due, true);
     egress.set_reader(1);
     egress.look().unwrap_err();
     assert_eq!(egress.next_frame(0).unwrap(), None);
@@ -153,7 +154,7 @@ fn failure_of_a_lane_that_was_opened_again_is_reported_between_its_messages() {
     assert!(egress.is_lane_ended(0));
 }
 
-/// Bridges and recorders ended again at each start, until someone opened the lane again.
+/// Bridges and recorders ended again at each start, until a publisher opened the lane again.
 #[test]
 fn bridge_that_starts_after_a_failure_carries_the_other_publishers() {
     let config = Config::parse("inproc://others").unwrap();
@@ -187,4 +188,22 @@ fn failures_of_two_lanes_are_reported_together() {
     }
     let failure = (1, "torn; lane 2: cut".to_owned());
     assert_eq!(failure_of(&mut egress), failure);
+}
+
+/// A lane that failed and was opened and closed again looked like a clean end.
+#[test]
+fn stream_has_not_ended_while_a_failure_is_not_reported() {
+    let config = Config::parse("inproc://unreported").unwrap();
+    let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
+    let open = || -> Publisher { Publisher::open_as(&config, &TypeTag::default(), None).unwrap() };
+    let mut publisher = open();
+    let end = publisher.publish(&[1; 24]).unwrap().0;
+    assert_eq!(egress.look().unwrap(), 1);
+    egress.advance(0, end);
+    assert!(egress.acknowledge(0, end));
+    assert!(egress.is_delivered().unwrap());
+    publisher.fail("torn");
+    open().close().unwrap();
+    assert_eq!(failure_of(&mut egress), (0, "torn".to_owned()));
+    assert!(!egress.is_ended());
 }

@@ -18,6 +18,13 @@ fn frame(kind: u8, length: usize) -> Vec<u8> {
 
 /// An ingress from lane 0 of a source into the ring `uri`.
 fn carrier(uri: &str) -> Ingress {
+    let mut carrier = ingress(uri);
+    carrier.open_from(7, 0, 0).unwrap();
+    carrier
+}
+
+/// An ingress whose bridge was asked to stop, into the ring `uri`.
+fn ingress(uri: &str) -> Ingress {
     let typed = TypeTag {
         hash: 0,
         name: "".into(),
@@ -26,15 +33,8 @@ fn carrier(uri: &str) -> Ingress {
     let config = Config::parse(uri).unwrap();
     let control = Control::new().unwrap();
     control.stop(Stop::Now);
-    let mut carrier = Ingress::open(
-        &config,
-        typed,
-        LaneSource::new("a test", Duration::ZERO),
-        &control,
-    )
-    .unwrap();
-    carrier.open_from(7, 0, 0).unwrap();
-    carrier
+    let source = LaneSource::new("a test", Duration::ZERO);
+    Ingress::open(&config, typed, source, "a test", &control).unwrap()
 }
 
 fn shm(name: &str) -> (tempfile::TempDir, String) {
@@ -127,4 +127,19 @@ fn first_part_without_room_is_refused() {
     carrier.take(0, place, &second[..800]).unwrap();
     carrier.take(0, place + 800, &second[800..]).unwrap();
     assert_eq!(kinds(&mut late), [(3, LONG)]);
+}
+
+/// It left the lane like that of a dead publisher, and the next source was reported as a loss.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn ended_lane_stays_ended_after_a_bridge_whose_source_did_not_come() {
+    let (_folder, uri) = shm("ended");
+    let _near = Subscriber::open(&uri).unwrap();
+    let mut carrier = carrier(&uri);
+    carrier.close_lane(0);
+    drop(carrier);
+    for _ in 0..2 {
+        let later = ingress(&uri);
+        assert_eq!(later.lanes[0].kept, Some(false));
+    }
 }

@@ -7,7 +7,7 @@
 use super::lane::Lane;
 use super::outlet::link_error;
 use super::pace::Pacer;
-use super::replay::{Replay, ReplayState};
+use super::replay::{Replay, ReplayState, Run};
 use crate::bridge::ingress::{Ingress, NotTaken};
 use crate::bridge::{Destination, Inlet};
 use crate::error::JournalError;
@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// The only lane.
 const LANE: u32 = 0;
+/// Bit in the number of the journal that the lane stores: the replay stopped at a hole.
+const AT_HOLE: u64 = 1 << 63;
 /// Pause between two checks for room in the ring.
 const ROOM_NAP: Duration = Duration::from_micros(100);
 /// Pause between two checks for a missing journal.
@@ -117,17 +119,33 @@ impl JournalInlet {
     }
 
     /// Seeks to the position where the ring continues, or to the start that the settings name.
-    fn seek(&self, replay: &mut Replay, destination: &Ingress) -> Result<(), JournalError> {
-        let resumed = destination.resume(replay.journal());
-        if let Some((_, position)) = resumed.iter().find(|(lane, _)| *lane == LANE) {
-            return replay.seek_position(*position);
+    /// Returns the position that the lane stores until the first delivery.
+    fn seek(&self, replay: &mut Replay, resumed: Option<u64>) -> Result<u64, JournalError> {
+        if let Some(position) = resumed {
+            replay.seek_position(position)?;
+            return Ok(position);
         }
         match self.config.from {
-            Start::Oldest => Ok(()),
-            Start::Now => replay.seek_end(),
-            Start::Time(time) => replay.seek_time(time),
-            Start::Position(position) => replay.seek_position(position),
+            Start::Oldest => {}
+            Start::Now => replay.seek_end()?,
+            Start::Time(time) => {
+                replay.seek_time(time)?;
+                // The replay finds the same error again, and reports it.
+                let first = match replay.next_run() {
+                    Ok(Some(run)) => Some(run.journal_position),
+                    Ok(None) => Some(replay.position()),
+                    Err(_) => None,
+                };
+                replay.seek_time(time)?;
+                return Ok(first.unwrap_or_else(|| replay.position()));
+            }
+            Start::Position(position) => {
+                replay.seek_position(position)?;
+                // Runs before it in its block are skipped.
+                return Ok(position.max(replay.position()));
+            }
         }
+        Ok(replay.position())
     }
 }
 
@@ -157,28 +175,46 @@ impl Inlet for JournalInlet {
         if let Some(lane) = first {
             destination.adopt(lane.type_hash, &lane.type_name, 0);
         }
-        let ingress = destination.unchecked_ingress(&self.who())?;
+        let mut ingress = destination.unchecked_ingress(&self.who())?;
         // From here on a failure is reported before the lanes close.
         let failed = |error: LinkError| {
             control.give_up(&error);
             error
         };
         let unread = |error: JournalError| failed(link_error(error));
-        self.seek(&mut replay, &ingress).map_err(unread)?;
+        let journal = replay.journal();
+        let resumed_at_hole = resumed_at(&ingress, journal ^ AT_HOLE);
+        // A replay that was killed before it closed the lane has reported nothing.
+        let reported_hole = resumed_at_hole.filter(|_| !ingress.was_left_open(LANE));
+        if resumed_at_hole.is_some() {
+            ingress.rename(LANE, journal);
+        }
+        // A replay of another journal of this path may have left the lane open.
+        let problem = |problem| LinkError::Damaged {
+            place: self.path().display().to_string(),
+            problem,
+        };
+        let followed = ingress.follow(journal).map_err(problem);
+        followed.map_err(failed)?;
+        let resumed = resumed_at(&ingress, journal);
+        let position = self.seek(&mut replay, resumed).map_err(unread)?;
         // An earlier replay may have delivered everything, and was killed before it reported the
         // end.
-        let is_resumed = !ingress.resume(replay.journal()).is_empty();
+        let is_resumed = resumed.is_some();
         let is_owed = ingress.was_left_open(LANE) && is_resumed;
         let mut replaying = Replaying {
             path: self.path().display().to_string(),
-            position: replay.position(),
-            journal: replay.journal(),
+            position,
+            journal,
             pacer: Pacer::new(self.config.groups.file.pace.unwrap_or_default()),
             channel: None,
             is_open: false,
             is_resumed,
             is_live: !was_there || is_owed || replay.is_recorded_into().map_err(unread)?,
             saw_end: false,
+            holes: (0, 0),
+            accepts_holes: self.accepts_unfinished(),
+            reported_hole,
             destination: ingress,
             bytes: 0,
         };
@@ -206,6 +242,22 @@ impl JournalInlet {
             ""
         };
         format!("journal {} {channel}", self.path().display())
+    }
+
+    /// Whether an incomplete recording is replayed like a complete one.
+    fn accepts_unfinished(&self) -> bool {
+        self.config.groups.file.unfinished == Some(Unfinished::Accept)
+    }
+
+    /// Whether the stream ends where the replay found no recorder; `false` if one has come.
+    fn is_over(&self, replay: &Replay, replaying: &Replaying) -> Result<bool, LinkError> {
+        if replaying.channel.is_none() && !replaying.is_resumed {
+            self.check_known()?;
+        }
+        if self.accepts_unfinished() {
+            return Ok(true);
+        }
+        replay.is_finished().map_err(link_error)
     }
 
     /// Where the journal ends now.
@@ -249,6 +301,7 @@ impl JournalInlet {
                     replaying.check(run.lane)?;
                     looked_again = false;
                     awaited.has_come(self, control);
+                    replaying.check_hole(&run, control)?;
                     let (position, time) = (run.journal_position, run.time_ns);
                     if !replaying.deliver(position, time, run.frames, control)? {
                         control.leave_undelivered(0);
@@ -274,7 +327,7 @@ impl JournalInlet {
                 return Ok(());
             }
             if !self.config.groups.file.follow && state != ReplayState::Growing {
-                if looked_again {
+                if looked_again && self.is_over(replay, replaying)? {
                     break;
                 }
                 // A recorder may have appended before it was seen to have left.
@@ -291,12 +344,6 @@ impl JournalInlet {
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;
         }
-        if replaying.channel.is_none() && !replaying.is_resumed {
-            self.check_known()?;
-        }
-        if self.config.groups.file.unfinished != Some(Unfinished::Accept) {
-            replay.check_finished().map_err(link_error)?;
-        }
         // Also if nothing was recorded: a lane must report the end.
         replaying.open()?;
         if self.config.name.is_some() {
@@ -304,6 +351,9 @@ impl JournalInlet {
             replaying.destination.close_lane(LANE);
         } else {
             replaying.destination.end();
+        }
+        if note.is_empty() {
+            note = replaying.holes_note();
         }
         control.report(|status| {
             status.stage = LinkStage::Ended;
@@ -379,6 +429,13 @@ impl AwaitedChannel {
     }
 }
 
+/// Position in the journal up to which a replay before this one delivered it.
+fn resumed_at(destination: &Ingress, journal: u64) -> Option<u64> {
+    let lanes = destination.resume(journal);
+    let lane = lanes.iter().find(|(lane, _)| *lane == LANE);
+    lane.map(|(_, position)| *position)
+}
+
 struct Replaying {
     /// Path of the journal, for messages.
     path: String,
@@ -397,6 +454,12 @@ struct Replaying {
     is_live: bool,
     /// The last look found no recorder.
     saw_end: bool,
+    /// Holes that were passed, and the bytes that are missing there.
+    holes: (u64, u64),
+    /// They do not end the replay.
+    accepts_holes: bool,
+    /// Position of a hole that a replay before this one reported.
+    reported_hole: Option<u64>,
     bytes: u64,
 }
 
@@ -406,9 +469,9 @@ impl Replaying {
         if self.is_open {
             return Ok(());
         }
-        let resumed = self.destination.resume(self.journal);
-        let at = resumed.iter().find(|(lane, _)| *lane == LANE);
-        self.position = at.map_or(self.position, |(_, at)| *at);
+        if let Some(position) = resumed_at(&self.destination, self.journal) {
+            self.position = position;
+        }
         let opened = self
             .destination
             .open_from(self.journal, LANE, self.position);
@@ -432,6 +495,48 @@ impl Replaying {
         }
         self.saw_end = sees_first;
         Ok(sees_first)
+    }
+
+    /// Fails if messages are missing before `run`, unless a replay before this one reported that.
+    fn check_hole(&mut self, run: &Run<'_>, control: &Control) -> Result<(), LinkError> {
+        let (bytes, journal_position) = (run.missed_bytes, run.journal_position);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let is_reported = self.reported_hole == Some(journal_position);
+        if !self.accepts_holes && !is_reported {
+            // The lane is closed with this error. The next replay goes on.
+            self.open()?;
+            // Runs of other channels, or before the start, may lie before the hole.
+            let skipped = self.destination.skip_to(LANE, journal_position);
+            skipped.map_err(|why| not_taken(why, &self.path))?;
+            self.position = journal_position;
+            self.destination.rename(LANE, self.journal ^ AT_HOLE);
+            return Err(link_error(JournalError::Hole {
+                path: self.path.clone().into(),
+                channel: run.lane.channel.clone(),
+                lane: run.lane.publisher,
+                position: run.position - bytes,
+                journal_position,
+                bytes,
+            }));
+        }
+        let (holes, sum) = &mut self.holes;
+        (*holes, *sum) = (*holes + 1, *sum + bytes);
+        let note = self.holes_note();
+        control.report(|status| status.note = note);
+        Ok(())
+    }
+
+    /// The holes that were passed, for the status.
+    fn holes_note(&self) -> String {
+        match self.holes {
+            (0, _) => String::new(),
+            (holes, bytes) => format!(
+                "{bytes} bytes were never recorded in {}, in {holes} places",
+                self.path
+            ),
+        }
     }
 
     /// Refuses lanes that do not fit the ring.

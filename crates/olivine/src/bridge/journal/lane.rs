@@ -83,6 +83,17 @@ pub(super) struct Known {
     pub(super) end: u64,
 }
 
+impl Known {
+    /// Bytes of the lane that were never recorded, if its next run begins at `position`.
+    pub(super) fn missed_before(&self, position: u64) -> u64 {
+        // A lane begins where its recorder joined it.
+        if self.end == 0 {
+            return 0;
+        }
+        position.saturating_sub(self.end)
+    }
+}
+
 /// Bytes that the descriptions of `lanes` take.
 pub(super) fn bytes(lanes: &[Known]) -> u64 {
     let texts = |known: &Known| known.lane.channel.len() + known.lane.type_name.len();
@@ -147,7 +158,7 @@ pub(super) fn decode<'a>(
             return Err("a lane's description has something in its padding");
         }
         let (channel, kind) = text.split_at(channel_bytes);
-        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a lane's name is no text");
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a lane's name is not text");
         let lane = Lane {
             channel: text(channel)?.to_owned(),
             publisher: header.publisher.get(),

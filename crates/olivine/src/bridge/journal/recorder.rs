@@ -20,6 +20,7 @@ use crate::liveness::Locks;
 use crate::uri::SyncPolicy;
 use core::fmt;
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -69,6 +70,8 @@ pub struct Recorder {
     appended: Vec<u64>,
     /// How many of them this file describes.
     described: usize,
+    /// Those that it describes again behind its last block of frames, because a hole follows.
+    holed: BTreeSet<usize>,
     index: Index,
     /// The ending of the file.
     sealed: Sealed,
@@ -143,6 +146,7 @@ impl Recorder {
             appended: found.lanes.iter().map(|known| known.end).collect(),
             lanes: found.lanes,
             described: found.described,
+            holed: BTreeSet::new(),
             index: found.index,
             sealed: found.sealed,
             only_closed: false,
@@ -152,8 +156,9 @@ impl Recorder {
             settings: settings.clone(),
             opened: now,
             synced: now,
-            // Blocks of a killed recorder may not have reached the disk; the next sync covers them.
-            dirty: found.sealed == Sealed::No && found.offset > TERM_BYTES,
+            // Blocks of a killed recorder may not have reached the disk, also before a seal, which
+            // it writes before it syncs. The next sync covers them.
+            dirty: found.offset > TERM_BYTES,
             // Blocks of an earlier recorder are never removed: it may have confirmed them.
             durable: found.offset,
             syncing: None,
@@ -251,7 +256,7 @@ impl Recorder {
         let messages =
             count_frames(new, align).map_err(|(at, why)| bad((known_bytes + at, why)))?;
         if position.checked_add(frames.len() as u64).is_none() {
-            return Err(bad((0, "would lie past the last position there is")));
+            return Err(bad((0, "would be behind the largest position")));
         }
         self.stats.repeated_bytes += known_bytes as u64;
         if messages == 0 {

@@ -52,6 +52,10 @@ pub struct Run<'a> {
     pub time_ns: u64,
     /// The frames, unchanged from the ring.
     pub frames: &'a [u8],
+    /// Bytes of its lane that are missing before the first frame. They were published while no
+    /// recorder kept them: it was stopped without a durable name, or evicted. A replay that begins
+    /// inside the run reports 0.
+    pub missed_bytes: u64,
 }
 
 /// A message of a run.
@@ -99,6 +103,7 @@ impl fmt::Debug for Run<'_> {
             .field("position", &self.position)
             .field("time_ns", &self.time_ns)
             .field("bytes", &self.frames.len())
+            .field("missed_bytes", &self.missed_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -145,8 +150,7 @@ impl Replay {
     ///
     /// [`JournalError`]: `Missing`, `NotAJournal`, `Version`, `Damaged`, `Io`.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        let oldest = term::list(path)?.first().copied().unwrap_or(0);
-        let walk = Walk::new(source(path, oldest)?);
+        let walk = Walk::new(oldest(path, || term::list(path))?);
         Ok(Self {
             base: path.to_owned(),
             block_position: walk.position,
@@ -168,7 +172,10 @@ impl Replay {
     ///
     /// [`JournalError`].
     pub fn seek_position(&mut self, position: u64) -> Result<(), JournalError> {
-        self.seek(Wanted::FromPosition(position), |at, _| at <= position)
+        // A block that begins there may follow a description of its lanes, which shows a hole: the
+        // walk begins before both.
+        let (file, block) = (|at, _| at <= position, |at, _| at < position);
+        self.seek(Wanted::FromPosition(position), file, block)
     }
 
     /// Goes to the first run recorded at `time_ns`, in nanoseconds since 1970, or later.
@@ -177,7 +184,8 @@ impl Replay {
     ///
     /// [`JournalError`].
     pub fn seek_time(&mut self, time_ns: u64) -> Result<(), JournalError> {
-        self.seek(Wanted::FromTime(time_ns), |_, time| time < time_ns)
+        let is_before = |_, time| time < time_ns;
+        self.seek(Wanted::FromTime(time_ns), is_before, is_before)
     }
 
     /// Goes to the end of everything recorded so far.
@@ -201,14 +209,18 @@ impl Replay {
     fn seek(
         &mut self,
         wanted: Wanted,
-        is_before: impl Fn(u64, u64) -> bool,
+        file_is_before: impl Fn(u64, u64) -> bool,
+        block_is_before: impl Fn(u64, u64) -> bool,
     ) -> Result<(), JournalError> {
         let terms = term::list(&self.base)?;
         let mut found = None;
         for term in terms {
-            let next = source(&self.base, term)?;
+            let Some(next) = Source::open(&self.base, term)? else {
+                // One of the oldest, removed since the listing. In the middle it is found later.
+                continue;
+            };
             // A file's header has its start and the newest time of the files before it.
-            let starts_before = is_before(next.header.position.get(), next.header.time.get());
+            let starts_before = file_is_before(next.header.position.get(), next.header.time.get());
             if found.is_some() && !starts_before {
                 break;
             }
@@ -217,7 +229,7 @@ impl Replay {
         if let Some(found) = found {
             self.enter(found);
         }
-        self.walk.seek(is_before)?;
+        self.walk.seek(block_is_before)?;
         self.block_position = self.walk.position;
         self.wanted = wanted;
         Ok(())
@@ -266,6 +278,11 @@ impl Replay {
             journal_position: self.block_position + first as u64,
             time_ns: header.time.get(),
             frames: self.walk.frames(first, bytes),
+            missed_bytes: if skip == 0 {
+                self.walk.missed.get(index).copied().unwrap_or(0)
+            } else {
+                0
+            },
         }
     }
 
@@ -414,7 +431,9 @@ impl Replay {
         };
         if let Some((offset, header)) = here {
             self.walk.jump(offset, &header);
-            (self.run, self.block_position) = (0, self.walk.position);
+            // What is missing there was reported as damage.
+            self.walk.forget_ends();
+            (self.run, self.at, self.block_position) = (0, 0, self.walk.position);
             return Ok(Some(self.skipped(before)));
         }
         let term = self.walk.source.header.term.get();
@@ -447,7 +466,9 @@ impl Replay {
     #[must_use]
     pub fn state(&self) -> ReplayState {
         // If the system cannot tell, the recorder counts as active.
-        if self.may_grow().unwrap_or(true) {
+        let grows = self.may_grow().unwrap_or(true);
+        crate::points::look("journal.looked");
+        if grows {
             return ReplayState::Growing;
         }
         match (&self.torn, self.walk.sealed) {
@@ -461,23 +482,40 @@ impl Replay {
         }
     }
 
-    /// Whether the recording was finished: its last file ends with its index, and every block
-    /// before that is whole. Meaningful after [`Replay::next_run`] returned `None`. Call it once
-    /// more to find what was recorded in the meantime.
+    /// Whether the recording was finished: its last file ends with its index, every block before
+    /// that is whole, and no recorder is active. Meaningful after [`Replay::next_run`] returned
+    /// `None`. Call that once more to find what was recorded in the meantime.
     ///
     /// # Errors
     ///
     /// [`JournalError::Unfinished`].
     pub fn check_finished(&self) -> Result<(), JournalError> {
-        let (path, offset, problem) = match self.state() {
-            ReplayState::Growing => return Ok(()),
+        self.check_ended(self.state())
+    }
+
+    /// As [`Replay::check_finished`]; `false` while a recorder is active: it continues what was
+    /// unfinished.
+    pub(super) fn is_finished(&self) -> Result<bool, JournalError> {
+        // One look: a recorder may come or leave between two.
+        match self.state() {
+            ReplayState::Growing => Ok(false),
+            state => self.check_ended(state).map(|()| true),
+        }
+    }
+
+    fn check_ended(&self, state: ReplayState) -> Result<(), JournalError> {
+        let (path, offset, problem) = match state {
             ReplayState::Ended { is_sealed: true } => return Ok(()),
+            ReplayState::Growing => {
+                let path = self.walk.source.path.clone();
+                (path, self.walk.offset, "a recorder is at work".to_owned())
+            }
             ReplayState::Ended { is_sealed: false } => {
                 let path = self.walk.source.path.clone();
                 (path, self.walk.offset, "no index follows".to_owned())
             }
             ReplayState::Torn(torn) => {
-                let problem = format!("the last {} bytes are no whole block", torn.bytes);
+                let problem = format!("the last {} bytes are not a whole block", torn.bytes);
                 (torn.path, torn.offset, problem)
             }
             ReplayState::NextMissing { path } => {
@@ -547,6 +585,27 @@ impl Replay {
     }
 }
 
+/// The oldest file of the journal at `base`, found by `list`. It may be removed after it was
+/// listed: then the next one is the oldest.
+fn oldest(
+    base: &Path,
+    list: impl Fn() -> Result<Vec<u64>, JournalError>,
+) -> Result<Source, JournalError> {
+    let mut gone = None;
+    loop {
+        let term = list()?.first().copied();
+        if let Some(source) = Source::open(base, term.unwrap_or(0))? {
+            return Ok(source);
+        }
+        // A name that is listed again leads nowhere.
+        if term.is_none() || gone == term {
+            let path = term::path_of(base, term.unwrap_or(0));
+            return Err(JournalError::Missing { path });
+        }
+        gone = term;
+    }
+}
+
 fn source(base: &Path, term: u64) -> Result<Source, JournalError> {
     Source::open(base, term)?.ok_or_else(|| JournalError::Missing {
         path: term::path_of(base, term),
@@ -604,6 +663,57 @@ mod tests {
             listings <= 2,
             "{listings} listings: one to open, one at the end"
         );
+    }
+
+    #[test]
+    fn journal_whose_oldest_file_is_removed_after_the_listing_opens_at_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("shrinks.olv");
+        record(&path, 12);
+        let remove_listed = || {
+            let terms = term::list(&path)?;
+            if terms.first() < Some(&2) {
+                std::fs::remove_file(term::path_of(&path, terms[0])).unwrap();
+            }
+            Ok(terms)
+        };
+        assert_eq!(oldest(&path, remove_listed).unwrap().header.term.get(), 2);
+        // A link that leads nowhere is listed each time.
+        let link = folder.path().join("link.olv");
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        let error = Replay::open(&link).unwrap_err();
+        assert!(matches!(error, JournalError::Missing { .. }), "{error}");
+    }
+
+    /// A recorder that begins behind an unfinished end made that end look finished.
+    #[test]
+    fn growing_journal_is_not_finished() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("grows.olv");
+        record(&path, 3);
+        let recorder = Recorder::open(&path, &RecorderSettings::default()).unwrap();
+        let mut replay = Replay::open(&path).unwrap();
+        while replay.next_run().unwrap().is_some() {}
+        let error = replay.check_finished().unwrap_err().to_string();
+        assert!(error.contains("a recorder is at work"), "{error}");
+        recorder.close().unwrap();
+        replay.check_finished().unwrap();
+    }
+
+    /// A recorder that left during the check gave a failure with that reason.
+    #[test]
+    fn recorder_may_leave_during_the_check() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("short.olv");
+        record(&path, 3);
+        let recorder = Recorder::open(&path, &RecorderSettings::default()).unwrap();
+        let mut replay = Replay::open(&path).unwrap();
+        while replay.next_run().unwrap().is_some() {}
+        crate::points::hook::at("journal.looked", move || {
+            recorder.close().unwrap();
+        });
+        assert!(!replay.is_finished().unwrap());
+        assert!(replay.is_finished().unwrap());
     }
 
     #[test]

@@ -276,7 +276,7 @@ pub(super) fn open(path: &Path, writable: bool) -> Result<Option<OwnedFd>, Journ
     };
     let stat = rustix::fs::fstat(&file).map_err(refused("look at", path))?;
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::RegularFile {
-        return Err(not("it is no regular file"));
+        return Err(not("it is not a regular file"));
     }
     Ok(Some(file))
 }

@@ -30,6 +30,8 @@ pub(super) struct Walk {
     pub(super) sealed: Sealed,
     /// Runs of the block before the position.
     pub(super) runs: Vec<RunHeader>,
+    /// For each run the bytes of its lane that are missing before it.
+    pub(super) missed: Vec<u64>,
     /// Its stored body, and the decompressed one if it is compressed.
     stored: Vec<u8>,
     plain: Option<Vec<u8>>,
@@ -61,6 +63,7 @@ impl Walk {
             index: Index::default(),
             sealed: Sealed::No,
             runs: Vec::new(),
+            missed: Vec::new(),
             stored: Vec::new(),
             plain: None,
             source,
@@ -142,7 +145,8 @@ impl Walk {
                 Index::decode(count, body, &mut self.lanes).map(|(_, seal)| seal.sealed())
             }
             Some(Kind::Frames) => {
-                let last = read_runs(count, body, &mut self.lanes, &mut self.runs);
+                let (lanes, runs) = (&mut self.lanes, &mut self.runs);
+                let last = read_runs(count, body, lanes, runs, &mut self.missed);
                 last.map(|(bytes, time)| {
                     self.position += bytes;
                     self.time = self.time.max(time);
@@ -161,6 +165,14 @@ impl Walk {
         self.time = self.time.max(header.time.get());
         self.sealed = Sealed::No;
         self.runs.clear();
+    }
+
+    /// From here on no end of a lane is known: a run shows what is missing before it once the ends
+    /// are described again, or another run of its lane was read.
+    pub(super) fn forget_ends(&mut self) {
+        for known in &mut self.lanes {
+            known.end = 0;
+        }
     }
 
     /// Moves to the end of a closed file without reading what is before. Returns `false`, and
@@ -257,17 +269,20 @@ impl Walk {
             at += header.bytes();
             sequence += 1;
         }
+        // Some were described behind the position.
+        self.forget_ends();
         Ok(())
     }
 }
 
-/// Reads the run table of a frame block and walks every frame. Returns the total frame bytes and
-/// the time of the last run.
+/// Reads the run table of a frame block and walks every frame. Puts the bytes that are missing
+/// before each run into `missed`. Returns the total frame bytes and the time of the last run.
 fn read_runs(
     count: u32,
     body: &[u8],
     lanes: &mut [Known],
     runs: &mut Vec<RunHeader>,
+    missed: &mut Vec<u64>,
 ) -> Result<(u64, u64), &'static str> {
     let table = (count as usize)
         .checked_mul(size_of::<RunHeader>())
@@ -297,10 +312,14 @@ fn read_runs(
     if !rest.is_empty() {
         return Err("something follows the last run of a block");
     }
+    missed.clear();
     for run in runs.iter() {
+        let mut hole = 0;
         if let Some(known) = lanes.get_mut(run.lane.get() as usize) {
+            hole = known.missed_before(run.position.get());
             known.end = run.position.get() + run.bytes.get();
         }
+        missed.push(hole);
     }
     Ok((frames.len() as u64, time))
 }

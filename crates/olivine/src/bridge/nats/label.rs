@@ -14,7 +14,7 @@ pub(super) const TOPIC_HEADER: &str = "Olivine-Topic";
 pub(super) const START_HEADER: &str = "Olivine-Start";
 
 /// The label: `INCARNATION.LANE.POSITION.ALIGN`, then `.rN` for the Nth repair of an order that the
-/// server broke, and `.end` or `.failed` if it is the end of the lane, not a message.
+/// server broke, and `.end` or `.failed.NUMBER` if it is the end of the lane, not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label {
     /// Of the channel at the source.
@@ -35,8 +35,9 @@ pub(super) enum Kind {
     Message,
     /// The end: the lane's publisher has closed it.
     End,
-    /// The lane's publisher has failed. The payload is the reason.
-    Failed,
+    /// The lane's publisher has failed. The payload is the reason. The number grows from one
+    /// failure of the lane to the next.
+    Failed(u64),
 }
 
 impl Kind {
@@ -45,7 +46,7 @@ impl Kind {
         match self {
             Self::Message => None,
             Self::End => Some("end"),
-            Self::Failed => Some("failed"),
+            Self::Failed(_) => Some("failed"),
         }
     }
 
@@ -63,7 +64,7 @@ const REASON_MAX: usize = 480;
 pub(super) fn reason_of(payload: &[u8]) -> String {
     let text = payload.get(..REASON_MAX).unwrap_or(payload);
     let mut reason = String::from_utf8_lossy(text).replace(char::is_control, " ");
-    // A byte that is no UTF-8 became three.
+    // A byte that is not UTF-8 became three.
     while reason.len() > REASON_MAX {
         reason.pop();
     }
@@ -86,9 +87,12 @@ impl fmt::Display for Label {
         if self.repair > 0 {
             write!(f, ".r{}", self.repair)?;
         }
-        match self.kind.word() {
-            Some(word) => write!(f, ".{word}"),
-            None => Ok(()),
+        if let Some(word) = self.kind.word() {
+            write!(f, ".{word}")?;
+        }
+        match self.kind {
+            Kind::Failed(number) => write!(f, ".{number}"),
+            Kind::Message | Kind::End => Ok(()),
         }
     }
 }
@@ -99,7 +103,7 @@ pub(super) enum NoLabel {
     /// The message is from another program.
     Foreign,
     /// It ends with a word that this version does not know: the message is from a later version,
-    /// and is no message of a lane.
+    /// and is not a message of a lane.
     Later,
 }
 
@@ -135,12 +139,11 @@ impl FromStr for Label {
             label.repair = number(Some(repair))?;
             word = words.next();
         }
-        if let Some(kind) = [Kind::End, Kind::Failed]
-            .into_iter()
-            .find(|kind| word.is_some() && kind.word() == word)
-        {
-            label.kind = kind;
-        }
+        label.kind = match word {
+            Some("end") => Kind::End,
+            Some("failed") => number(words.next()).map_or(Kind::Message, Kind::Failed),
+            _ => Kind::Message,
+        };
         // Only one form is valid, so an id names one message.
         let known = label.to_string();
         match text.strip_prefix(&known).map(|rest| rest.strip_prefix('.')) {
@@ -193,10 +196,10 @@ mod tests {
             ),
             (
                 Label {
-                    kind: Kind::Failed,
+                    kind: Kind::Failed(12),
                     ..label
                 },
-                "00000000000000ab.3.1099511627776.64.failed",
+                "00000000000000ab.3.1099511627776.64.failed.12",
             ),
         ];
         for (label, text) in forms {
@@ -222,6 +225,8 @@ mod tests {
             "00000000000000ab.3.8.8.rX",
             "00000000000000ab.3.8.8.end.r1",
             "00000000000000ab.3.8.8.END",
+            "00000000000000ab.3.8.8.failed.x",
+            "00000000000000ab.3.8.8.failed.04",
             "00000000000000ab.3.8.8.",
             "00000000000000ab.4294967296.8.8",
             "00000000000000ab.3.18446744073709551616.8",
@@ -232,6 +237,7 @@ mod tests {
             "00000000000000ab.3.8.8.paused",
             "00000000000000ab.3.8.8.r1.paused",
             "00000000000000ab.3.8.8.end.failed",
+            "00000000000000ab.3.8.8.failed",
         ] {
             assert_eq!(text.parse::<Label>(), Err(NoLabel::Later), "{text}");
         }

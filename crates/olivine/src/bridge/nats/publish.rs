@@ -127,6 +127,8 @@ struct Outgoing<'a> {
 struct Lane {
     /// Start of our first message.
     start: u64,
+    /// Position of the last end or failure that was stored.
+    ended: u64,
     /// It has a publisher, or a part of it was sent, and its end was not stored.
     is_open: bool,
     /// Its end is in flight.
@@ -477,11 +479,33 @@ impl Outgoing<'_> {
         if !is_open || is_ending || !self.egress.is_lane_ended(place)? {
             return Ok(false);
         }
+        if self.look()? != self.lanes.len() || self.must_hold_end(place)? {
+            return Ok(false);
+        }
         self.lanes[place].is_ending = true;
         let number = self.window.send(place, position, 0);
         let headers = self.headers(place, position, 0, Kind::End)?;
         post(session, number, headers, Bytes::new()).await?;
         Ok(true)
+    }
+
+    /// Whether subscribers may take the end of this lane for that of the stream: they may not know
+    /// another lane, or a failure.
+    fn must_hold_end(&mut self, ending: usize) -> Result<bool, NotRead> {
+        if !self.failures.is_empty() {
+            return Ok(true);
+        }
+        // END: the first message of a publisher that opened before this one closed comes first. A
+        // full stream may refuse a message and take the end, which is shorter.
+        for place in (0..self.lanes.len()).filter(|place| *place != ending) {
+            let Lane { start, ended, .. } = self.lanes[place];
+            let is_known = self.window.settled(place) > start.max(ended);
+            let is_sent = self.window.has_message(place);
+            if !is_known && (is_sent || !self.egress.frames(place, 1)?.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn headers(
@@ -627,10 +651,10 @@ impl Outgoing<'_> {
             if self.owes_failure(place) {
                 continue;
             }
-            let more = self.egress.waiting(place)? > 0;
             let lane = self.lanes[place];
-            let owes_end = lane.is_open && !lane.is_ending;
-            if more || owes_end && self.egress.is_lane_ended(place)? {
+            let owes_end = lane.is_open && !lane.is_ending && self.egress.is_lane_ended(place)?;
+            // An end that is held waits for replies.
+            if self.egress.waiting(place)? > 0 || owes_end && !self.must_hold_end(place)? {
                 return Ok(true);
             }
         }

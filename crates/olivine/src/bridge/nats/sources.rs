@@ -92,6 +92,8 @@ struct Lane {
     is_open: bool,
     /// It is closed, and the reason was given.
     is_failed: bool,
+    /// The number of its newest failure; 0 if an earlier bridge took it.
+    failure: u64,
     /// Next position at the source.
     next: u64,
     /// When the first early message was stored.
@@ -130,6 +132,7 @@ impl Sources {
                 key: incarnation & !CLOSED,
                 is_open,
                 is_failed,
+                failure: 0,
                 next,
                 early_ns: None,
                 heard: 0,
@@ -225,7 +228,12 @@ impl Sources {
             let is_known = match kind {
                 Kind::Message => false,
                 Kind::End => !self.lanes[place].is_open,
-                Kind::Failed => self.lanes[place].is_failed,
+                Kind::Failed(number) => {
+                    let Lane {
+                        is_failed, failure, ..
+                    } = self.lanes[place];
+                    is_failed && (failure == 0 || number <= failure)
+                }
             };
             if position < next || position == next && is_known {
                 return Ok(TakeResult::Done);
@@ -256,7 +264,9 @@ impl Sources {
         match kind {
             Kind::Message => {}
             Kind::End => return self.close(place),
-            Kind::Failed => return self.fail(place, &label::reason_of(&arrived.payload)),
+            Kind::Failed(number) => {
+                return self.fail(place, number, &label::reason_of(&arrived.payload));
+            }
         }
         let lane = self.lanes[place];
         let is_other_run = |run: &Run| run.lane != lane.index || run.bytes.len() >= RUN_BYTES;
@@ -313,9 +323,14 @@ impl Sources {
         self.ingress.messages()
     }
 
-    /// The failures of lanes taken so far, as one error.
+    /// The failures of lanes taken so far, as one error. A failure that the bridge before this one
+    /// took counts, too, if nothing was heard, or only of its lane what that bridge had.
     pub(super) fn failure(&self) -> Option<LinkError> {
+        let is_kept = |lane: &Lane| lane.is_failed && (self.heard == 0 || lane.heard > 0);
         let reason = match &self.failed {
+            None if self.lanes.iter().any(is_kept) => {
+                "a publisher has failed: the bridge before this one reported why".to_owned()
+            }
             None => return None,
             Some((reason, 0)) => reason.clone(),
             Some((reason, more)) => format!("{reason}, and {more} more failures"),
@@ -324,9 +339,10 @@ impl Sources {
         Some(LinkError::FarFailed { far, reason })
     }
 
-    /// Whether at least one lane is known, and all known lanes have ended.
+    /// Whether at least one lane is known, and all known lanes have ended. The bridge before this
+    /// one may have acknowledged every end: then only its lanes are known.
     pub(super) fn is_ended(&self) -> bool {
-        self.heard > 0 && self.lanes.iter().all(|lane| !lane.is_open)
+        (self.heard > 0 || !self.lanes.is_empty()) && self.lanes.iter().all(|lane| !lane.is_open)
     }
 
     /// Whether a message of the stream belongs to the lane of an early message, before the missing
@@ -404,6 +420,7 @@ impl Sources {
             key,
             is_open: true,
             is_failed: false,
+            failure: 0,
             next: position,
             early_ns: None,
             heard: self.heard,
@@ -456,13 +473,13 @@ impl Sources {
     }
 
     /// The publisher of a lane has failed with this reason.
-    fn fail(&mut self, place: usize, reason: &str) -> Result<TakeResult, LinkError> {
+    fn fail(&mut self, place: usize, number: u64, reason: &str) -> Result<TakeResult, LinkError> {
         if !self.flush()? {
             return Ok(TakeResult::NoRoom);
         }
         self.open(place)?;
         let lane = &mut self.lanes[place];
-        (lane.is_open, lane.is_failed) = (false, true);
+        (lane.is_open, lane.is_failed, lane.failure) = (false, true, number);
         self.ingress.close_lane_failed(lane.index, reason);
         match &mut self.failed {
             None => self.failed = Some((reason.to_owned(), 0)),

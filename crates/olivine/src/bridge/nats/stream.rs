@@ -177,6 +177,18 @@ pub(super) fn refused(
     })
 }
 
+/// The number before that of a message of the server `far`.
+///
+/// # Errors
+///
+/// [`LinkError::Protocol`] if there is none: streams number their messages from 1.
+pub(super) fn number_before(number: u64, far: String) -> Result<u64, LinkError> {
+    number.checked_sub(1).ok_or_else(|| LinkError::Protocol {
+        far,
+        problem: "it sent message 0 of the stream, where the first is 1".into(),
+    })
+}
+
 fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String) -> SessionEnd {
     SessionEnd::Failed(LinkError::Settings {
         far: settings.place(),
@@ -194,16 +206,17 @@ fn wanted(settings: &Settings, name: &str, typed: (u64, &str)) -> Config {
     let max_age = nats.get_max_age().unwrap_or_default();
     let usual = DUPLICATES_DEFAULT.min(nats.get_max_age().unwrap_or(DUPLICATES_DEFAULT));
     let window = nats.get_duplicates().unwrap_or(usual);
+    // -1 is "no limit".
+    let most =
+        |limit: Option<u64>| limit.map_or(-1, |most| i64::try_from(most).unwrap_or(i64::MAX));
     let mut config = Config {
         name: name.to_owned(),
         subjects: vec![settings.config.channel().to_owned()],
         retention: retention_of(nats.get_retention().unwrap_or_default()),
         storage: storage_of(nats.get_storage().unwrap_or_default()),
         num_replicas: nats.get_replicas().unwrap_or(1).into(),
-        max_bytes: nats
-            .get_max_bytes()
-            .map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX)),
-        max_messages: -1,
+        max_bytes: most(nats.get_max_bytes()),
+        max_messages: most(nats.get_max_messages()),
         max_messages_per_subject: -1,
         max_consumers: -1,
         max_age,
@@ -279,6 +292,11 @@ async fn found(
         nats.get_max_bytes().map(|bytes| bytes.to_string()),
     )?;
     check(
+        "max_messages",
+        theirs.max_messages.to_string(),
+        nats.get_max_messages().map(|count| count.to_string()),
+    )?;
+    check(
         "max_age",
         words(&theirs.max_age),
         nats.get_max_age().map(|age| words(&age)),
@@ -338,7 +356,16 @@ fn covers(pattern: &str, subject: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::covers;
+    use super::{covers, number_before};
+    use crate::LinkError;
+
+    #[test]
+    fn message_zero_is_refused() {
+        let before = |number| number_before(number, "nats.example".into());
+        assert_eq!(before(1).unwrap(), 0);
+        let refused = before(0).unwrap_err();
+        assert!(matches!(refused, LinkError::Protocol { .. }), "{refused}");
+    }
 
     #[test]
     fn wildcards_cover_words() {

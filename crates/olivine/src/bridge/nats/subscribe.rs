@@ -422,11 +422,13 @@ impl Incoming<'_> {
             .info()
             .map_err(|error| SessionEnd::Away(error.to_string()))?;
         let sequence = info.stream_sequence;
-        let follows = info.consumer_sequence == self.handed_out + 1;
+        let before = stream::number_before(sequence, self.settings.place());
+        let before = before.map_err(SessionEnd::Failed)?;
+        let follows = info.consumer_sequence.checked_sub(1) == Some(self.handed_out);
         self.handed_out = info.consumer_sequence;
         if !follows {
             // A new leader of the consumer: messages delivered by the old one may be lost.
-            self.fetch(connection, place, sources, sequence - 1).await?;
+            self.fetch(connection, place, sources, before).await?;
         }
         let time_ns = u64::try_from(info.published.unix_timestamp_nanos()).unwrap_or(0);
         if self.done.is_some_and(|done| sequence <= done) {

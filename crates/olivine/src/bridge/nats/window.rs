@@ -157,6 +157,12 @@ impl Window {
         number
     }
 
+    /// Whether a message of the lane is in flight, besides ends and failures.
+    pub(super) fn has_message(&self, place: usize) -> bool {
+        let mut own = self.flights.iter().filter(|flight| flight.place == place);
+        own.any(|flight| flight.bytes > 0)
+    }
+
     /// Whether the message with this number is in flight.
     pub(super) fn is_under_way(&self, number: u64) -> bool {
         let at = number.checked_sub(self.first);

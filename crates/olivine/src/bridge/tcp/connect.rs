@@ -12,8 +12,8 @@ use crate::bridge::ingress::Ingress;
 use crate::bridge::reconnect::{PAUSE_MAX, ReconnectBackoff};
 use crate::bridge::wire::Close;
 use crate::bridge::{Destination, Source};
-use crate::error::LinkError;
-use crate::link::Control;
+use crate::error::{LinkError, chain};
+use crate::link::{Control, LinkStage};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -69,8 +69,7 @@ pub(super) fn source(
             until_end,
             open_there,
         };
-        sending.run()?;
-        pipe.send_end(control)
+        sending.run()
     };
     let session = |egress: &mut Egress, pipe: &mut Pipe, known| {
         let outcome = session(egress, pipe, known);
@@ -104,9 +103,14 @@ pub(super) fn destination(
     let mut ingress: Option<Ingress> = None;
     // Message count when the source ended last.
     let mut ended: Option<u64> = None;
+    // The source has ended since then, and may lack our answer. It is given this time to get it.
+    let unanswered: Cell<Option<(Instant, Duration)>> = Cell::new(None);
     loop {
-        let may_go = |_: &mut Option<Ingress>| control.stopping().is_some();
-        attempts(tcp, control, &mut ingress, may_go, |kept, pipe, known| {
+        let may_go = |_: &mut Option<Ingress>| {
+            let is_over = |(since, grace): (Instant, Duration)| since.elapsed() >= grace;
+            control.stopping().is_some() || unanswered.get().is_some_and(is_over)
+        };
+        let outcome = attempts(tcp, control, &mut ingress, may_go, |kept, pipe, known| {
             let ours = greet::of_destination(tcp, &destination, kept.is_some());
             let ours = ours.map_err(ConnectionEnd::Failed)?;
             let theirs = greet::call(pipe, control, &ours, known)?;
@@ -130,8 +134,21 @@ pub(super) fn destination(
                 counters,
                 strategy: tcp.strategy(),
                 incarnation: theirs.incarnation,
+                fails_with_source: true,
             };
-            match receiving.run() {
+            let outcome = receiving.run();
+            if !ingress.has_ended() {
+                // Another stream has begun.
+                unanswered.set(None);
+            }
+            match outcome {
+                Ok(()) if until_end && !pipe.has_answered() => {
+                    let since = unanswered
+                        .get()
+                        .map_or_else(Instant::now, |(since, _)| since);
+                    unanswered.set(Some((since, pipe.end_grace())));
+                    Err(ConnectionEnd::Cut)
+                }
                 // The source had ended, and holds nothing for us any more: what it has now is
                 // another stream.
                 Err(ConnectionEnd::ByPeer {
@@ -142,25 +159,17 @@ pub(super) fn destination(
                     let close = Close::Leaving;
                     Err(ConnectionEnd::ByPeer { close, reason })
                 }
-                Err(ConnectionEnd::ByPeer {
-                    close: Close::Upstream,
-                    reason,
-                }) => {
-                    // The lanes fail before the confirmation is sent: a kill between the two
-                    // would lose the failure.
-                    let broken = |reason| ConnectionEnd::ByPeer {
-                        close: Close::Upstream,
-                        reason,
-                    };
-                    let far = tcp.address.to_string();
-                    control.give_up(&broken(reason.clone()).into_error(&far));
-                    *kept = None;
-                    Err(broken(reason))
-                }
                 outcome => outcome,
             }
-        })
-        .inspect_err(|error| control.give_up(error))?;
+        });
+        match outcome {
+            // A source that has its answer may be gone: another one may have its address.
+            Err(error) if unanswered.get().is_some() => control.report(|status| {
+                status.stage = LinkStage::Ended;
+                status.note = format!("after the end: {}", chain(&error));
+            }),
+            outcome => outcome.inspect_err(|error| control.give_up(error))?,
+        }
         if until_end || control.stopping().is_some() {
             return Ok(());
         }

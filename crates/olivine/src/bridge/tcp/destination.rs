@@ -3,10 +3,10 @@
 use super::pipe::{ConnectionEnd, Pipe};
 use super::socket::wait;
 use super::{IdlePolls, LinkCounters};
-use crate::bridge::ingress::{Ingress, NotTaken};
+use crate::bridge::ingress::{AfterFailure, Ingress, NotTaken};
 use crate::bridge::ring_error;
 use crate::bridge::wire::{self, Arrived, Close, WireError};
-use crate::error::LinkError;
+use crate::error::{LinkError, chain};
 use crate::link::Control;
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
@@ -24,9 +24,11 @@ pub(super) struct Receiving<'a> {
     pub(super) strategy: WaitStrategy,
     /// Incarnation of the source's channel.
     pub(super) incarnation: u64,
+    /// Whether this link has only this source, and fails with it.
+    pub(super) fails_with_source: bool,
 }
 
-/// What the source was told of a lane.
+/// What the source knows of a lane.
 #[derive(Clone, Copy, Debug)]
 struct Announced {
     lane: u32,
@@ -58,6 +60,7 @@ impl Receiving<'_> {
             if self.control.must_stop() || self.control.stopping().is_some() {
                 // A source without it would wait for us to come back. The close block flushes it.
                 self.acknowledge(&mut announced, 0);
+                self.pipe.has_end = self.ingress.has_ended();
                 return Err(ConnectionEnd::Stopped);
             }
             let before = self.ingress.messages();
@@ -82,9 +85,10 @@ impl Receiving<'_> {
                                 // Close the lanes first: a kill after the reply then leaves no lane
                                 // open.
                                 self.ingress.close_lanes();
-                                self.pipe.close_with(self.control, Close::End, "heard");
+                                self.pipe.answer_end(self.control);
                                 Ok(())
                             }
+                            Close::Upstream => Err(self.end_failed(reason)),
                             close => Err(ConnectionEnd::ByPeer { close, reason }),
                         };
                     }
@@ -119,6 +123,32 @@ impl Receiving<'_> {
             };
             wait(self.control, fds, nap)?;
             idle.woke();
+        }
+    }
+
+    /// Stores the failure of the source, and confirms it. A kill between the two may repeat it, but
+    /// does not lose it.
+    fn end_failed(&mut self, reason: String) -> ConnectionEnd {
+        let far = self.pipe.socket.far().to_owned();
+        let failure = LinkError::FarFailed {
+            far,
+            reason: reason.clone(),
+        };
+        let after = if self.fails_with_source {
+            // Before the lanes: the handle of this link reports it once, as that of the link.
+            self.control.give_up(&failure);
+            AfterFailure::Kept
+        } else {
+            AfterFailure::Freed
+        };
+        if let Err(error) = self.ingress.fail_lanes(&chain(&failure), after) {
+            return ConnectionEnd::Failed(ring_error(error));
+        }
+        self.pipe
+            .close_with(self.control, Close::Upstream, "this side has the failure");
+        ConnectionEnd::ByPeer {
+            close: Close::Upstream,
+            reason,
         }
     }
 

@@ -14,7 +14,7 @@ use crate::bridge::wire::{Close, WireError};
 use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach::{self, ShapeRole};
 use crate::channel::raw::LaneSource;
-use crate::error::LinkError;
+use crate::error::{LinkError, OpenError};
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage, Stop};
 use crate::ring::layout::{Geometry, fnv};
@@ -60,6 +60,11 @@ pub(super) fn sources(
         undelivered: Egress::undelivered,
         has_end: Egress::has_end,
         is_over: Egress::is_over,
+        // A later listener finds what is in shared memory.
+        owes_end: match source.ring().scheme() == Scheme::Shm || until_end {
+            true => |_| false,
+            false => Egress::is_ended,
+        },
     });
     let open = |hello: &Hello| {
         let mut ring = source.ring().clone();
@@ -73,7 +78,7 @@ pub(super) fn sources(
                 expire => Expire::After(expire),
             };
         }
-        Egress::open(&ring, ShapeRole::Names).map_err(full_or_failed)
+        Egress::open(&ring, ShapeRole::Names).map_err(|error| full_or_failed(ring_error(error)))
     };
     let send = |pipe: &mut Pipe, egress: &mut Egress| {
         let open_there = greet::resume(pipe, control, egress)?;
@@ -87,8 +92,7 @@ pub(super) fn sources(
             until_end,
             open_there,
         };
-        sending.run()?;
-        pipe.send_end(control)
+        sending.run()
     };
     let serve = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
         egress.set_reader(theirs.instance);
@@ -126,16 +130,16 @@ pub(super) fn destinations(
         undelivered: |_| 0,
         has_end: |_| false,
         is_over: |_| false,
+        owes_end: |_| false,
     });
     let absent = AbsentSources::find(destination);
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
         destination.adopt(hello.type_hash, &hello.type_name, hello.capacity);
-        let source = LaneSource::new(&key(hello), Sessions::<Ingress>::expire_of(hello));
+        let key = key(hello);
+        let source = LaneSource::new(&key, Sessions::<Ingress>::expire_of(hello));
         absent.came_back(source);
-        destination
-            .ingress_of(source)
-            .map_err(ConnectionEnd::Failed)
+        destination.ingress_of(source, &key).map_err(full_or_failed)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
         greet::fits(ingress, theirs)?;
@@ -148,13 +152,14 @@ pub(super) fn destinations(
             counters,
             strategy: tcp.strategy(),
             incarnation: theirs.incarnation,
+            fails_with_source: false,
         }
         .run()
     };
     let forget = |mut ingress: Ingress, left: Left<'_>| match left {
         Left::Ended => ingress.end(),
-        Left::Away => ingress.abandon(AWAY, false),
-        Left::Failed(reason, must_report) => ingress.abandon(reason, must_report),
+        Left::Away => ingress.abandon(AWAY),
+        Left::Failed(reason) => ingress.abandon(reason),
     };
     let server = Server {
         tcp,
@@ -193,26 +198,29 @@ fn shape(source: &Source) -> Result<Geometry, LinkError> {
     Ok(geometry)
 }
 
-fn full_or_failed(error: crate::error::OpenError) -> ConnectionEnd {
-    use crate::error::OpenError;
-    let close = match &error {
-        OpenError::SubscribersFull { .. } => Close::Full,
-        OpenError::NameInUse { .. } => Close::NameInUse,
-        _ => return ConnectionEnd::Failed(ring_error(error)),
+/// A place or a name that is in use may be free later. Every other error of the ring is a failure.
+fn full_or_failed(error: LinkError) -> ConnectionEnd {
+    let LinkError::Ring { source } = &error else {
+        return ConnectionEnd::Failed(error);
     };
-    let reason = error.to_string();
+    let close = match **source {
+        OpenError::SubscribersFull { .. } => Close::Full,
+        OpenError::NameInUse { .. } | OpenError::SourceInUse { .. } => Close::NameInUse,
+        _ => return ConnectionEnd::Failed(error),
+    };
+    let reason = source.to_string();
     ConnectionEnd::ByUs { close, reason }
 }
 
 /// How a far side left for good.
 #[derive(Clone, Copy, Debug)]
 enum Left<'a> {
-    /// With the end of its stream.
+    /// With the end or the failure of its stream, which the lanes have.
     Ended,
     /// Without a word, for too long.
     Away,
-    /// With this reason. The flag says that its own channel failed, maybe after its lanes ended.
-    Failed(&'a str, bool),
+    /// With this reason.
+    Failed(&'a str),
 }
 
 /// The common part of listening for both directions; `S` is what a session holds.
@@ -285,8 +293,12 @@ impl<S: Send> Server<'_, S> {
                 }
             }
         });
-        if let Some(messages) = self.sessions.undelivered() {
-            self.control.leave_undelivered(messages);
+        if let Some(undelivered) = self.sessions.undelivered() {
+            self.control.leave_undelivered(undelivered.messages);
+            self.control.report(|status| {
+                status.stage = LinkStage::Ended;
+                status.note = format!("far sides that were away did not get {undelivered}");
+            });
         }
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.take().map_or(Ok(()), Err)
@@ -427,21 +439,6 @@ impl<S: Send> Server<'_, S> {
             _ => keeps_seat(&outcome, named),
         };
         self.note_failure(&outcome, &pipe, &mut held);
-        let mut held = Some(held);
-        let far = pipe.socket.far().to_owned();
-        let early = |broken: &ConnectionEnd| format!("{far} left before its end: {broken}");
-        if let Err(
-            broken @ ConnectionEnd::ByPeer {
-                close: Close::Upstream,
-                ..
-            },
-        ) = &outcome
-            && let Some(held) = held.take()
-        {
-            // The lanes fail before the confirmation is sent: a kill between the two would lose the
-            // failure.
-            forget(held, Left::Failed(&early(broken), true));
-        }
         if let Err(broken) = &outcome {
             pipe.close_for(control, broken);
         }
@@ -463,21 +460,27 @@ impl<S: Send> Server<'_, S> {
             }
         });
         let left = Disconnect::after(&outcome, &pipe);
+        let far = pipe.socket.far().to_owned();
         if outcome.is_ok() || !keep && pipe.failure_confirmed() == Some(true) {
             self.sessions.set_served();
         }
         // The connection is closed before the session is free, so that the next connection finds
         // nothing of it.
         drop(pipe);
-        match (held, &outcome) {
-            (Some(held), _) if keep => self.sessions.leave(&key, held, left),
-            (held, outcome) => {
-                self.sessions.remove(&key);
-                match (held, outcome) {
-                    (None, _) => {}
-                    (Some(held), Ok(())) => forget(held, Left::Ended),
-                    (Some(held), Err(broken)) => forget(held, Left::Failed(&early(broken), false)),
-                }
+        if keep {
+            self.sessions.leave(&key, held, left);
+            return;
+        }
+        self.sessions.remove(&key);
+        match &outcome {
+            Ok(())
+            | Err(ConnectionEnd::ByPeer {
+                close: Close::Upstream,
+                ..
+            }) => forget(held, Left::Ended),
+            Err(broken) => {
+                let reason = format!("{far} left before its end: {broken}");
+                forget(held, Left::Failed(&reason));
             }
         }
     }
@@ -490,7 +493,7 @@ fn keeps_seat(outcome: &Result<(), ConnectionEnd>, named: bool) -> bool {
         Ok(()) => false,
         Err(ConnectionEnd::ByPeer { close, .. } | ConnectionEnd::ByUs { close, .. }) => match close
         {
-            Close::Evicted | Close::Lost | Close::Upstream => false,
+            Close::Evicted | Close::Lost | Close::Upstream | Close::Gone => false,
             // A far side without a name does not come back after these.
             Close::Leaving | Close::End | Close::Protocol | Close::Type | Close::Settings => named,
             _ => true,

@@ -35,6 +35,11 @@ pub(super) struct Pipe {
     pub(super) is_block_partial: bool,
     /// The end of the stream was sent.
     end_sent: bool,
+    /// As a destination that stops: it has the end of the stream. As a source: the other side said
+    /// that, and nothing was left to send.
+    pub(super) has_end: bool,
+    /// As a destination: the source has our answer to the end of the stream.
+    answer_arrived: bool,
     /// Whether the other side has confirmed the failure of our channel; `None` if it was not sent.
     failure: Option<bool>,
 }
@@ -110,6 +115,8 @@ impl Pipe {
             greeted: false,
             is_block_partial: false,
             end_sent: false,
+            has_end: false,
+            answer_arrived: false,
             failure: None,
         }
     }
@@ -222,13 +229,20 @@ impl Pipe {
         }
         wire::put_close(&mut self.out, close, reason);
         let until = self.close_deadline();
+        if self.flush_by(control, until) {
+            self.hang_up(control, until);
+        }
+    }
+
+    /// Writes what is pending; `false` if that took longer than `until`.
+    fn flush_by(&mut self, control: &Control, until: Instant) -> bool {
         while let Ok(false) = self.flush() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() || wait(control, &[(self.socket.as_fd(), true)], left).is_err() {
-                return;
+                return false;
             }
         }
-        self.hang_up(control, until);
+        true
     }
 
     /// Sends the end of the stream, and waits for the reply: a destination without the end waits
@@ -251,9 +265,50 @@ impl Pipe {
                 Err(WireError::Invalid(text).into())
             }
         })?;
-        // The destination waits for this before it closes its own direction.
+        // The destination waits for this before it ends.
+        wire::put_close(&mut self.out, Close::End, "the answer has come");
+        self.flush_by(control, self.close_deadline());
         self.socket.finish();
         Ok(())
+    }
+
+    /// Answers the end of the stream, and waits a moment for the source to say that it has the
+    /// answer: [`Pipe::has_answered`].
+    pub(super) fn answer_end(&mut self, control: &Control) {
+        wire::put_close(&mut self.out, Close::End, "heard");
+        let until = self.close_deadline();
+        self.answer_arrived = matches!(self.hear_end(control, until), Ok(true));
+        self.hang_up(control, until);
+    }
+
+    /// Whether the source says its end by `until`. A request to end does not shorten the wait.
+    fn hear_end(&mut self, control: &Control, until: Instant) -> Result<bool, ConnectionEnd> {
+        loop {
+            while let Some(arrived) = self.decoder.next()? {
+                if matches!(
+                    arrived,
+                    Arrived::Close {
+                        close: Close::End,
+                        ..
+                    }
+                ) {
+                    return Ok(true);
+                }
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            let flushed = self.flush()?;
+            if !self.read()? {
+                wait(control, &[(self.socket.as_fd(), !flushed)], left.min(NAP))?;
+            }
+        }
+    }
+
+    /// Whether the source has our answer to the end of the stream.
+    pub(super) fn has_answered(&self) -> bool {
+        self.answer_arrived
     }
 
     /// Sends that our channel's publisher failed, and waits for the reply. Without one the other
@@ -309,14 +364,12 @@ impl Pipe {
                 Some(reason) => self.close_with(control, Close::Upstream, &reason),
                 None => self.close_with(control, Close::Failed, &chain(error)),
             },
-            ConnectionEnd::ByPeer {
-                close: Close::Upstream,
-                ..
-            } => self.close_with(
-                control,
-                Close::Upstream,
-                "this side has heard of the failure",
-            ),
+            ConnectionEnd::Stopped if control.forgets_name() => {
+                self.close_with(control, Close::Gone, "this side has unsubscribed");
+            }
+            ConnectionEnd::Stopped if self.has_end => {
+                self.close_with(control, Close::End, "this side has the end, and stops");
+            }
             ConnectionEnd::Stopped => self.close_with(control, Close::Leaving, "this side stops"),
             ConnectionEnd::Silent(_) => {
                 self.close_with(control, Close::Leaving, &broken.to_string())
@@ -483,8 +536,8 @@ impl ConnectionEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::documents::assert_states;
     use crate::uri::remote::TIMEOUT_DEFAULT;
-    use std::path::Path;
 
     /// Each text about closing a publisher, from the root of the repository.
     const TEXTS: [&str; 6] = [
@@ -500,12 +553,9 @@ mod tests {
     fn texts_state_how_long_closing_a_publisher_waits_for_the_end_to_be_confirmed() {
         let away = end_grace(TIMEOUT_DEFAULT);
         let still = away + TIMEOUT_DEFAULT;
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for name in TEXTS {
-            let text = std::fs::read_to_string(root.join(name)).unwrap();
             for seconds in [away.as_secs(), still.as_secs(), END_GRACE_MIN.as_secs()] {
-                let stated = format!("{seconds} s");
-                assert!(text.contains(&stated), "{name} does not state {stated}");
+                assert_states(name, &format!("{seconds} s"));
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::bridge::wire::Close;
 use crate::bridge::wire::hello::Hello;
 use crate::uri::EXPIRE_DEFAULT;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,10 +33,12 @@ pub(super) struct Tasks<S> {
     pub(super) is_delivered: fn(&mut S) -> bool,
     /// Messages that are left to deliver.
     pub(super) undelivered: fn(&mut S) -> u64,
-    /// The stream has ended or failed, and the far side must be told.
+    /// The stream has ended or failed, and the far side must learn it.
     pub(super) has_end: fn(&mut S) -> bool,
     /// Every publisher has closed or failed: nothing more comes.
     pub(super) is_over: fn(&mut S) -> bool,
+    /// Every publisher has closed, and no later listener can tell that to the far side.
+    pub(super) owes_end: fn(&mut S) -> bool,
 }
 
 #[derive(Debug)]
@@ -72,6 +75,8 @@ enum Attachment<S> {
 pub(super) enum Disconnect {
     /// One of the two sides sent a leave, with a reason.
     InOrder,
+    /// The far side left, and said that it has the end of the stream.
+    HasEnd,
     /// It broke. The far side has this long to come back and get the end of the stream.
     Broke(Duration),
     /// It broke after the end of the stream was sent and before the far side replied. If the far
@@ -82,11 +87,12 @@ pub(super) enum Disconnect {
 }
 
 impl Disconnect {
-    /// After a connection with this outcome. A side that reports changed bytes comes back, like one
-    /// whose connection broke.
+    /// After a connection with this outcome. A side that reports changed bytes comes back, like
+    /// after a broken connection.
     pub(super) fn after(outcome: &Result<(), ConnectionEnd>, pipe: &Pipe) -> Self {
         match outcome {
             Ok(()) => Self::InOrder,
+            Err(ConnectionEnd::ByPeer { .. }) if pipe.has_end => Self::HasEnd,
             Err(broken @ (ConnectionEnd::ByPeer { .. } | ConnectionEnd::ByUs { .. }))
                 if !broken.is_corrupt() =>
             {
@@ -99,12 +105,32 @@ impl Disconnect {
         }
     }
 
+    /// Whether the far side may lack the end of a stream that has ended.
+    fn owes_end(self) -> bool {
+        !matches!(self, Self::HasEnd)
+    }
+
     /// Whether the far side may come back to get the end of the stream, `away` after it left.
     pub(super) fn may_come_back(self, away: Duration) -> bool {
         match self {
-            Self::InOrder => false,
+            Self::InOrder | Self::HasEnd => false,
             Self::Broke(grace) | Self::EndSent(grace) | Self::FailureSent(grace) => away < grace,
         }
+    }
+}
+
+/// What far sides that are away did not get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Undelivered {
+    pub(super) messages: u64,
+    /// The end of the stream, which no later listener can tell one of them.
+    pub(super) end: bool,
+}
+
+impl fmt::Display for Undelivered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = if self.end { " and the end" } else { "" };
+        write!(f, "{} messages{end}", self.messages)
     }
 }
 
@@ -232,9 +258,9 @@ impl<S> Sessions<S> {
         self.changed.notify_all();
     }
 
-    /// Removes sessions whose far side did not come back in time. Returns how many had undelivered
-    /// messages, and how many messages that were. A far side that was sent the end of the stream,
-    /// did not reply and did not come back has received it.
+    /// Removes sessions whose far side did not come back in time. Returns how many lack messages or
+    /// the end, and how many messages that were. A far side without a name that was sent the end of
+    /// the stream, did not reply and did not come back has received it.
     pub(super) fn expire(&self, forget: impl Fn(S)) -> (u64, u64) {
         let tasks = &self.tasks;
         let mut state = self.lock();
@@ -243,8 +269,9 @@ impl<S> Sessions<S> {
             Attachment::Away { held, since, left } => {
                 let away = since.elapsed();
                 let is_gone = !left.may_come_back(away);
+                let owes_end = session.named && (tasks.owes_end)(held);
                 let (has_heard, is_over) = match left {
-                    Disconnect::EndSent(_) if is_gone => {
+                    Disconnect::EndSent(_) if is_gone && !owes_end => {
                         let ended = (tasks.is_delivered)(held) && (tasks.has_end)(held);
                         (ended, ended)
                     }
@@ -269,11 +296,13 @@ impl<S> Sessions<S> {
         let (mut abandoned, mut messages) = (0, 0);
         for key in keys {
             if let Some(PeerSession {
-                attachment: Attachment::Away { mut held, .. },
+                named,
+                attachment: Attachment::Away { mut held, left, .. },
                 ..
             }) = state.sessions.remove(&key)
             {
-                if !(self.tasks.is_delivered)(&mut held) {
+                let owes_end = named && left.owes_end() && (self.tasks.owes_end)(&mut held);
+                if owes_end || !(self.tasks.is_delivered)(&mut held) {
                     abandoned += 1;
                     messages += (self.tasks.undelivered)(&mut held);
                 }
@@ -285,7 +314,7 @@ impl<S> Sessions<S> {
 
     /// After a request to end: whether every far side has everything, or has been away for longer
     /// than `close_timeout`. After a broken connection a far side has a moment to come back and get
-    /// the end of the stream.
+    /// the end of the stream. One with a name has all this time, if nothing can tell it that later.
     pub(super) fn is_delivered(&self, close_timeout: Duration) -> bool {
         let tasks = &self.tasks;
         let done = |session: &mut PeerSession<S>| match &mut session.attachment {
@@ -293,26 +322,36 @@ impl<S> Sessions<S> {
             Attachment::Away { held, since, left } => {
                 (tasks.set_goal)(held);
                 let away = since.elapsed();
-                let end_is_due = left.may_come_back(away) && (tasks.has_end)(held);
+                let end_is_due = left.may_come_back(away) && (tasks.has_end)(held)
+                    || session.named && left.owes_end() && (tasks.owes_end)(held);
                 ((tasks.is_delivered)(held) && !end_is_due) || away > close_timeout
             }
         };
         self.lock().sessions.values_mut().all(done)
     }
 
-    /// Undelivered messages of far sides that are away; `None` if they have everything.
-    pub(super) fn undelivered(&self) -> Option<u64> {
+    /// What far sides that are away lack; `None` if they have everything. A named far side needs
+    /// the end of the stream, too, if nothing can tell it that later.
+    pub(super) fn undelivered(&self) -> Option<Undelivered> {
         let tasks = &self.tasks;
-        let left = |session: &mut PeerSession<S>| match &mut session.attachment {
-            Attachment::Connected(_) => Some(0),
-            Attachment::Away { held, .. } => {
-                (tasks.set_goal)(held);
-                (!(tasks.is_delivered)(held)).then(|| (tasks.undelivered)(held))
-            }
-        };
-        let mut state = self.lock();
-        let counts: Vec<u64> = state.sessions.values_mut().filter_map(left).collect();
-        (!counts.is_empty()).then(|| counts.iter().sum())
+        let mut all: Option<Undelivered> = None;
+        for session in self.lock().sessions.values_mut() {
+            let (owes_end, messages) = match &mut session.attachment {
+                Attachment::Connected(_) => (false, 0),
+                Attachment::Away { held, left, .. } => {
+                    (tasks.set_goal)(held);
+                    let owes_end = session.named && left.owes_end() && (tasks.owes_end)(held);
+                    if (tasks.is_delivered)(held) && !owes_end {
+                        continue;
+                    }
+                    (owes_end, (tasks.undelivered)(held))
+                }
+            };
+            let all = all.get_or_insert_default();
+            all.end |= owes_end;
+            all.messages += messages;
+        }
+        all
     }
 
     /// A far side was served: a listener that ends with its stream may end once all sessions are
@@ -359,15 +398,46 @@ mod tests {
         assert_eq!(kept("", short), short);
     }
 
+    /// Every far side has everything.
+    const DONE: Tasks<()> = Tasks {
+        set_goal: |()| {},
+        is_delivered: |()| true,
+        undelivered: |()| 0,
+        has_end: |()| false,
+        is_over: |()| false,
+        owes_end: |()| false,
+    };
+
+    /// A regression: the note named the end, although a later listener had it for the far side.
+    #[test]
+    fn note_names_the_end_only_if_it_is_owed() {
+        let lacks = |tasks| {
+            let sessions = Sessions::<()>::new(tasks);
+            let hello = Hello {
+                name: "audit".into(),
+                ..Hello::default()
+            };
+            let taken = sessions.take("audit", &hello, None, || Ok(()));
+            sessions.leave(&taken.unwrap().key, (), Disconnect::InOrder);
+            sessions.undelivered().map(|lacks| lacks.to_string())
+        };
+        assert_eq!(lacks(DONE), None);
+        let messages = Tasks {
+            is_delivered: |()| false,
+            undelivered: |()| 3,
+            ..DONE
+        };
+        assert_eq!(lacks(messages).unwrap(), "3 messages");
+        let end = Tasks {
+            owes_end: |()| true,
+            ..DONE
+        };
+        assert_eq!(lacks(end).unwrap(), "0 messages and the end");
+    }
+
     #[test]
     fn session_count_is_limited() {
-        let sessions = Sessions::<()>::new(Tasks {
-            set_goal: |()| {},
-            is_delivered: |()| true,
-            undelivered: |()| 0,
-            has_end: |()| false,
-            is_over: |()| false,
-        });
+        let sessions = Sessions::<()>::new(DONE);
         let hello = Hello::default();
         for number in 0..SESSIONS_MAX {
             let taken = sessions.take(&number.to_string(), &hello, None, || Ok(()));

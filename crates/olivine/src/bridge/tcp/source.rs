@@ -6,7 +6,7 @@ use super::waker::SocketWaker;
 use super::{IdlePolls, LinkCounters};
 use crate::bridge::egress::Egress;
 use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
-use crate::error::{LinkError, ReceiveError};
+use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::{Control, Stop};
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
@@ -23,11 +23,11 @@ const SOCKET_EVERY: u32 = 8;
 /// One lane as this connection knows it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lane {
-    /// The far side was told that the lane is open.
+    /// The far side knows that the lane is open.
     open: bool,
     /// End of the whole frames that have room there.
     room: u64,
-    /// The far side was told that the next message has no room.
+    /// The far side knows that the next message has no room.
     wanting: bool,
 }
 
@@ -46,7 +46,8 @@ struct Run {
 }
 
 /// Sends from `egress` until everything is delivered and nothing more will come (`Ok`), or the
-/// connection ends. With `until_end` it also ends once every publisher has closed.
+/// connection ends. With `until_end` it also ends once every publisher has closed. The far side
+/// gets the end of the stream last, unless it said that it has the end.
 pub(super) struct Sending<'a> {
     pub(super) pipe: &'a mut Pipe,
     pub(super) egress: &'a mut Egress,
@@ -79,7 +80,14 @@ impl Sending<'_> {
     /// Runs until the end.
     pub(super) fn run(&mut self) -> Result<(), ConnectionEnd> {
         let mut state = State::default();
-        let outcome = self.carry(&mut state);
+        let outcome = match self.carry(&mut state) {
+            Ok(()) => return self.pipe.send_end(self.control),
+            // It needs no answer.
+            Err(ConnectionEnd::ByPeer { .. }) if self.pipe.has_end && self.may_end() => {
+                return Ok(());
+            }
+            outcome => outcome,
+        };
         let is_gone = |broken: &ConnectionEnd| {
             matches!(
                 broken,
@@ -165,7 +173,8 @@ impl Sending<'_> {
                     room,
                 } => self.acknowledge(state, lane, position, room)?,
                 Arrived::Beat => {}
-                Arrived::Close { close, reason } if close != Close::End => {
+                Arrived::Close { close, reason } => {
+                    self.pipe.has_end = close == Close::End && self.is_over(state)?;
                     return Err(ConnectionEnd::ByPeer { close, reason });
                 }
                 other => {
@@ -194,8 +203,9 @@ impl Sending<'_> {
         let written = run.map_or(0, |run| run.at);
         let taken = self.egress.acknowledge_checked(place, position, written);
         if !taken.map_err(ring)? {
-            let text =
-                format!("position {position} of lane {lane} is no end of a frame that was sent");
+            let text = format!(
+                "position {position} of lane {lane} is not the end of a frame that was sent"
+            );
             return Err(WireError::Invalid(text).into());
         }
         let gained = self.egress.acknowledged(place) - before;
@@ -298,7 +308,9 @@ impl Sending<'_> {
                 let next = self.egress.next_frame(place).map_err(ring)?;
                 let Some((end, length)) = next else {
                     if self.egress.is_lane_ended(place) {
-                        lane.open = false;
+                        // END: a publisher that opened before this one closed is announced first.
+                        self.announce(state)?;
+                        state.lanes[place].open = false;
                         wire::put_lane_end(&mut self.pipe.out, self.egress.lane(place));
                     }
                     continue;
@@ -336,11 +348,19 @@ impl Sending<'_> {
 
     /// Whether everything is delivered and nothing more will come.
     fn is_done(&mut self, state: &State) -> Result<bool, ConnectionEnd> {
-        let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
+        Ok(self.may_end() && self.is_over(state)?)
+    }
+
+    /// Whether it ends with the stream.
+    fn may_end(&self) -> bool {
+        self.until_end || matches!(self.control.stopping(), Some(Stop::Delivered(_)))
+    }
+
+    /// Whether every publisher has closed, and everything is delivered.
+    fn is_over(&mut self, state: &State) -> Result<bool, ConnectionEnd> {
         // If no publisher has come, or one continues, the stream has no end to report: see
         // `may_leave`.
-        let ended = (asked || self.until_end) && self.egress.is_ended();
-        let quiet = ended
+        let quiet = self.egress.is_ended()
             && state.run.is_none()
             && state.lanes.iter().all(|lane| !lane.open)
             && self.pipe.pending().is_empty();
@@ -455,8 +475,15 @@ pub(super) fn send_failure(
     if let Err(ConnectionEnd::Failed(error)) = &outcome
         && let Some(reason) = upstream(error)
     {
+        // Before the wait for the answer: a failure during that wait is not sent. A failure that
+        // came after `error` is sent.
+        let due = egress.due_failures();
+        let reason = match egress.error_of(due.clone()) {
+            Some(ReceiveError::Failed(newest)) => chain(&newest),
+            _ => reason,
+        };
         pipe.send_failure(control, &reason);
-        egress.mark_failure_sent();
+        egress.mark_failure_sent(&due, pipe.failure_confirmed() == Some(true));
     }
     outcome
 }

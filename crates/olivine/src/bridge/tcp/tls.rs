@@ -204,7 +204,7 @@ fn pem_error(path: &Path, what: &str, error: PemError) -> LinkError {
         },
         other => LinkError::Tls {
             far: place,
-            problem: format!("it is no whole PEM file: {other}"),
+            problem: format!("it is not a whole PEM file: {other}"),
         },
     }
 }

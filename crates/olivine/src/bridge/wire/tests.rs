@@ -224,3 +224,13 @@ fn frames_without_room_stay() {
     assert_eq!(left, [(0, 16), (0, 16), (8, 8)]);
     assert_eq!(decoder.next(), Ok(None));
 }
+
+/// As in the table of docs/wire.md.
+#[test]
+fn close_codes_are_one_to_seventeen_and_others_are_refused() {
+    for code in 0..=u8::MAX {
+        let close = Close::of(code).map(|close| close as u8);
+        assert_eq!(close, (1..=17).contains(&code).then_some(code));
+    }
+    assert_eq!(Close::of(17), Some(Close::Gone));
+}

@@ -16,13 +16,16 @@ fn topic_of<'t>(own: Option<&'t str>, default: Option<&'t str>) -> Option<&'t st
 impl<T: ?Sized> Publisher<T> {
     #[inline(always)]
     pub(in super::super) fn send(&mut self, message: Outgoing<'_>) -> Result<Position, NotSent> {
-        let at = self.producer.position();
         let Outgoing { body, label } = message;
-        let Ok(end) = self.fits(at, body.len(), label.topic) else {
-            let (end, length) = self.write_with_topic(at, message)?;
-            return Ok(Position(self.commit_slowly(end, label.tag, length)));
-        };
-        Ok(Position(self.producer.send(end, label.tag, body)))
+        // The compiler knows whether there is a topic: messages without one cost nothing more.
+        if label.topic.is_none()
+            && let Ok(end) = self.producer.send(label.tag, body)
+        {
+            return Ok(Position(end));
+        }
+        let at = self.producer.position();
+        let (end, length) = self.write_with_topic(at, message)?;
+        Ok(Position(self.commit_slowly(end, label.tag, length)))
     }
 
     #[cold]

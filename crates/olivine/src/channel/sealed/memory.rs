@@ -54,6 +54,9 @@ pub(super) fn seal(
     ))
 }
 
+/// `f_type` of a file in huge pages.
+const HUGETLBFS_MAGIC: rustix::fs::FsWord = 0x9584_58f6;
+
 /// Checks that `file` is memory with these seals and of this length.
 ///
 /// # Errors
@@ -93,6 +96,12 @@ pub(super) fn check(
     let write = SealFlags::WRITE | SealFlags::FUTURE_WRITE;
     if !seals.intersects(write) && found.intersects(write) {
         return wrong("it is sealed against our writing".to_owned());
+    }
+    let system = rustix::fs::fstatfs(file).map_err(refused("look at the memory from", socket))?;
+    // Without the seals of a lane the publisher can take its memory away again. Other memory is
+    // then replaced by zeros, huge pages end in SIGBUS.
+    if !seals.contains(SealFlags::FUTURE_WRITE) && system.f_type == HUGETLBFS_MAGIC {
+        return wrong("it is in huge pages, which its publisher can take away".to_owned());
     }
     let stat = rustix::fs::fstat(file).map_err(refused("look at the memory from", socket))?;
     let length = u64::try_from(stat.st_size).unwrap_or(0);
@@ -153,6 +162,19 @@ pub(super) fn new_page(
 mod tests {
     use super::*;
     use rustix::fs::{MemfdFlags, fallocate, ftruncate, memfd_create};
+
+    #[test]
+    fn page_in_huge_pages_is_refused() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        let Ok(file) = memfd_create("page", flags) else {
+            return eprintln!("skipped: this system has no huge pages");
+        };
+        ftruncate(&file, 2 << 20).unwrap();
+        let socket = Path::new("/s");
+        seal(file.as_fd(), page_seals(), socket).unwrap();
+        let error = check(&file, "page", page_seals(), None, socket).unwrap_err();
+        assert!(error.to_string().contains("huge pages"), "{error}");
+    }
 
     #[test]
     fn lane_without_all_its_memory_is_refused() {

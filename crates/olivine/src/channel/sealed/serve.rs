@@ -14,6 +14,7 @@ use crate::error::{LinkError, OpenError};
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage};
 use crate::liveness::Peer;
+use crate::ring::ending;
 use crate::ring::gate::clear_slot;
 use crate::ring::layout::lock_byte;
 use crate::ring::pages::{Fault, Pages};
@@ -344,8 +345,9 @@ impl Server {
         Ok((Session { slot, attached }, start))
     }
 
-    /// Clears the slot, after the publisher has stopped reading the page.
-    fn end_session(&self, session: &mut Session) {
+    /// Clears the slot, after the publisher has stopped reading the page. `may_overwrite`: the
+    /// publisher goes on.
+    fn end_session(&self, session: &mut Session, may_overwrite: bool) {
         let slot = session.slot;
         session.attached.leave(|attached| {
             let Attached {
@@ -354,7 +356,7 @@ impl Server {
                 locks,
                 ..
             } = attached;
-            self.pages.remove_page(slot, || {
+            self.pages.remove_page(slot, may_overwrite, || {
                 clear_slot(control, geometry, slot);
                 locks.unlock(lock_byte::SLOT + slot as u64);
             });
@@ -391,7 +393,7 @@ impl Server {
             send_refusal(&connection, refusal, control);
         }
         if let Some(session) = &mut connection.session {
-            self.end_session(session);
+            self.end_session(session, true);
         }
     }
 
@@ -413,11 +415,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // By now the lane's state says whether it was closed. What was published before stays.
+        let lane = self.attached.lane(0);
+        let words = self.attached.backing.look_at_lane(&lane);
+        let is_closed =
+            words.is_ok_and(|words| words.is_some_and(|words| ending::state(&words) & 1 == 0));
         for mut connection in std::mem::take(&mut self.connections) {
-            // Closes the socket. By now the lane's state says whether it was closed.
+            // Closes the socket.
             drop(connection.socket);
             if let Some(session) = &mut connection.session {
-                self.end_session(session);
+                self.end_session(session, !is_closed);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a subscriber reports of ends and failures, and what its durable name keeps of that in its
 //! slot.
 
-use super::SubscriberSlowState;
+use super::{StreamEnd, SubscriberSlowState};
 use crate::channel::attached::Attached;
 use crate::channel::status::Durable;
 use crate::error::{LinkError, ReceiveError};
@@ -35,6 +35,14 @@ impl Joined {
     }
 }
 
+impl Joined {
+    /// The state of the lane's newest failure, if that is not reported.
+    fn owed_failure(&self, consumer: &Consumer) -> Option<u64> {
+        let failed = ending::failed_state(consumer.lane());
+        (failed != 0 && failed != self.reported_failure).then_some(failed)
+    }
+}
+
 impl SubscriberSlowState {
     /// Compares what a durable name has reported with the lanes. An end or failure that it has not
     /// reported is reported now: its last holder was absent, or died before the report. What lies
@@ -64,9 +72,15 @@ impl SubscriberSlowState {
                 joined.reported_failure = 0;
             }
         }
-        // A failure before our position is reported before a later message.
-        self.page
-            .set_plain(self.page.is_plain() && self.unreported_failure(lanes).is_none());
+    }
+
+    /// While a failure is not reported, each call takes the careful path: later messages of the
+    /// lane come after it.
+    pub(in crate::channel) fn stop_at_failures(&self, lanes: &[Consumer]) {
+        let mut lanes = lanes.iter().zip(&self.joined);
+        if lanes.any(|(consumer, joined)| joined.owed_failure(consumer).is_some()) {
+            self.page.set_plain(false);
+        }
     }
 
     /// Stores which end and which failures were reported, once a call follows the report. A durable
@@ -120,32 +134,41 @@ impl SubscriberSlowState {
         &mut self,
         lanes: &[Consumer],
     ) -> Result<(), ReceiveError> {
-        let Some(place) = self.unreported_failure(lanes) else {
+        let Some((place, state)) = self.unreported_failure(lanes) else {
             return Ok(());
         };
-        let words = lanes[place].lane();
-        self.joined[place].reported_failure = ending::failed_state(words);
+        crate::points::look("failure.due");
+        // A newer failure that has come meanwhile stays due: messages come before it.
+        self.joined[place].reported_failure = state;
         self.has_reported_failure = true;
         failure_of(&lanes[place]).map_or(Ok(()), Err)
     }
 
-    /// The index of a lane whose failure must be reported now.
-    pub(in crate::channel) fn unreported_failure(&self, lanes: &[Consumer]) -> Option<usize> {
-        let mut lanes = lanes.iter().zip(&self.joined);
-        let place = lanes.position(|(consumer, joined)| {
-            let failed = ending::failed_state(consumer.lane());
-            failed != joined.reported_failure
-                && failed != 0
-                && consumer.position() >= ending::failed_position(consumer.lane())
+    /// The index of a lane whose failure must be reported now, and the failure's state.
+    pub(in crate::channel) fn unreported_failure(
+        &self,
+        lanes: &[Consumer],
+    ) -> Option<(usize, u64)> {
+        let mut lanes = lanes.iter().zip(&self.joined).enumerate();
+        let due = lanes.find_map(|(place, (consumer, joined))| {
+            let state = joined.owed_failure(consumer)?;
+            let is_reached = consumer.position() >= ending::failed_position(consumer.lane());
+            is_reached.then_some((place, state))
         });
-        place.filter(|_| !self.own_link_has_failed())
+        due.filter(|_| !self.own_link_has_failed())
     }
 
-    /// The error for the end of the stream: failed if the newest publisher of a lane failed, else
-    /// closed.
-    pub(in crate::channel) fn end(&self, lanes: &[Consumer]) -> Result<(), ReceiveError> {
-        let failed = lanes.iter().find(|lane| ending::is_failed(lane.lane()));
-        match failed.and_then(failure_of) {
+    /// The error for this end of the stream.
+    pub(in crate::channel) fn end(
+        &self,
+        lanes: &[Consumer],
+        end: StreamEnd,
+    ) -> Result<(), ReceiveError> {
+        let failure = match end {
+            StreamEnd::Closed => None,
+            StreamEnd::Failed { place } => failure_of(&lanes[place]),
+        };
+        match failure {
             // The link reports it.
             Some(_) if self.own_link_has_failed() => Ok(()),
             Some(failure) => Err(failure),

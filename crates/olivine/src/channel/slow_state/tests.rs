@@ -5,7 +5,7 @@ use crate::error::ReceiveError;
 use crate::points::hook;
 use crate::ring::layout::{control, lane, lane_entry};
 use crate::sync::Ordering;
-use crate::{Publisher, Subscriber};
+use crate::{Outgoing, Publisher, Subscriber};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -45,14 +45,19 @@ fn next_error(subscriber: &mut Subscriber) -> ReceiveError {
 }
 
 fn is_readable(descriptor: impl AsFd) -> bool {
+    is_readable_within(descriptor, 60)
+}
+
+fn is_readable_now(descriptor: impl AsFd) -> bool {
+    is_readable_within(descriptor, 0)
+}
+
+fn is_readable_within(descriptor: impl AsFd, tv_sec: i64) -> bool {
     let mut one = [rustix::event::PollFd::new(
         &descriptor,
         rustix::event::PollFlags::IN,
     )];
-    let timeout = rustix::event::Timespec {
-        tv_sec: 60,
-        tv_nsec: 0,
-    };
+    let timeout = rustix::event::Timespec { tv_sec, tv_nsec: 0 };
     rustix::event::poll(&mut one, Some(&timeout)).unwrap() == 1
 }
 
@@ -155,4 +160,164 @@ fn limit_stored_before_subscriber_was_found_causes_no_overrun() {
     assert!(subscriber.try_receive().unwrap().is_none());
     assert!(!subscriber.wait(Duration::ZERO).unwrap());
     assert_eq!(subscriber.lost_bytes(), 0);
+}
+
+/// The next publisher opens in another lane before the first one closes. At no time are all lanes
+/// closed.
+#[test]
+fn handover_to_another_lane_does_not_end_the_stream() {
+    let uri = "inproc://handover";
+    let mut publisher = Publisher::open(uri).unwrap();
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    publisher.publish(b"one").unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"one");
+    let (give, take) = std::sync::mpsc::channel();
+    hook::at("look.ends", move || {
+        let mut next = Publisher::open(uri).unwrap();
+        next.publish(b"two").unwrap();
+        publisher.close().unwrap();
+        give.send(next).unwrap();
+    });
+    let mut found = Vec::new();
+    for _ in 0..100 {
+        let message = subscriber.try_receive().expect("a publisher is open");
+        found.extend(message.map(|message| message.to_vec()));
+    }
+    let _next = take.recv().unwrap();
+    assert_eq!(found, [b"two"]);
+}
+
+/// The publisher has found no subscriber and not yet stored its limit when one joins.
+#[test]
+fn sealed_subscriber_that_joins_during_a_scan_gets_every_message() {
+    let folder = tempfile::tempdir().unwrap();
+    let uri = format!("shm+fd://{}", folder.path().join("s").display());
+    let mut publisher = Publisher::open(&format!("{uri}?capacity=4KiB")).unwrap();
+    for _ in 0..PER_RING - 1 {
+        publisher.publish(&MESSAGE).unwrap();
+    }
+    let (give, take) = std::sync::mpsc::channel();
+    hook::at("gate.scanned", move || {
+        let subscriber = Subscriber::open(&format!("{uri}?from=oldest")).unwrap();
+        give.send(subscriber).unwrap();
+    });
+    // The subscriber holds the publisher back.
+    assert!(publisher.try_publish(&MESSAGE).is_err());
+    let mut subscriber = take.recv().unwrap();
+    publisher.try_publish(Outgoing::new(b"").tag(77)).unwrap();
+    let mut tags = Vec::new();
+    for _ in 0..2 * PER_RING {
+        let found = subscriber.try_receive().unwrap();
+        tags.extend(found.map(|message| message.tag()));
+    }
+    assert_eq!(tags.last(), Some(&77), "{} messages", tags.len());
+}
+
+/// The publisher is always one message ahead.
+fn messages_of_one_call(uri: &str, topic: &str) -> usize {
+    const PUBLISHED: usize = 20_000;
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    let mut publisher = Publisher::open(uri).unwrap();
+    let mut published = 0;
+    let mut publish = || {
+        if published < PUBLISHED {
+            let message = Outgoing::new(b"x").topic(topic);
+            publisher.try_publish(message).unwrap();
+            published += 1;
+        }
+    };
+    publish();
+    subscriber.poll(|_| publish(), usize::MAX).unwrap()
+}
+
+#[test]
+fn one_call_of_poll_ends_although_a_publisher_stays_ahead() {
+    for (uri, topic) in [
+        ("inproc://ahead-topics", "a.b"),
+        ("inproc://ahead-copied?slow=evict:1h", ""),
+        ("inproc://ahead-copied-topics?slow=evict:1h", "a.b"),
+    ] {
+        let count = messages_of_one_call(uri, topic);
+        assert!(count <= 512, "{uri}: {count}");
+    }
+}
+
+/// A failure is due. Before it is reported, the next publisher sends and fails, and a third sends.
+#[test]
+fn second_failure_comes_after_the_message_before_it() {
+    let uri = "inproc://second-failure";
+    let mut publisher = Publisher::open(uri).unwrap();
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    publisher.publish(Outgoing::new(b"x").tag(1)).unwrap();
+    publisher.close_failed("first").unwrap();
+    let (give, take) = std::sync::mpsc::channel();
+    hook::at("failure.due", move || {
+        let mut second = Publisher::open(uri).unwrap();
+        second.publish(Outgoing::new(b"x").tag(2)).unwrap();
+        second.close_failed("second").unwrap();
+        let mut third = Publisher::open(uri).unwrap();
+        third.publish(Outgoing::new(b"x").tag(3)).unwrap();
+        give.send(third).unwrap();
+    });
+    let mut events = Vec::new();
+    for _ in 0..100 {
+        match subscriber.try_receive() {
+            Ok(found) => events.extend(found.map(|message| message.tag())),
+            Err(ReceiveError::Failed(_)) => events.push(0),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let _third = take.recv().unwrap();
+    assert_eq!(events, [1, 0, 2, 0, 3]);
+}
+
+/// A subscriber that has read everything of a publisher that failed, and got the failure. The next
+/// publisher opens after the next check has counted the publishers.
+fn failed_stream(uri: &'static str) -> (Subscriber, std::sync::mpsc::Receiver<Publisher>) {
+    let publisher = Publisher::open(uri).unwrap();
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    publisher.close_failed("the disk is gone").unwrap();
+    let error = next_error(&mut subscriber);
+    assert!(matches!(error, ReceiveError::Failed(_)), "{error}");
+    let (give, take) = std::sync::mpsc::channel();
+    hook::at("end.counted", move || {
+        give.send(Publisher::open(uri).unwrap()).unwrap();
+    });
+    (subscriber, take)
+}
+
+#[test]
+fn failed_stream_is_not_closed_while_the_next_publisher_opens() {
+    let (mut subscriber, next) = failed_stream("inproc://failed-handle");
+    let error = next_error(&mut subscriber);
+    assert!(matches!(error, ReceiveError::Failed(_)), "{error}");
+    drop(next.recv().unwrap());
+    let (subscriber, next) = failed_stream("inproc://failed-bridge");
+    assert!(!subscriber.is_at_end(), "a bridge would report the end");
+    drop(next.recv().unwrap());
+}
+
+/// An event loop polls at each readiness. A publisher comes and goes after the reported end.
+#[test]
+fn descriptor_is_not_readable_for_ever_after_the_end() {
+    let uri = "inproc://rests";
+    let publisher = Publisher::open(uri).unwrap();
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    assert!(subscriber.try_receive().unwrap().is_none());
+    subscriber.event_fd().unwrap();
+    publisher.close().unwrap();
+    for round in 0..3 {
+        assert!(is_readable(subscriber.event_fd().unwrap()));
+        let mut polls = 0;
+        while is_readable_now(subscriber.event_fd().unwrap()) {
+            polls += 1;
+            assert!(polls < 1000, "round {round}");
+            let polled = subscriber.poll(|_| {}, 10);
+            assert!(
+                matches!(polled, Ok(0) | Err(ReceiveError::Closed)),
+                "{polled:?}"
+            );
+        }
+        Publisher::open(uri).unwrap().close().unwrap();
+    }
 }

@@ -225,7 +225,7 @@ fn frames_of_an_evicted_reader_are_refused() {
 /// Headers that were overwritten by frames of the same lengths look right. A position from them
 /// would be stored under a durable name.
 #[test]
-fn overwritten_headers_are_no_proof_of_a_position() {
+fn overwritten_headers_do_not_prove_a_position() {
     let config = Config::parse("inproc://raw-lapped?capacity=4KiB&slow=evict:1ms").unwrap();
     let mut egress = CheckedEgress::open(&config).unwrap();
     let mut publisher: Publisher = Publisher::open_as(&config, &TypeTag::default(), None).unwrap();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::channel::attach::TypeTag;
 use crate::channel::subscriber::Subscriber;
+use crate::error::OpenError;
 use crate::link::{Control, Stop};
 use crate::uri::Config;
 use std::sync::Arc;
@@ -174,21 +175,42 @@ fn refused_message_is_taken_once_there_is_room() {
     assert_eq!(subscriber.receive().unwrap().len(), 1500);
 }
 
-/// Two publishers never write one lane. The second ingress knows nothing of the first one's
-/// messages.
+/// Two bridges with one name wrote one message twice.
 #[test]
-fn second_writer_of_the_same_far_side_gets_lanes_of_its_own() {
+fn second_writer_of_the_same_far_side_is_refused_while_the_first_lives() {
     let uri = "inproc://raw-twice";
-    let (mut ingress, mut subscriber, _control) = open(uri);
+    let (ingress, _subscriber, _control) = open(uri);
     let (again, _other) = destination(uri);
-    let mut second = again.ingress("a test").unwrap();
-    let bytes = frame(&ingress, b"x");
-    ingress.take(0, 0, &bytes).unwrap();
-    second.open_lane(7, 0, 0).unwrap();
-    second.take(0, 0, &bytes).unwrap();
-    let lanes = [(); 2].map(|()| subscriber.receive().unwrap().lane());
-    assert_ne!(lanes[0], lanes[1]);
+    let refused = again.ingress("a test").unwrap_err();
+    let LinkError::Ring { source } = &refused else {
+        panic!("{refused:?}");
+    };
+    assert!(matches!(**source, OpenError::SourceInUse { lane: 0, .. }));
+    let text = source.to_string();
+    assert!(
+        text.contains("'a test'") && text.contains("stop that bridge"),
+        "{text}"
+    );
     assert!(again.ingress("another test").unwrap().lanes().is_empty());
+    drop(ingress);
+    assert!(again.ingress("a test").unwrap().is_open(0));
+}
+
+/// Neither had a lane when it was opened.
+#[test]
+fn lane_that_another_writer_of_the_same_far_side_has_opened_is_refused() {
+    let uri = "inproc://raw-late";
+    let (first, _control) = destination(uri);
+    let mut first = first.ingress("a test").unwrap();
+    let (second, _other) = destination(uri);
+    let mut second = second.ingress("a test").unwrap();
+    first.open_lane(7, 0, 0).unwrap();
+    let refused = second.open_lane(7, 0, 0).unwrap_err();
+    let is_named = matches!(
+        &refused,
+        NotTaken::Ring(OpenError::SourceInUse { lane: 0, .. })
+    );
+    assert!(is_named, "{refused:?}");
 }
 
 #[test]

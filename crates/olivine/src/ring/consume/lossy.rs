@@ -1,7 +1,7 @@
 //! How a lossy subscriber detects that a publisher has overwritten frames (OVERRUN).
 
 use super::{Consumer, Frame};
-use crate::error::ReceiveError;
+use crate::error::{Damage, ReceiveError};
 use crate::region::Copied;
 use crate::ring::layout::slot;
 use crate::sync::{Ordering, fence, mutant};
@@ -19,12 +19,17 @@ impl Consumer {
     /// require. Called after a load of the limit.
     #[cold]
     fn holds_slot(&self) -> bool {
-        // Acquire: an eviction comes before the clearing of the gating bit, and that before the
-        // store of a limit without it. After a load of that limit, or of bytes written below it,
-        // the eviction is visible.
+        // Acquire: an eviction, or the end of a sealed session, comes before the clearing of the
+        // gating bit, and that before the store of a limit without it. After a load of that limit,
+        // or of bytes written below it, the new state is visible.
         fence(Ordering::Acquire);
         let state = self.gate.as_ref().and_then(|gate| gate.state.as_ref());
-        state.is_some_and(|state| state.load(Ordering::Relaxed) != slot::EVICTED)
+        state.is_some_and(|state| {
+            matches!(
+                state.load(Ordering::Relaxed),
+                slot::ATTACHED | slot::DURABLE
+            )
+        })
     }
 
     /// For a lossy subscriber: copies the frames from the position to `end`; `false` if a publisher
@@ -53,7 +58,7 @@ impl Consumer {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError::Overrun`] after skipping to the newest frame; [`ReceiveError::Corrupt`].
+    /// [`ReceiveError::Overrun`] after skipping to the cursor; [`ReceiveError::Corrupt`].
     pub(crate) fn next_checked(
         &mut self,
         into: &mut Copied,
@@ -66,12 +71,19 @@ impl Consumer {
             // OVERRUN: the loads above come before the limit is read again.
             fence(Ordering::Acquire);
         }
-        if self.position + self.ring.capacity() < self.limit.load(Ordering::Relaxed)
-            && !self.holds_slot()
-        {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if self.position + self.ring.capacity() < limit && !self.holds_slot() {
             // The copy may be torn: the publisher was free to write there. Skip to the cursor.
             let from = self.position;
             self.known = self.cursor();
+            if self.known == from {
+                // No publisher writes a limit more than a ring after its cursor.
+                let damage = Damage::Limit {
+                    bytes: limit - from,
+                    capacity: self.ring.capacity(),
+                };
+                return Err(self.corrupt(from, damage));
+            }
             self.position = self.known;
             self.released = self.position;
             return Err(ReceiveError::Overrun {

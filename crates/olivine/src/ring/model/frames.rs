@@ -85,8 +85,8 @@ fn aborted_claim_never_becomes_visible() {
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);
         for _ in 0..6 {
-            let end = producer.room(producer.position(), 5).unwrap();
-            producer.send(end, 1, b"short");
+            producer.room(producer.position(), 5).unwrap();
+            producer.send(1, b"short").unwrap();
             let at = producer.position();
             let end = producer.room(at, 20).unwrap();
             producer.begin(end);
@@ -201,9 +201,9 @@ fn lane_of_dead_publisher_continues_without_gap() {
             old_lap(&mut producer, &mut consumer);
             let publishers = thread::spawn(move || {
                 let shown = die(producer, death);
-                let mut heir = channel.producer(0);
-                let sent = send(&mut heir, shown + 1);
-                (heir, shown + u32::from(sent))
+                let mut successor = channel.producer(0);
+                let sent = send(&mut successor, shown + 1);
+                (successor, shown + u32::from(sent))
             });
             let mut last = 3;
             for _ in 0..2 {
@@ -212,7 +212,7 @@ fn lane_of_dead_publisher_continues_without_gap() {
                     .inspect(|tag| assert_eq!(*tag, last + 1))
                     .unwrap_or(last);
             }
-            let (_heir, sent) = publishers.join().unwrap();
+            let (_successor, sent) = publishers.join().unwrap();
             assert_eq!(drain(&mut consumer, last), sent);
         });
     }

@@ -68,7 +68,7 @@ fn joiner_from_oldest_reads_frames_of_current_lap() {
     scene(From::Oldest, 2, 4, 4);
 }
 
-/// A publisher dies after its limit is visible; its heir must see a subscriber that joined
+/// A publisher dies after its limit is visible; its successor must see a subscriber that joined
 /// meanwhile.
 #[test]
 fn successor_sees_joiner_after_predecessor_moved_limit() {
@@ -78,21 +78,21 @@ fn successor_sees_joiner_after_predecessor_moved_limit() {
         for tag in 1..=3 {
             assert!(send(&mut producer, tag));
         }
-        let heir = thread::spawn({
+        let successor = thread::spawn({
             let channel = channel.clone();
             move || {
                 // Half of `make_room`, up to its fence: drops message 2, whose frame ends at 48.
                 let limit = channel.lanes[0].0.resolve(lane::LIMIT);
                 limit.store(CAPACITY + 48, Ordering::Release);
                 drop(producer);
-                let mut heir = channel.producer(0);
-                let sent = send(&mut heir, 4);
-                (heir, 3 + u32::from(sent))
+                let mut successor = channel.producer(0);
+                let sent = send(&mut successor, 4);
+                (successor, 3 + u32::from(sent))
             }
         });
         let mut consumer = join(&channel, From::Oldest);
         let first = receive(&mut consumer);
-        let (_heir, sent) = heir.join().unwrap();
+        let (_successor, sent) = successor.join().unwrap();
         let first = first
             .or_else(|| receive(&mut consumer))
             .expect("something is left");

@@ -6,7 +6,7 @@ use crate::region::Copied;
 use loom::thread;
 
 /// Reads the next message, which must be whole and newer than `last`; the newest read.
-fn look(consumer: &mut Consumer, last: u32) -> u32 {
+pub(super) fn look(consumer: &mut Consumer, last: u32) -> u32 {
     let mut copied = Copied::default();
     match consumer.next_checked(&mut copied) {
         Ok(None) | Err(ReceiveError::Overrun { .. }) => last,
@@ -46,7 +46,7 @@ fn overwritten_copy_is_detected() {
     });
 }
 
-/// The heir of a dead publisher writes below the limit that the dead one stored.
+/// The successor of a dead publisher writes below the limit that the dead one stored.
 #[test]
 fn copy_overwritten_by_successor_is_detected() {
     check(4, || {
@@ -63,11 +63,11 @@ fn copy_overwritten_by_successor_is_detected() {
         let need = producer.need(producer.position(), message(3).len());
         assert!(producer.make_room(need));
         drop(producer);
-        let heir = thread::spawn(move || {
-            let mut heir = channel.producer(0);
-            assert!(send(&mut heir, 3));
+        let successor = thread::spawn(move || {
+            let mut successor = channel.producer(0);
+            assert!(send(&mut successor, 3));
         });
         reader.join().unwrap();
-        heir.join().unwrap();
+        successor.join().unwrap();
     });
 }

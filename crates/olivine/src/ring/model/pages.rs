@@ -26,6 +26,7 @@ impl Sealed {
                 (control::SLEEPERS, 0),
                 (control::ATTACHED, 1),
                 (shape.lane_entry(0) + lane_entry::PARK, 0),
+                (shape.slot(0) + slot::STATE, slot::ATTACHED),
                 (shape.slot(0) + slot::PARK, 0),
                 (shape.position(0, 0), 0),
             ],
@@ -52,7 +53,7 @@ impl Sealed {
             position: self.page.resolve(self.shape.position(0, 0)),
             park: self.room(),
             fence: false,
-            state: None,
+            state: Some(self.page.resolve(self.shape.slot(0) + slot::STATE)),
         };
         Consumer::new(ring, words, &self.shape, 0, 0, Some(gate), false)
     }
@@ -110,6 +111,31 @@ fn a_publisher_that_sleeps_on_a_page_is_woken_by_the_release_it_missed() {
     park::waiting_for_room_ends(3, || {
         let sealed = Sealed::new();
         (sealed.producer(), sealed.consumer(), sealed.room())
+    });
+}
+
+/// The server ends the session of a subscriber that reads. Then the publisher overwrites.
+#[test]
+fn copy_overwritten_after_the_end_of_its_session_is_detected() {
+    check(4, || {
+        let sealed = Sealed::new();
+        let (mut producer, mut consumer) = (sealed.producer(), sealed.consumer());
+        for tag in 1..=2 {
+            assert!(send(&mut producer, tag));
+        }
+        let publisher = thread::spawn(move || {
+            let control = &sealed.channel.control;
+            sealed.pages.remove_page(0, true, || {
+                set_bit(control, control::GATING, 0, false);
+            });
+            assert!(send(&mut producer, 3));
+            assert!(send(&mut producer, 4));
+        });
+        let mut last = 0;
+        for _ in 0..2 {
+            last = overrun::look(&mut consumer, last);
+        }
+        publisher.join().unwrap();
     });
 }
 

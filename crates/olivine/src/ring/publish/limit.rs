@@ -15,11 +15,14 @@ impl Producer {
     #[inline(never)]
     pub(crate) fn make_room(&mut self, need: u64) -> bool {
         let capacity = self.ring.capacity();
+        // The limit may fall below it.
+        self.forget_zeroed();
         self.collect();
         let wanted = match self.gate.slowest() {
             Some(slowest) => self.whole_frames(slowest) + capacity,
             None => self.step_history(need),
         };
+        points::look("gate.scanned");
         if wanted > self.published_limit {
             // JOIN and OVERRUN (release): a participant that reads the new limit sees whole frames
             // after it.
@@ -44,13 +47,15 @@ impl Producer {
             let limit = joined.map_or(wanted, |joined| {
                 wanted.min(joined.position.saturating_add(capacity))
             });
-            // Relaxed: a private word.
-            self.limit.store(limit, Ordering::Relaxed);
+            self.limit.set(limit);
         } else {
             // The published limit stays: a joiner saw at least this one, so it is safe.
-            self.limit.store(wanted, Ordering::Relaxed);
+            // OVERRUN (release): a subscriber that finds bytes written from here on sees that its
+            // slot holds us no longer.
+            fence(Ordering::Release);
+            self.limit.set(wanted);
         }
-        need <= self.limit.load(Ordering::Relaxed)
+        need <= self.limit.get()
     }
 
     /// Collects the positions from the subscribers' private pages.

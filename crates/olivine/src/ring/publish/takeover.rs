@@ -2,7 +2,7 @@
 
 use super::Producer;
 use crate::points;
-use crate::region::{HEADER_BYTES, Ring, Word, Words};
+use crate::region::{HEADER_BYTES, PrivateWord, Ring, Words};
 use crate::ring::gate::Gate;
 use crate::ring::layout::{Geometry, POSITION_MAX, control, frame_bytes, lane};
 use crate::sync::{Ordering, fence, mutant};
@@ -11,14 +11,15 @@ impl Producer {
     /// Takes the lane over where its last publisher left it, and holds it at a limit of 0: the
     /// first message asks the gate.
     ///
-    /// The caller holds the lane's lock. `limit` is a private word.
+    /// The caller holds the lane's lock. The private words are the
+    /// cached limit, and twice the position ahead whose header reads zero.
     pub(crate) fn take_over(
         ring: Ring,
         lane: Words,
         control: &Words,
         geometry: &Geometry,
         index: usize,
-        limit: Word,
+        [limit, zeroed, ready]: [PrivateWord; 3],
     ) -> Self {
         let hint = if crate::sync::light_side_is_covered() {
             control::SLEEPERS
@@ -31,8 +32,10 @@ impl Producer {
                 .word(lane::CURSOR)
                 .load(Ordering::Acquire)
                 .min(POSITION_MAX),
-            zeroed: 0,
+            zeroed,
+            ready,
             align_mask: geometry.align - 1,
+            align_bits: !(geometry.align - 1),
             slow_from: geometry.message_max() + 1,
             message_max: geometry.message_max(),
             cursor: lane.resolve(lane::CURSOR),
@@ -48,8 +51,7 @@ impl Producer {
             lane,
             private_pages: None,
         };
-        // Relaxed: a private word.
-        producer.limit.store(0, Ordering::Relaxed);
+        producer.shut();
         if !mutant("overrun_takeover_no_fence") {
             // The publisher before us may have died between its store of the limit and its fence.
             // We may write below that limit before we store a new one. OVERRUN: its limit is
@@ -64,9 +66,11 @@ impl Producer {
         }
         points::pass("takeover.begun");
         producer.recover();
-        // No publisher's position exceeds its limit. In a damaged lane a walk from there to the
-        // position would take many laps. Frames exist at most one ring before the position.
-        producer.published_limit = producer.published_limit.max(producer.position);
+        // No publisher's position exceeds its limit, and no limit exceeds the position by more than
+        // a ring. In a damaged lane a walk from the limit to the position would take many laps, and
+        // a limit too far ahead would let a batch be longer than the ring.
+        let last = producer.position + producer.ring.capacity();
+        producer.published_limit = producer.published_limit.clamp(producer.position, last);
         producer
     }
 

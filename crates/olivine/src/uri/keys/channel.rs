@@ -78,6 +78,9 @@ keys! { KEYS {
     /// 64 KiB. Larger rings absorb longer bursts before back-pressure, and stream faster up to a
     /// few times the second-level cache. Rings larger than the last cache cost cache misses, and a
     /// full ring adds queueing delay.
+    ///
+    /// The longest message is `capacity` less `align` and 8 bytes; a topic takes its bytes and one
+    /// of that. `Publisher::message_max` says it.
     capacity(config: Config, bytes: u64) in Config {
         getter: get_capacity -> Option<u64> = config.capacity,
         value: "BYTES", schemes: EVERYWHERE, end: Both,
@@ -112,6 +115,10 @@ keys! { KEYS {
     }
 
     /// Whether publishers wait for this subscriber.
+    ///
+    /// They wait for a `reliable` one. They overwrite what a `latest` one has not read: then its
+    /// next call returns `Overrun`, and it continues with the next message that is published.
+    /// `lost_bytes` counts what it skipped.
     delivery(config: Config, delivery: Delivery) in Config {
         getter: get_delivery -> Delivery = config.delivery,
         value: "KIND", schemes: EVERYWHERE, end: Subscriber,
@@ -121,6 +128,8 @@ keys! { KEYS {
     }
 
     /// The first message that a new subscriber gets.
+    ///
+    /// `oldest` is the oldest that the ring still has.
     from(config: Config, start: Start) in Config {
         getter: get_from -> Start = config.from,
         value: "START", schemes: EVERYWHERE, end: Subscriber,
@@ -137,8 +146,7 @@ keys! { KEYS {
     /// Name under which a position or undelivered messages are kept across restarts.
     ///
     /// A subscriber with a name is durable. Its position survives a crash or a close, and keeps
-    /// holding publishers back until the name is opened again, unsubscribed, or expires. At a
-    /// listening `tcp://` publisher only `expire` ends it.
+    /// holding publishers back until the name is opened again, unsubscribed, or expires.
     ///
     /// A publisher to `tcp://`, `nats://` or `file://` keeps undelivered messages under this name,
     /// in shared memory of this machine. After a crash, the next program that opens the same URI
@@ -159,7 +167,7 @@ keys! { KEYS {
     /// How long publishers keep messages for the `name` while no program uses it.
     ///
     /// Afterwards the name still has its positions. When it is opened again, it gets what was not
-    /// overwritten, and `Evicted` once if something was.
+    /// overwritten. If something was, its first call that receives returns `Evicted`, once.
     ///
     /// It needs a `name`, except over `tcp://` and `nats://`. Over `tcp://` it also sets how long
     /// an end without a name keeps its place after its connection broke: 30 s if not given, and at
@@ -183,8 +191,9 @@ keys! { KEYS {
     }
 
     /// What happens to a slow subscriber (*channel*): `wait` lets publishers wait for it.
-    /// `evict:DURATION` removes every subscriber in the way, also a new one, once a publisher has
-    /// had no room for so long. A subscriber that does not read stays while publishers have room.
+    /// `evict:DURATION` takes the place of every subscriber in the way, also of a new one, once a
+    /// publisher has had no room for so long. A subscriber that does not read keeps its place while
+    /// publishers have room.
     ///
     /// On a channel that may evict, subscribers copy each message out and check the copy. So an
     /// evicted subscriber never sees torn bytes, at the cost of a copy.
@@ -293,8 +302,9 @@ keys! { KEYS {
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout=` plus 1 s, so 11 s by
     /// default, at least 2 s and at most `expire=`. A far side that stands still costs one
-    /// `timeout=` more: 16 s. Then the end counts as received, and closing succeeds. `linger=`
-    /// bounds all of that.
+    /// `timeout=` more: 16 s. Then the end counts as received, and closing succeeds. A listening
+    /// publisher without `name=` also waits for a named subscriber that lacks the end only.
+    /// `linger=` bounds all of that.
     linger(config: Config, duration: Duration) in Config {
         getter: get_linger -> Duration = config.linger,
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,

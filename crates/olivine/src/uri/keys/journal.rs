@@ -62,7 +62,9 @@ keys! { KEYS {
         show: given(&file.pace),
     }
 
-    /// How a subscriber of a `file://` journal reads an unfinished recording.
+    /// How a subscriber of a `file://` journal reads a recording that is not finished or has holes.
+    ///
+    /// `fail` returns an error at its end or at a hole. `accept` reads it like a complete one.
     unfinished(file: FileSettings, unfinished: Unfinished) in FileSettings {
         getter: get_unfinished -> Option<Unfinished> = file.unfinished,
         value: "CHOICE", schemes: JOURNAL, end: Subscriber,

@@ -81,6 +81,18 @@ keys! { KEYS {
         holds: is_within(nats.max_bytes, (4096, i64::MAX as u64)),
     }
 
+    /// Largest number of messages in a new `nats://` stream.
+    ///
+    /// A full stream refuses messages: publishers wait, and no unread message is dropped.
+    max_messages(nats: NatsSettings, count: u64) in NatsSettings {
+        getter: get_max_messages -> Option<u64> = nats.max_messages,
+        value: "COUNT", schemes: NATS, end: Both,
+        default: "as the server allows", rule: "a number above 0, such as 1000000",
+        read: whole, put: nats.max_messages = Some(count),
+        show: given(&nats.max_messages),
+        holds: is_within(nats.max_messages, (1, i64::MAX as u64)),
+    }
+
     /// Age at which a new `nats://` stream deletes a message, read or not.
     ///
     /// A subscriber gets an error about missing messages after the messages that it has. It gets no

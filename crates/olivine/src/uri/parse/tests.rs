@@ -14,7 +14,7 @@ fn every_key_round_trips_through_its_canonical_form() {
                 &pace=0.5x&unfinished=accept";
     assert_eq!(round(file).as_deref(), Ok(file));
     let nats = "nats://h:4222/a.b?token=@/run/token&stream=s&replicas=3&storage=memory\
-                &retention=interest&max_bytes=1GiB&max_age=3600s&duplicates=60s\
+                &retention=interest&max_bytes=1GiB&max_messages=9&max_age=3600s&duplicates=60s\
                 &servers=g:4222,[::1]:4223";
     assert_eq!(round(nats).as_deref(), Ok(nats));
     let keys = "nats://h:4222/a?nkey=@/etc/seed";
@@ -44,8 +44,8 @@ fn every_key_round_trips_through_its_canonical_form() {
 #[test]
 fn refusals_name_the_part_the_value_and_the_rule() {
     let cases = [
-        ("ticks", "is no channel URI"),
-        ("", "is no channel URI"),
+        ("ticks", "is not a channel URI"),
+        ("", "is not a channel URI"),
         ("tpc://x", "unknown scheme 'tpc'"),
         ("shm://", "channel name ''"),
         ("shm://..", "channel name '..'"),
@@ -166,6 +166,11 @@ fn refusals_name_the_part_the_value_and_the_rule() {
         ),
         ("nats://h/x?retention=work", "retention=work is not usable"),
         ("nats://h/x?max_bytes=5", "max_bytes=5 is not usable"),
+        ("nats://h/x?max_messages=0", "max_messages=0 is not usable"),
+        (
+            "nats://h/x?max_messages=1K",
+            "max_messages=1K is not usable",
+        ),
         ("nats://h/x?max_age=1ms", "max_age=1ms is not usable"),
         (
             "nats://h/x?max_age=1s&duplicates=2s",

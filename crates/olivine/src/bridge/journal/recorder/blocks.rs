@@ -8,6 +8,7 @@ use crate::bridge::journal::index::Index;
 use crate::bridge::journal::{lane, term};
 use crate::error::JournalError;
 use crate::uri::SyncPolicy;
+use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -46,11 +47,9 @@ impl Recorder {
         let stored = packed.as_ref().map_or(table.len() + frames.len(), Vec::len);
         if self.must_rotate(BLOCK_BYTES + stored as u64) {
             self.seal(Sealed::GoesOn)?;
-            if self.settings.sync != SyncPolicy::Never {
-                self.sync()?;
-            }
             self.begin_next()?;
         }
+        self.describe_holes(runs)?;
         self.describe_lanes()?;
         let (offset, sequence) = (self.offset, self.sequence);
         let time = runs.first().map_or(self.time, |run| run.time.get());
@@ -69,6 +68,7 @@ impl Recorder {
             Some(packed) => self.write_block(&facts, &[packed])?,
             None => self.write_block(&facts, &[table, frames])?,
         }
+        self.holed.clear();
         for run in runs {
             // At most 65,536 lanes.
             let lane = usize::try_from(run.lane.get()).unwrap_or(usize::MAX);
@@ -93,6 +93,38 @@ impl Recorder {
                 || rotate
                     .after
                     .is_some_and(|after| self.opened.elapsed() >= after))
+    }
+
+    /// Describes the lanes that miss bytes before one of these runs again, each with its end. A
+    /// reader that starts near there then finds the hole.
+    pub(super) fn describe_holes(&mut self, runs: &[RunHeader]) -> Result<(), JournalError> {
+        let (mut seen, mut holed, mut body) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        for run in runs {
+            // At most 65,536 lanes.
+            let lane = usize::try_from(run.lane.get()).unwrap_or(usize::MAX);
+            let known = self.lanes.get(lane).filter(|_| lane < self.described);
+            // Once, also if the block of frames finds no room and is written again.
+            if let Some(known) = known
+                && seen.insert(lane)
+                && !self.holed.contains(&lane)
+                && known.missed_before(run.position.get()) > 0
+            {
+                lane::encode(lane, std::slice::from_ref(known), &mut body);
+                holed.insert(lane);
+            }
+        }
+        if holed.is_empty() {
+            return Ok(());
+        }
+        let facts = BlockFacts {
+            // At most 65,536 lanes.
+            count: u32::try_from(holed.len()).unwrap_or(u32::MAX),
+            plain: body.len() as u64,
+            ..self.facts(Kind::Lanes, self.time)
+        };
+        self.write_block(&facts, &[&body])?;
+        self.holed.append(&mut holed);
+        Ok(())
     }
 
     /// Describes the lanes that this file does not have yet.
@@ -164,12 +196,15 @@ impl Recorder {
         Ok(())
     }
 
-    /// Continues in a new file.
+    /// Continues in a new file. The old one is on the disk before: no later sync covers it.
     pub(super) fn begin_next(&mut self) -> Result<(), JournalError> {
+        let must_sync = self.settings.sync != SyncPolicy::Never;
+        if must_sync {
+            self.sync()?;
+        }
         let (sequence, position) = (self.sequence, self.position);
         let header = TermHeader::new(self.journal, self.term + 1, sequence, position, self.time);
-        let sync = self.settings.sync != SyncPolicy::Never;
-        let made = term::create(&self.base, &header, self.settings.mode.0, sync)?;
+        let made = term::create(&self.base, &header, self.settings.mode.0, must_sync)?;
         let path = term::path_of(&self.base, self.term + 1);
         let Some(locks) = made else {
             return Err(JournalError::InUse { path });
@@ -181,6 +216,7 @@ impl Recorder {
         self.offset = TERM_BYTES;
         self.durable = TERM_BYTES;
         self.described = 0;
+        self.holed.clear();
         self.index = Index::default();
         self.sealed = Sealed::No;
         self.opened = Instant::now();

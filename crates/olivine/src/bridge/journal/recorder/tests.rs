@@ -1,6 +1,7 @@
 //! A disk that fails, and the end of recording.
 
 use super::*;
+use core::mem::ManuallyDrop;
 
 /// A frame of 16 bytes with the payload `number`.
 fn frame(number: u8) -> [u8; 16] {
@@ -15,6 +16,11 @@ fn open(path: &Path) -> (Recorder, LaneId) {
     let mut recorder = Recorder::open(path, &settings).unwrap();
     let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
     (recorder, lane)
+}
+
+/// Leaves the files as a killed recorder does.
+fn kill(recorder: Recorder) {
+    term::unlock(&ManuallyDrop::new(recorder).locks);
 }
 
 /// The next recorder must not find blocks in memory that are not on the disk, and report them as
@@ -50,6 +56,32 @@ fn frames_of_a_failed_sync_are_recorded_when_resent() {
     assert_eq!(open(&path).0.end(lane), 32);
 }
 
+/// Each try on a full disk described the hole again, until no room was left for the frames.
+#[test]
+fn hole_is_described_once_for_all_tries() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tried.olv");
+    let (mut recorder, lane) = open(&path);
+    recorder.append(lane, 0, 1, &frame(1)).unwrap();
+    recorder.flush().unwrap();
+    for n in 1..4_u64 {
+        recorder.append(lane, n * 48, n, &frame(1)).unwrap();
+        let (before, runs) = (recorder.stats.blocks, recorder.runs.clone());
+        for _ in 0..3 {
+            // What a try does before the block of frames finds no room.
+            recorder.describe_holes(&runs).unwrap();
+        }
+        recorder.flush().unwrap();
+        assert_eq!(recorder.stats.blocks - before, 2, "the lane, then frames");
+    }
+    recorder.close().unwrap();
+    let mut replay = crate::bridge::journal::Replay::open(&path).unwrap();
+    replay.seek_position(16).unwrap();
+    while let Some(run) = replay.next_run().unwrap() {
+        assert_eq!(run.missed_bytes, 32);
+    }
+}
+
 /// A file is not ended during an outside sync, so a failure finds its blocks there.
 #[test]
 fn a_file_is_not_ended_while_it_is_synced() {
@@ -82,4 +114,48 @@ fn closed_journal_is_unlocked_despite_inherited_descriptor() {
     recorder.close().unwrap();
     assert!(!term::is_recorded_into(&path).unwrap());
     drop(copy);
+}
+
+/// Frames before a seal that was not synced counted as repeated, and were confirmed.
+#[test]
+fn frames_before_an_unsynced_seal_are_synced_before_they_are_confirmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sealed.olv");
+    let (mut recorder, lane) = open(&path);
+    recorder.append(lane, 0, 1, &frame(1)).unwrap();
+    recorder.flush().unwrap();
+    recorder.append(lane, 16, 2, &frame(2)).unwrap();
+    recorder.write_collected().unwrap();
+    // A full file is sealed, then synced: the recorder is killed in between.
+    recorder.seal(Sealed::GoesOn).unwrap();
+    kill(recorder);
+
+    let (mut recorder, lane) = open(&path);
+    assert_eq!(recorder.end(lane), 32);
+    // The bridge appends again what was not confirmed.
+    recorder.append(lane, 16, 3, &frame(2)).unwrap();
+    assert!(recorder.write_for_sync().unwrap().is_some());
+    recorder.sync_done();
+    assert_eq!(recorder.stats().repeated_bytes, 16);
+}
+
+/// The next file began before the blocks of the damaged one were on the disk.
+#[test]
+fn damaged_file_is_synced_before_the_next_one_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.olv");
+    let (mut recorder, lane) = open(&path);
+    let mut starts = Vec::new();
+    for number in 0..3 {
+        starts.push(recorder.offset);
+        recorder.append(lane, number * 16, 1, &frame(1)).unwrap();
+        recorder.write_collected().unwrap();
+    }
+    rustix::io::pwrite(recorder.descriptor().unwrap(), &[0xff; 8], starts[1]).unwrap();
+    kill(recorder);
+
+    let (recorder, lane) = open(&path);
+    assert_eq!(recorder.recovered().unwrap().damaged, Some(starts[1]));
+    assert_eq!(recorder.end(lane), 48);
+    assert_eq!((recorder.stats().files, recorder.stats().syncs), (1, 1));
 }

@@ -63,6 +63,7 @@ impl Outgoing<'_> {
     /// The end or the failure of a lane that was in flight is stored.
     pub(super) fn end_stored(&mut self, place: usize) {
         let lane = &mut self.lanes[place];
+        lane.ended = self.window.settled(place);
         let mut owed = self.failures.iter();
         match owed.position(|owed| owed.failure.place == place && owed.is_in_flight) {
             Some(at) => lane.stored_failure = self.failures.remove(at).failure.number,
@@ -79,10 +80,11 @@ impl Outgoing<'_> {
                 continue;
             }
             let (place, position) = (owed.failure.place, owed.failure.position);
+            let kind = Kind::Failed(owed.failure.number);
             let reason = Bytes::from(owed.failure.reason.clone());
             self.failures[at].is_in_flight = true;
             let number = self.window.send(place, position, 0);
-            let headers = self.headers(place, position, 0, Kind::Failed)?;
+            let headers = self.headers(place, position, 0, kind)?;
             post(session, number, headers, reason).await?;
             sent = true;
         }

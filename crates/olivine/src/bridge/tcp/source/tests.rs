@@ -1,4 +1,4 @@
-//! A sending end whose far side does not read.
+//! A sending end: a far side that does not read, a handover between two lanes, and two failures.
 
 use super::*;
 use crate::bridge::tcp::socket::Socket;
@@ -8,9 +8,96 @@ use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::fork::ClosedInChildren;
 use crate::uri::Config;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
+
+/// A connected pair of sockets: ours as a connection, and the other end.
+fn pair() -> (Pipe, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
+    let socket = Socket::new(ClosedInChildren::new(near.into()), "far".into(), None).unwrap();
+    let mut pipe = Pipe::new(socket, Duration::from_secs(60));
+    pipe.greet(&Hello::default());
+    (pipe, far)
+}
+
+/// A sending end that ends when its bridge is stopped.
+fn sending<'a>(pipe: &'a mut Pipe, egress: &'a mut Egress, control: &'a Control) -> Sending<'a> {
+    Sending {
+        pipe,
+        egress,
+        control,
+        counters: LinkCounters(control),
+        strategy: WaitStrategy::Park,
+        until_end: false,
+        open_there: Vec::new(),
+    }
+}
+
+/// A regression: the far side saw every lane ended, and reported the end of the stream.
+#[test]
+fn lane_that_continues_the_stream_is_announced_before_the_end_of_the_last_one() {
+    let config = Config::parse("inproc://handed-over").unwrap();
+    let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
+    let open = || -> Publisher { Publisher::open_as(&config, &TypeTag::default(), None).unwrap() };
+    let first = open();
+    let (mut pipe, _far) = pair();
+    let control = Control::new().unwrap();
+    let mut sending = sending(&mut pipe, &mut egress, &control);
+    let mut state = State::default();
+    sending.write_output(&mut state).unwrap();
+    assert!(sending.pipe.pending().is_empty());
+    // The first half of `write_output`; the handover falls between the two.
+    sending.announce(&mut state).unwrap();
+    let _second = open();
+    first.close().unwrap();
+    assert!(sending.next_run(&mut state).unwrap().is_none());
+    let mut decoder = Decoder::new();
+    let mut bytes = Vec::new();
+    Hello::default().put(&mut bytes);
+    bytes.extend(sending.pipe.pending());
+    decoder.space()[..bytes.len()].copy_from_slice(&bytes);
+    decoder.filled(bytes.len());
+    let mut blocks = Vec::new();
+    while let Some(arrived) = decoder.next().unwrap() {
+        match arrived {
+            Arrived::Lane { lane, .. } => blocks.push(("open", lane)),
+            Arrived::LaneEnd { lane } => blocks.push(("end", lane)),
+            _ => {}
+        }
+    }
+    assert_eq!(blocks, [("open", 1), ("end", 0)]);
+}
+
+/// A regression: the far side got the reason of the first, and the second counted as sent.
+#[test]
+fn failure_that_comes_before_the_first_is_sent_goes_with_it() {
+    let config = Config::parse("inproc://twice").unwrap();
+    let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
+    let open = || -> Publisher { Publisher::open_as(&config, &TypeTag::default(), None).unwrap() };
+    let [first, second] = [open(), open()];
+    first.fail("torn");
+    let error = egress.look().unwrap_err();
+    second.fail("worn");
+    let (mut pipe, mut far) = pair();
+    let mut answer = Vec::new();
+    Hello::default().put(&mut answer);
+    wire::put_close(&mut answer, Close::Upstream, "stored");
+    far.write_all(&answer).unwrap();
+    let control = Control::new().unwrap();
+    let outcome = send_failure(Err(ring(error)), &mut pipe, &mut egress, &control);
+    outcome.unwrap_err();
+    assert_eq!(pipe.failure_confirmed(), Some(true));
+    assert!(egress.is_settled(), "both were sent");
+    drop(pipe);
+    let mut sent = Vec::new();
+    far.read_to_end(&mut sent).unwrap();
+    let sent = String::from_utf8_lossy(&sent).into_owned();
+    assert!(sent.contains("torn") && sent.contains("worn"), "{sent:?}");
+}
 
 /// A regression: without the rest of a partly written block, the far side took the source for
 /// killed.
@@ -23,23 +110,9 @@ fn partial_block_is_finished_before_the_close() {
     for _ in 0..200 {
         publisher.publish(&[7; 60_000]).unwrap();
     }
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut far, _) = listener.accept().unwrap();
-    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
-    let socket = Socket::new(ClosedInChildren::new(near.into()), "far".into(), None).unwrap();
-    let mut pipe = Pipe::new(socket, Duration::from_secs(60));
-    pipe.greet(&Hello::default());
+    let (mut pipe, mut far) = pair();
     let control = Control::new().unwrap();
-    let mut sending = Sending {
-        pipe: &mut pipe,
-        egress: &mut egress,
-        control: &control,
-        counters: LinkCounters(&control),
-        strategy: WaitStrategy::Park,
-        until_end: false,
-        open_there: Vec::new(),
-    };
+    let mut sending = sending(&mut pipe, &mut egress, &control);
     let mut state = State::default();
     sending.write_output(&mut state).unwrap();
     state.lanes[0].room = u64::MAX;

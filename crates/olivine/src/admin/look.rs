@@ -1,0 +1,263 @@
+//! What a channel looks like from outside: its lanes and slots, read from mapped memory.
+
+use super::{ChannelInfo, ProcessState, PublisherInfo, SubscriberInfo};
+use crate::channel::attach::open_control;
+use crate::channel::attached::Attached;
+use crate::channel::backing::Backing;
+use crate::channel::slots;
+use crate::channel::status::LaneState;
+use crate::clock::monotonic_ns;
+use crate::error::OpenError;
+use crate::region::Words;
+use crate::ring::gate::bits;
+use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
+use crate::segment::{ChannelFolder, Folder};
+use crate::sync::Ordering;
+use crate::uri::{Delivery, Slow, WaitStrategy};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A channel mapped for reading, with the headers of its lanes as far as they were needed.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    pub(super) attached: Attached,
+    pub(super) lanes: BTreeMap<usize, Words>,
+    file_bytes: u64,
+}
+
+impl Mapped {
+    /// Maps the channel; `None` if it does not exist.
+    pub(super) fn open(files: ChannelFolder, name: &str) -> Result<Option<Self>, OpenError> {
+        let file_bytes = files.bytes();
+        let attached = open_control(files, name, false)?;
+        Ok(attached.map(|attached| Self {
+            attached,
+            lanes: BTreeMap::new(),
+            file_bytes,
+        }))
+    }
+
+    /// The channel now, without the states of its processes.
+    pub(super) fn look(&mut self) -> ChannelInfo {
+        self.map_lanes();
+        let publishers = publishers(&self.attached, &self.lanes);
+        let subscribers = subscribers(&self.attached, &publishers);
+        let Attached {
+            backing,
+            control,
+            geometry,
+            ..
+        } = &self.attached;
+        // Relaxed: for display.
+        let counter = |index: usize| control.word(index).load(Ordering::Relaxed);
+        ChannelInfo {
+            name: self.attached.channel.clone(),
+            path: backing.path().to_owned(),
+            incarnation: self.attached.incarnation(),
+            capacity_bytes: geometry.capacity,
+            align_bytes: geometry.align,
+            publishers_max: geometry.publishers_max,
+            subscribers_max: geometry.subscribers_max,
+            slow: match geometry.evict_after_ns {
+                0 => Slow::Wait,
+                ns => Slow::Evict(Duration::from_nanos(ns)),
+            },
+            type_name: (!geometry.type_name.is_empty()).then(|| geometry.type_name.clone()),
+            file_bytes: self.file_bytes,
+            subscribers_ever: counter(control::SUBSCRIBERS_EVER),
+            evictions: counter(control::EVICTIONS),
+            reclaims: counter(control::RECLAIMS),
+            publishers,
+            subscribers,
+        }
+    }
+
+    /// Maps the headers of lanes that are present and not mapped yet. A present lane stays until
+    /// the channel is removed.
+    fn map_lanes(&mut self) {
+        let Self {
+            attached, lanes, ..
+        } = self;
+        let Attached {
+            backing, geometry, ..
+        } = &*attached;
+        let known = lanes.len();
+        for index in 0..geometry.lanes() {
+            if lanes.contains_key(&index) || !is_present(attached, index) {
+                continue;
+            }
+            if let Ok(Some(words)) = backing.look_at_lane(&attached.lane(index)) {
+                lanes.insert(index, words);
+            }
+        }
+        if known > 0
+            && lanes.len() > known
+            && let Backing::Files(folder) = backing
+        {
+            self.file_bytes = folder.bytes();
+        }
+    }
+}
+
+/// Inspects a channel once, with the states of its processes.
+pub(super) fn inspect_channel(
+    folder: &Folder,
+    name: &str,
+) -> Result<Option<ChannelInfo>, OpenError> {
+    let Some(files) = folder.channel(name, false)? else {
+        return Ok(None);
+    };
+    let Some(mut mapped) = Mapped::open(files, name)? else {
+        return Ok(None);
+    };
+    let mut info = mapped.look();
+    for one in info.subscribers.iter_mut().filter(|one| one.alive) {
+        one.process = ProcessState::of(&mapped.attached, one.pid);
+    }
+    Ok(Some(info))
+}
+
+/// The lanes and the slots of a channel that is attached for another purpose.
+pub(super) fn participants(attached: &Attached) -> (Vec<PublisherInfo>, Vec<SubscriberInfo>) {
+    let lanes = (0..attached.geometry.lanes())
+        .filter(|index| is_present(attached, *index))
+        .filter_map(|index| {
+            let words = attached.backing.look_at_lane(&attached.lane(index));
+            Some((index, words.ok()??))
+        });
+    let publishers = publishers(attached, &lanes.collect());
+    let subscribers = subscribers(attached, &publishers);
+    (publishers, subscribers)
+}
+
+/// Whether lane `index` exists.
+fn is_present(attached: &Attached, index: usize) -> bool {
+    let entry = attached.geometry.lane_entry(index);
+    let present = attached.control.word(entry + lane_entry::PRESENT);
+    present.load(Ordering::Acquire) != 0
+}
+
+fn publishers(attached: &Attached, lanes: &BTreeMap<usize, Words>) -> Vec<PublisherInfo> {
+    let Attached {
+        control,
+        geometry,
+        locks,
+        ..
+    } = attached;
+    let mut found = Vec::new();
+    for (&index, words) in lanes {
+        let entry = geometry.lane_entry(index);
+        // Acquire: positions are compared with each other; stronger than needed for the rest.
+        let word = |at: usize| words.word(at).load(Ordering::Acquire);
+        let state = LaneState::of(word(lane::STATE), locks, index);
+        // A publisher that died during a wait left these words. How long it waited is unknown.
+        let (since, slot) = match state {
+            LaneState::Open => (
+                word(lane::BACK_PRESSURE_SINCE),
+                word(lane::BACK_PRESSURE_SLOT),
+            ),
+            _ => (0, 0),
+        };
+        let blocked_ns = match since {
+            0 => 0,
+            since => monotonic_ns().saturating_sub(since),
+        };
+        let slot = usize::try_from(slot.wrapping_sub(1)).ok();
+        found.push(PublisherInfo {
+            lane: index,
+            pid: control
+                .word(entry + lane_entry::PID)
+                .load(Ordering::Relaxed),
+            state,
+            parked: control
+                .word(entry + lane_entry::PARK)
+                .load(Ordering::Relaxed)
+                != 0,
+            cursor: word(lane::CURSOR),
+            limit: word(lane::LIMIT),
+            back_pressure_count: word(lane::BACK_PRESSURE_COUNT),
+            back_pressure_ns: word(lane::BACK_PRESSURE_NS).wrapping_add(blocked_ns),
+            blocked_ns,
+            blocked_by: slot.filter(|slot| since != 0 && *slot < geometry.slots()),
+            wakes: word(lane::WAKES),
+            takeovers: word(lane::TAKEOVERS),
+        });
+    }
+    found
+}
+
+fn subscribers(attached: &Attached, publishers: &[PublisherInfo]) -> Vec<SubscriberInfo> {
+    let Attached {
+        control, geometry, ..
+    } = attached;
+    let cursors: Vec<(usize, u64)> = publishers.iter().map(|p| (p.lane, p.cursor)).collect();
+    let mut found = Vec::new();
+    for index in 0..geometry.slots() {
+        let state = slots::state(control, geometry, index);
+        if state == slot::FREE {
+            continue;
+        }
+        found.push(subscriber(attached, index, state, &cursors));
+    }
+    found
+}
+
+fn subscriber(
+    attached: &Attached,
+    index: usize,
+    state: u64,
+    cursors: &[(usize, u64)],
+) -> SubscriberInfo {
+    let Attached {
+        control,
+        geometry,
+        locks,
+        ..
+    } = attached;
+    let base = geometry.slot(index);
+    // Relaxed: for display.
+    let word = |at: usize| control.word(base + at).load(Ordering::Relaxed);
+    let gates = bits(control, control::GATING, geometry.slots()).any(|slot| slot == index);
+    let position = |lane: usize| {
+        control
+            .word(geometry.position(index, lane))
+            .load(Ordering::Acquire)
+    };
+    let lag = |(lane, cursor): &(usize, u64)| cursor.saturating_sub(position(*lane));
+    let wait = usize::try_from(word(slot::WAIT))
+        .ok()
+        .and_then(|n| WaitStrategy::ALL.get(n).copied());
+    let byte = lock_byte::SLOT + index as u64;
+    let alive = locks.held_by_others(byte, byte + 1);
+    let absent_since = word(slot::ABSENT_SINCE);
+    SubscriberInfo {
+        slot: index,
+        ticket: word(slot::TICKET),
+        pid: word(slot::PID),
+        alive,
+        process: ProcessState::Unknown,
+        absent_ns: match absent_since {
+            0 => 0,
+            _ if alive => 0,
+            since => monotonic_ns().saturating_sub(since),
+        },
+        gates,
+        evicted: state == slot::EVICTED,
+        name: slots::name(control, geometry, index),
+        delivery: if word(slot::DELIVERY) == 1 {
+            Delivery::Latest
+        } else {
+            Delivery::Reliable
+        },
+        wait: wait.unwrap_or_default(),
+        parked: word(slot::PARK) != 0,
+        lag_bytes: if gates {
+            // Saturating: a participant may have stored any number.
+            cursors.iter().map(lag).fold(0, u64::saturating_add)
+        } else {
+            0
+        },
+        lost_bytes: word(slot::LOST_BYTES),
+        positions: cursors.iter().map(|(lane, _)| position(*lane)).collect(),
+    }
+}

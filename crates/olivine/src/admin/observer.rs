@@ -1,0 +1,135 @@
+//! Looking at one channel again and again, for a fraction of what opening it costs each time.
+
+use super::look::Mapped;
+use super::{ChannelInfo, folder_of, missing};
+use crate::channel::attached::is_current;
+use crate::channel::backing::Backing;
+use crate::error::OpenError;
+use crate::region::{HEADER_BYTES, Words};
+use crate::ring::layout::{Geometry, LANE_HEADER_BYTES, frame_bytes, lane};
+use crate::segment::{Folder, lane_name, open_file};
+use crate::sync::{Ordering, fence};
+use crate::uri::Config;
+
+/// Frames whose headers one estimate reads at most.
+const FRAMES_MAX: u64 = 16;
+
+/// Looks at one channel again and again.
+///
+/// It maps the channel read-only and keeps it mapped. It takes no slot and no lock, wakes no
+/// participant, and reads of each lane two cache lines that its publisher writes while it
+/// publishes. It keeps the memory of a removed channel until the next look.
+#[derive(Debug)]
+pub struct Observer {
+    config: Config,
+    pub(super) mapped: Option<Mapped>,
+}
+
+impl Observer {
+    /// An observer of the channel of these settings, which need not exist yet. Of `config` only
+    /// the name and the folder are used.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        Self {
+            config: config.clone(),
+            mapped: None,
+        }
+    }
+
+    /// The channel now. The states of its processes are not read: each is
+    /// [`ProcessState::Unknown`](super::ProcessState::Unknown).
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; `Missing` if there is none. The next look tries again.
+    pub fn look(&mut self) -> Result<ChannelInfo, OpenError> {
+        let stays = self.is_current();
+        self.look_again(stays)
+    }
+
+    /// Whether the mapped channel is the one of that name.
+    pub(super) fn is_current(&self) -> bool {
+        let stays = |mapped: &Mapped| {
+            // An open channel has no lanes: the first publisher replaces its geometry.
+            !mapped.lanes.is_empty() && is_current(&mapped.attached)
+        };
+        self.mapped.as_ref().is_some_and(stays)
+    }
+
+    /// The mapped channel if it `stays`, also if it was removed since; else the one of that name.
+    pub(super) fn look_again(&mut self, stays: bool) -> Result<ChannelInfo, OpenError> {
+        if !stays {
+            // Unmapped first, so that memory of a removed channel is free also after an error.
+            self.mapped = None;
+            self.mapped = Some(self.open()?);
+        }
+        match &mut self.mapped {
+            Some(mapped) => Ok(mapped.look()),
+            None => Err(self.missing()),
+        }
+    }
+
+    fn open(&self) -> Result<Mapped, OpenError> {
+        self.config.validate()?;
+        let name = self.config.channel();
+        let folder = Folder::open(&self.config, false)?.ok_or_else(|| self.missing())?;
+        let files = folder.channel(name, false)?.ok_or_else(|| self.missing())?;
+        Mapped::open(files, name)?.ok_or_else(|| self.missing())
+    }
+
+    fn missing(&self) -> OpenError {
+        missing(self.config.channel(), &folder_of(&self.config))
+    }
+
+    /// Mean bytes of a frame, its header and padding included, of up to 16 committed frames of
+    /// `lane` from position `from`. It must be a position at which a frame starts, such as a
+    /// cursor. `None` if there is no such frame, or if it may have been overwritten.
+    ///
+    /// It reads headers only, and copies them out of the file. An estimate: nothing keeps the
+    /// publisher from overwriting them meanwhile.
+    #[must_use]
+    pub fn mean_frame_bytes(&self, lane: usize, from: u64) -> Option<f64> {
+        let Mapped {
+            attached, lanes, ..
+        } = self.mapped.as_ref()?;
+        let words = lanes.get(&lane)?;
+        let geometry = &attached.geometry;
+        let Backing::Files(folder) = &attached.backing else {
+            return None;
+        };
+        let file = open_file(folder, &lane_name(lane), false).ok()??;
+        let cursor = words.word(lane::CURSOR).load(Ordering::Acquire);
+        let (mut at, mut frames) = (from, 0_u32);
+        while at < cursor && u64::from(frames) < FRAMES_MAX {
+            let offset = LANE_HEADER_BYTES + at % geometry.capacity;
+            let mut header = [0; 8];
+            if rustix::io::pread(&file, &mut header, offset).ok()? < header.len() {
+                return None;
+            }
+            at += padded_bytes(u64::from_le_bytes(header), geometry, cursor - at)?;
+            frames += 1;
+        }
+        if frames == 0 || is_overwritten(words, geometry, from) {
+            return None;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "an estimate")]
+        Some((at - from) as f64 / f64::from(frames))
+    }
+}
+
+/// Bytes of the frame with the header `word`, padding included; `None` for a frame that no
+/// publisher writes with `left` bytes before its cursor.
+pub(super) fn padded_bytes(word: u64, geometry: &Geometry, left: u64) -> Option<u64> {
+    let bytes = frame_bytes(word);
+    let padded = bytes.checked_next_multiple_of(geometry.align)?;
+    (bytes >= HEADER_BYTES && padded <= left).then_some(padded)
+}
+
+/// Whether a publisher may have overwritten bytes from `position` on, which were read before.
+pub(super) fn is_overwritten(words: &Words, geometry: &Geometry, position: u64) -> bool {
+    // OVERRUN: the bytes are read before the limit. A publisher moves the limit before it
+    // overwrites.
+    fence(Ordering::Acquire);
+    let limit = words.word(lane::LIMIT).load(Ordering::Relaxed);
+    position < limit.saturating_sub(geometry.capacity)
+}

@@ -1,0 +1,137 @@
+//! Lanes that are closed with a failure: of one publisher, of the whole source, or of the bridge.
+
+use super::{Ingress, Lane, NotTaken};
+use crate::error::{OpenError, chain};
+
+/// What becomes of a lane that is closed with the failure of its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    /// It stays reserved for the source, with its position.
+    Kept,
+    /// Other publishers may take it.
+    Freed,
+}
+
+impl Ingress {
+    /// The publisher of an open lane of the source has failed: closes the lane with this reason,
+    /// and keeps its position. The source may go on with it.
+    pub(crate) fn close_lane_failed(&mut self, index: u32, reason: &str) {
+        let mut lanes = self.lanes.iter_mut();
+        if let Some(lane) = lanes.find(|lane| lane.index == index)
+            && let Some(publisher) = lane.publisher.take()
+        {
+            lane.partial = None;
+            lane.is_failed = true;
+            publisher.pass_on_failure(reason);
+        }
+    }
+
+    /// A failure cuts a lane of the source off at this point: closes it with this reason, and makes
+    /// it available to others.
+    ///
+    /// # Errors
+    ///
+    /// [`NotTaken::Ring`] if it was closed and cannot be opened again.
+    pub(crate) fn fail_lane(&mut self, index: u32, reason: &str) -> Result<(), NotTaken> {
+        if let Some(place) = self.lanes.iter().position(|lane| lane.index == index) {
+            if self.lanes[place].publisher.is_none() {
+                self.lanes[place] = self.open_lane(index)?;
+            }
+            if let Some(mut publisher) = self.lanes.swap_remove(place).publisher {
+                publisher.forget_origin();
+                publisher.fail(reason);
+            }
+        }
+        Ok(())
+    }
+
+    /// The far side of these lanes does not come back: closes each lane without an end with this
+    /// reason, and makes all of them available to others.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn abandon(mut self, reason: &str) {
+        self.fail_open_lanes(reason, AfterFailure::Freed);
+        self.end();
+    }
+
+    /// The source's channel has failed: closes each lane without an end with this reason. If every
+    /// lane has ended, or none was seen, one lane reports it.
+    ///
+    /// # Errors
+    ///
+    /// That lane cannot be opened: nothing reports the failure.
+    pub(crate) fn fail_lanes(
+        &mut self,
+        reason: &str,
+        after: AfterFailure,
+    ) -> Result<(), OpenError> {
+        if !self.lanes.iter().any(Lane::is_unfinished) {
+            let index = self.lanes.first().map_or(0, |lane| lane.index);
+            let opened = match self
+                .lanes
+                .first_mut()
+                .and_then(|lane| lane.publisher.take())
+            {
+                // It had ended before this bridge opened it.
+                Some(publisher) => Lane::of(index, publisher),
+                None => self.open_lane(index)?,
+            };
+            match self.lanes.first_mut() {
+                Some(lane) => *lane = opened,
+                None => self.lanes.push(opened),
+            }
+        }
+        self.fail_open_lanes(reason, after);
+        Ok(())
+    }
+
+    /// Whether a lane has reported that the source failed, or none was ever seen.
+    fn has_reported_failure(&self) -> bool {
+        self.lanes.is_empty() || self.lanes.iter().any(|lane| lane.is_failed)
+    }
+
+    /// Closes each lane without an end with this reason.
+    fn fail_open_lanes(&mut self, reason: &str, after: AfterFailure) {
+        for lane in self.lanes.iter_mut().filter(|lane| lane.is_unfinished()) {
+            let Some(mut publisher) = lane.publisher.take() else {
+                continue;
+            };
+            lane.partial = None;
+            lane.is_failed = true;
+            if after == AfterFailure::Freed {
+                publisher.forget_origin();
+            }
+            publisher.fail(reason);
+        }
+    }
+
+    /// The bridge ends: closes the open lanes with the reason of its failure, or leaves them to the
+    /// next bridge.
+    pub(super) fn stop_lanes(&mut self) {
+        match self.failure() {
+            // A bridge that ended in order has closed every lane. If it failed then, another stream
+            // would have followed: one lane reports the failure, unless one did so already.
+            Some(reason) if self.control.has_failed() && !self.has_reported_failure() => {
+                // A lane that cannot be opened reports nothing.
+                let _ = self.fail_lanes(&reason, AfterFailure::Kept);
+            }
+            Some(reason) => self.fail_open_lanes(&reason, AfterFailure::Kept),
+            None => {
+                for lane in self.lanes.iter_mut().filter(|lane| lane.is_unfinished()) {
+                    if let Some(publisher) = lane.publisher.take() {
+                        publisher.leave_open();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reason with which the open lanes are closed as failed; `None` if they are left to the next
+    /// bridge.
+    fn failure(&self) -> Option<String> {
+        match self.control.failure() {
+            Some(failure) => Some(chain(&failure)),
+            None if self.control.stopping().is_some() => None,
+            None => Some("it ended before its source, without a reason".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Looking at a channel again and again, from outside.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::TestFolder;
+use olivine::admin::{self, Observer, ProcessState, Tap, Tapped};
+use olivine::{Config, LaneState, OpenError, Outgoing, Publisher, Subscriber};
+use std::os::unix::fs::FileExt;
+
+fn observer(place: &TestFolder, channel: &str) -> Observer {
+    Observer::new(&Config::parse(&place.uri(channel, "")).unwrap())
+}
+
+#[test]
+fn observer_sees_what_changed_since_its_last_look() {
+    let place = TestFolder::new();
+    let uri = place.uri("x", "capacity=4KiB");
+    let mut observer = observer(&place, "x");
+    assert!(matches!(observer.look(), Err(OpenError::Missing { .. })));
+    let mut subscriber = Subscriber::open(&place.uri("x", "name=audit")).unwrap();
+    let open = observer.look().unwrap();
+    assert_eq!((open.capacity_bytes, open.subscribers.len()), (0, 1));
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish(&[7; 24]).unwrap();
+    let first = observer.look().unwrap();
+    assert_eq!((first.capacity_bytes, first.publishers.len()), (4096, 1));
+    assert_eq!(first.publishers[0].cursor, 32);
+    let reader = &first.subscribers[0];
+    assert_eq!(
+        (reader.lag_bytes, reader.gates, reader.alive),
+        (32, true, true)
+    );
+    assert_eq!(reader.process, ProcessState::Unknown);
+    assert_eq!(
+        admin::inspect(&Config::parse(&uri).unwrap())
+            .unwrap()
+            .incarnation,
+        first.incarnation
+    );
+    while subscriber.try_receive().unwrap().is_some() {}
+    let mut second = Publisher::open(&uri).unwrap();
+    second.publish(b"").unwrap();
+    drop(publisher);
+    drop(subscriber);
+    let last = observer.look().unwrap();
+    let states: Vec<LaneState> = last.publishers.iter().map(|one| one.state).collect();
+    assert_eq!(states, [LaneState::Closed, LaneState::Open]);
+    assert_eq!(last.subscribers[0].lag_bytes, 8);
+    assert!(!last.subscribers[0].alive);
+}
+
+#[test]
+fn observer_does_not_keep_a_channel_and_follows_its_name() {
+    let place = TestFolder::new();
+    let mut observer = observer(&place, "x");
+    let uri = place.uri("x", "");
+    let (publisher, subscriber) = (
+        Publisher::open(&uri).unwrap(),
+        Subscriber::open(&uri).unwrap(),
+    );
+    let first = observer.look().unwrap();
+    assert_eq!(admin::names(&place.dir()).unwrap(), ["x"]);
+    drop(publisher);
+    drop(subscriber);
+    assert!(matches!(observer.look(), Err(OpenError::Missing { .. })));
+    assert_eq!(admin::names(&place.dir()).unwrap(), Vec::<String>::new());
+    let _again = Publisher::open(&uri).unwrap();
+    let second = observer.look().unwrap();
+    assert_ne!(second.incarnation, first.incarnation);
+}
+
+#[test]
+fn mean_frame_is_read_from_headers_that_are_not_overwritten() {
+    let place = TestFolder::new();
+    let uri = place.uri("x", "capacity=4KiB");
+    let mut observer = observer(&place, "x");
+    assert_eq!(observer.mean_frame_bytes(0, 0), None);
+    let mut subscriber = Subscriber::open(&place.uri("x", "name=audit")).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish(&[1; 24]).unwrap();
+    publisher.publish(&[1; 40]).unwrap();
+    observer.look().unwrap();
+    assert_eq!(observer.mean_frame_bytes(0, 0), Some(40.0));
+    assert_eq!(observer.mean_frame_bytes(0, 32), Some(48.0));
+    // Nothing was published behind it; there is no such lane; no frame starts there.
+    for (lane, from) in [(0, 80), (1, 0), (0, u64::MAX), (0, 8)] {
+        assert_eq!(observer.mean_frame_bytes(lane, from), None, "{lane} {from}");
+    }
+    // Two laps later.
+    for _ in 0..128 {
+        publisher.publish(&[1; 56]).unwrap();
+        while subscriber.try_receive().unwrap().is_some() {}
+    }
+    assert_eq!(observer.mean_frame_bytes(0, 0), None);
+}
+
+/// A message as a tap sees it: lane, position, tag, topic, bytes of the payload, its head.
+type Seen = (usize, u64, u32, String, u64, Vec<u8>);
+
+/// The messages of one look, and how many bytes were missed.
+fn look(tap: &mut Tap, head_max: usize) -> (Vec<Seen>, u64) {
+    let (mut messages, mut missed) = (Vec::new(), 0);
+    tap.look(head_max, |seen| match seen {
+        Tapped::Message(message) => messages.push((
+            message.lane,
+            message.position,
+            message.tag,
+            String::from_utf8(message.topic.to_vec()).unwrap(),
+            message.payload_bytes,
+            message.head.to_vec(),
+        )),
+        Tapped::Missed { bytes, .. } => missed += bytes,
+        other => panic!("{other:?}"),
+    })
+    .unwrap();
+    (messages, missed)
+}
+
+fn tap(place: &TestFolder, channel: &str) -> Tap {
+    Tap::new(&Config::parse(&place.uri(channel, "")).unwrap())
+}
+
+#[test]
+fn tap_sees_tags_topics_and_lengths_of_messages_after_its_first_look() {
+    let place = TestFolder::new();
+    let mut publisher = Publisher::open(&place.uri("x", "capacity=64KiB")).unwrap();
+    publisher.publish(b"before").unwrap();
+    let mut tap = tap(&place, "x");
+    assert_eq!(look(&mut tap, 4), (vec![], 0));
+    publisher.publish(Outgoing::new(b"").tag(7)).unwrap();
+    let tagged = Outgoing::new(b"payload").topic("a.b").tag(8);
+    publisher.publish(tagged).unwrap();
+    // Longer than what a look reads of a long frame.
+    publisher.publish(&[5; 9000]).unwrap();
+    publisher
+        .publish(Outgoing::new(&[6; 9001]).topic("long"))
+        .unwrap();
+    publisher
+        .publish(Outgoing::new(&[7; 9002]).topic("c"))
+        .unwrap();
+    publisher.publish(b"last").unwrap();
+    let seen = |position, tag, topic: &str, bytes, head: &[u8]| {
+        (0, position, tag, topic.to_owned(), bytes, head.to_vec())
+    };
+    let (messages, missed) = look(&mut tap, 4);
+    assert_eq!(missed, 0);
+    let expected = [
+        seen(16, 7, "", 0, b""),
+        seen(24, 8, "a.b", 7, b"payl"),
+        seen(48, 0, "", 9000, &[5; 4]),
+        seen(9056, 0, "long", 9001, &[6; 4]),
+        seen(18072, 0, "c", 9002, &[7; 4]),
+        seen(27088, 0, "", 4, b"last"),
+    ];
+    assert_eq!(messages, expected);
+    assert_eq!(look(&mut tap, 4), (vec![], 0));
+}
+
+#[test]
+fn tap_reads_every_message_of_lanes_that_wrap_and_of_lanes_made_later() {
+    let place = TestFolder::new();
+    let mut tap = tap(&place, "x");
+    assert!(matches!(
+        tap.look(0, |_| {}),
+        Err(OpenError::Missing { .. })
+    ));
+    let uri = place.uri("x", "capacity=4KiB");
+    let mut publishers = [(); 2].map(|()| Publisher::open(&uri).unwrap());
+    for round in 0..300_u64 {
+        for (lane, publisher) in publishers.iter_mut().enumerate() {
+            let text = format!("{round}");
+            publisher.publish(text.repeat(1 + lane).as_bytes()).unwrap();
+        }
+        let (messages, missed) = look(&mut tap, 64);
+        let heads: Vec<_> = messages
+            .iter()
+            .map(|seen| (seen.0, seen.5.clone()))
+            .collect();
+        let text = format!("{round}");
+        let expected = [
+            (0, text.clone().into_bytes()),
+            (1, text.repeat(2).into_bytes()),
+        ];
+        assert_eq!((heads, missed), (expected.to_vec(), 0));
+    }
+}
+
+#[test]
+fn tap_says_how_many_bytes_were_overwritten_and_goes_on() {
+    let place = TestFolder::new();
+    let mut publisher = Publisher::open(&place.uri("x", "capacity=4KiB")).unwrap();
+    let mut tap = tap(&place, "x");
+    look(&mut tap, 0);
+    for _ in 0..1000 {
+        publisher.publish(&[1; 24]).unwrap();
+    }
+    assert_eq!(look(&mut tap, 0), (vec![], 32_000));
+    publisher.publish(b"next").unwrap();
+    let (messages, missed) = look(&mut tap, 4);
+    assert_eq!((messages.len(), missed), (1, 0));
+    assert_eq!(messages[0].5, b"next");
+}
+
+#[test]
+fn tap_reads_the_last_messages_of_a_removed_channel() {
+    let place = TestFolder::new();
+    let uri = place.uri("x", "");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let subscriber = Subscriber::open(&uri).unwrap();
+    let mut tap = tap(&place, "x");
+    look(&mut tap, 0);
+    publisher.publish(b"last").unwrap();
+    drop((publisher, subscriber));
+    let mut seen = Vec::new();
+    let mut look = || tap.look(8, |one| seen.push(format!("{one:?}")));
+    assert!(matches!(look(), Err(OpenError::Missing { .. })));
+    assert!(matches!(look(), Err(OpenError::Missing { .. })));
+    let mut next = Publisher::open(&uri).unwrap();
+    next.publish(b"next").unwrap();
+    look().unwrap();
+    look().unwrap();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    assert!(seen[0].contains(&format!("{:?}", b"last")), "{seen:?}");
+    assert!(seen[1].contains(&format!("{:?}", b"next")), "{seen:?}");
+}
+
+/// The channel was removed between the tap's reading and its look at the channel.
+#[test]
+fn tap_reads_messages_that_come_while_it_looks_at_a_channel_that_goes() {
+    let place = TestFolder::new();
+    let uri = place.uri("x", "");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let subscriber = Subscriber::open(&uri).unwrap();
+    let mut tap = tap(&place, "x");
+    look(&mut tap, 0);
+    publisher.publish(b"first").unwrap();
+    let mut open = Some((publisher, subscriber));
+    let mut heads = Vec::new();
+    let mut look = || {
+        tap.look(8, |one| {
+            let Tapped::Message(message) = one else {
+                panic!("{one:?}")
+            };
+            heads.push(message.head.to_vec());
+            if let Some((mut publisher, _subscriber)) = open.take() {
+                publisher.publish(b"last").unwrap();
+            }
+        })
+    };
+    while look().is_ok() {}
+    assert!(matches!(look(), Err(OpenError::Missing { .. })));
+    assert_eq!(heads, [b"first".to_vec(), b"last".to_vec()]);
+}
+
+#[test]
+fn tap_stores_nothing_and_takes_no_place() {
+    let place = TestFolder::new();
+    let mut publisher = Publisher::open(&place.uri("x", "")).unwrap();
+    let mut tap = tap(&place, "x");
+    look(&mut tap, 0);
+    publisher.publish(b"seen").unwrap();
+    let files = || {
+        ["control", "lane-0"].map(|name| std::fs::read(place.dir().join("x").join(name)).unwrap())
+    };
+    let before = files();
+    assert_eq!(look(&mut tap, 4).0.len(), 1);
+    assert!(files() == before, "shared memory changed");
+    assert_eq!(publisher.count_subscribers(), 0);
+}
+
+#[test]
+fn tap_reports_a_damaged_frame_and_reads_on_behind_it() {
+    let place = TestFolder::new();
+    let mut publisher = Publisher::open(&place.uri("x", "")).unwrap();
+    let mut tap = tap(&place, "x");
+    look(&mut tap, 0);
+    // No publisher writes these: too short, beyond the cursor, a topic longer than its payload.
+    for header in [3_u64, 1 << 20, 1 << 31 | 16] {
+        let position = publisher.publish(&[0xff; 8]).unwrap().0 - 16;
+        let path = place.dir().join("x").join("lane-0");
+        let lane = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        lane.write_all_at(&header.to_le_bytes(), 4096 + position)
+            .unwrap();
+        publisher.publish(b"behind").unwrap();
+        let mut seen = Vec::new();
+        tap.look(8, |one| {
+            seen.push(match one {
+                Tapped::Damaged { lane: 0, position } => position,
+                other => panic!("{other:?}"),
+            });
+        })
+        .unwrap();
+        assert_eq!(seen, [position], "{header:#x}");
+        publisher.publish(b"next").unwrap();
+        assert_eq!(look(&mut tap, 8).0.len(), 1);
+    }
+}

@@ -41,6 +41,9 @@ pub enum BenchError {
         /// The allowed CPUs.
         allowed: String,
     },
+    /// A server under load has no figure.
+    #[error(transparent)]
+    Server(Box<dyn std::error::Error + Send + Sync>),
     /// The second process ended.
     #[error("the second process ended early ({status}); what it said stands above")]
     PeerGone {

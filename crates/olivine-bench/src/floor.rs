@@ -1,8 +1,8 @@
-//! Hardware limits without a channel: the floor under every figure.
+//! The hardware limits: what the machine can do without a channel.
 //!
-//! Measures: a single cache line between the two processes that measure everything else, a copy of
-//! as many bytes as a message has, an empty system call, waking a futex. It does not measure
-//! anything of a ring.
+//! Measures: the floor, which is a single cache line between the two processes that measure
+//! everything else; a copy of as many bytes as a message has; an empty system call; waking a futex.
+//! It does not measure anything of a ring.
 
 use crate::clock::TickClock;
 use crate::error::Result;

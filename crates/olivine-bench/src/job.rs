@@ -5,7 +5,7 @@
 //! about = "sizes against methods"
 //!
 //! [[measure]]
-//! scenario = "pingpong"                 # pingpong, latency, throughput, fanout, mesh
+//! scenario = "pingpong"                 # pingpong, latency, throughput, fanout, mesh, cost
 //! size = [32, 1024]                     # bytes; every list is crossed with every other
 //! method = ["olivine-shm", "pipe"]      # for pingpong, throughput; default: this library
 //! wait = ["spin", "adaptive"]           # of olivine-shm
@@ -29,14 +29,13 @@
 //!
 //! A sweep measures point by point and can resume: points with a result are left out.
 
-mod block;
-
 use crate::error::chain;
-use crate::result::{Load, Published, Row};
-use crate::scenario::{self, Setup, Variant, Watch, throughput};
-use block::Block;
+use crate::plan::{Matrix, PlanError};
+use crate::result::{Published, Row};
+use crate::scenario::registry::Scenario;
+use crate::scenario::{Setup, Variant, Watch};
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
 /// Most points of one job.
@@ -63,14 +62,14 @@ pub enum JobError {
         message: String,
     },
     /// A block requests an impossible measurement.
-    #[error("job {name}, measure {number}: {message}")]
+    #[error("job {name}, measure {number}")]
     Block {
         /// Which job.
         name: String,
         /// Number of the block, from 1.
         number: usize,
         /// What is wrong, and what is allowed.
-        message: String,
+        source: Box<PlanError>,
     },
     /// There is no such preset.
     #[error("there is no preset '{name}'; there are \
@@ -94,64 +93,11 @@ pub const PRESETS: [(&str, &str); 5] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
     /// Which scenario.
-    pub scenario: Scenario,
+    pub scenario: &'static Scenario,
     /// Its parameters.
     pub variant: Variant,
     /// Published figures for it.
     pub published: Vec<Published>,
-}
-
-/// The scenarios that a job can name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Scenario {
-    /// Round trips.
-    Pingpong,
-    /// One-way latency at a rate.
-    Latency,
-    /// Full speed, one to one.
-    Throughput,
-    /// Full speed, one to several.
-    Fanout,
-    /// Full speed, several to several.
-    Mesh,
-}
-
-impl Scenario {
-    /// Its name in rows.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pingpong => "pingpong",
-            Self::Latency => "latency",
-            Self::Throughput => "throughput",
-            Self::Fanout => "fanout",
-            Self::Mesh => "mesh",
-        }
-    }
-
-    /// The lists of a block that change what is measured in it, beside `size`.
-    #[must_use]
-    pub fn keys(self) -> &'static [&'static str] {
-        match self {
-            Self::Pingpong => &["method", "wait", "capacity"],
-            Self::Latency => &["rate", "wait", "capacity"],
-            Self::Throughput => &["method", "batch", "wait", "capacity"],
-            Self::Fanout => &["subscribers", "batch", "wait", "capacity"],
-            Self::Mesh => &["publishers", "subscribers", "batch", "wait", "capacity"],
-        }
-    }
-
-    /// How messages are offered in this scenario.
-    #[must_use]
-    pub fn load(self) -> Load {
-        match self {
-            Self::Pingpong => Load::Closed,
-            Self::Latency => Load::Open,
-            Self::Throughput | Self::Fanout | Self::Mesh => Load::Saturated,
-        }
-    }
 }
 
 /// A parsed job.
@@ -171,7 +117,7 @@ struct Form {
     #[serde(default)]
     about: String,
     #[serde(default)]
-    measure: Vec<Block>,
+    measure: Vec<Matrix>,
 }
 
 impl Job {
@@ -218,13 +164,17 @@ impl Job {
             form(format!("line {line}: {}", error.message()))
         })?;
         let mut points = Vec::new();
-        for (number, block) in (1..).zip(&found.measure) {
-            let block = block.points(cpus).map_err(|message| JobError::Block {
+        for (number, matrix) in (1..).zip(found.measure) {
+            let variants = matrix.variants(cpus).map_err(|source| JobError::Block {
                 name: name.to_owned(),
                 number,
-                message,
+                source: Box::new(source),
             })?;
-            points.extend(block);
+            points.extend(variants.into_iter().map(|variant| Point {
+                scenario: matrix.scenario,
+                variant,
+                published: matrix.published.clone(),
+            }));
             if points.len() > POINTS_MAX {
                 return Err(form(format!("more than {POINTS_MAX} points")));
             }
@@ -246,7 +196,7 @@ impl Point {
     /// Whether `row` is a result of this point with figures.
     #[must_use]
     pub fn is_in(&self, row: &Row) -> bool {
-        row.scenario == self.scenario.name()
+        row.scenario == self.scenario.name
             && row.method == self.variant.method
             && row.parameters == self.variant.parameters
             && row.measured().is_some()
@@ -255,17 +205,11 @@ impl Point {
     /// Measures it. A failure is a row with its reason.
     pub fn measure(&self, setup: &Setup, watch: Watch<'_>) -> Vec<Row> {
         let variants = std::slice::from_ref(&self.variant);
-        let rows = match self.scenario {
-            Scenario::Pingpong => scenario::pingpong::run(setup, variants, watch),
-            Scenario::Latency => scenario::latency::run(setup, variants, watch),
-            Scenario::Throughput => throughput::run(setup, variants, watch),
-            Scenario::Fanout => scenario::mesh::fanout(setup, variants, watch),
-            Scenario::Mesh => scenario::mesh::mesh(setup, variants, watch),
-        };
+        let rows = (self.scenario.run)(setup, variants, watch);
         let mut rows = rows.map(|found| found.concat()).unwrap_or_else(|error| {
             vec![Row::failed(
-                self.scenario.name(),
-                self.scenario.load(),
+                self.scenario.name,
+                self.scenario.load,
                 &self.variant.method,
                 self.variant.parameters.clone(),
                 chain(&error),
@@ -281,6 +225,7 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::registry::SCENARIOS;
 
     #[test]
     fn every_preset_has_published_figures() {
@@ -330,20 +275,12 @@ mod tests {
             ("subscribers", "[2]"),
             ("capacity", "['1MiB']"),
         ];
-        let every = [
-            Scenario::Pingpong,
-            Scenario::Latency,
-            Scenario::Throughput,
-            Scenario::Fanout,
-            Scenario::Mesh,
-        ];
-        for scenario in every {
-            let name = scenario.name();
-            let known = scenario.keys();
+        for scenario in SCENARIOS {
+            let (name, known) = (scenario.name, scenario.keys);
             for (key, list) in lists.iter().filter(|(key, _)| !known.contains(key)) {
                 let text = block(name, &format!("{key} = {list}"));
-                let error = Job::parse("x", &text, 2).unwrap_err().to_string();
-                let expected = format!("{name} does not use '{key}'");
+                let error = chain(&Job::parse("x", &text, 2).unwrap_err());
+                let expected = format!("{key} is not used by {name}");
                 assert!(error.contains(&expected), "{error}");
                 assert!(error.contains(&known.join(", ")), "{error}");
             }
@@ -351,19 +288,19 @@ mod tests {
         for (lists, expected) in [
             (
                 "method = ['pipe']\nwait = ['park']",
-                "none of the methods uses 'wait'",
+                "wait does not go with method pipe",
             ),
             (
                 "method = ['olivine-spin']\nwait = ['park']",
-                "only olivine-shm does",
+                "only olivine-shm",
             ),
             (
                 "method = ['pipe']\ncapacity = ['1MiB']",
-                "none of the methods uses 'capacity'",
+                "capacity does not go with method pipe",
             ),
         ] {
-            let error = Job::parse("x", &block("pingpong", lists), 2).unwrap_err();
-            assert!(error.to_string().contains(expected), "{error}");
+            let error = chain(&Job::parse("x", &block("pingpong", lists), 2).unwrap_err());
+            assert!(error.contains(expected), "{error}");
         }
     }
 
@@ -405,7 +342,7 @@ mod tests {
                 "is not within 1 to",
             ),
         ] {
-            let error = Job::parse("x.toml", &text, 2).unwrap_err().to_string();
+            let error = chain(&Job::parse("x.toml", &text, 2).unwrap_err());
             assert!(error.contains(expected), "{text}: {error}");
         }
         assert!(matches!(

@@ -22,6 +22,7 @@ const OWN_SLEEPS: u64 = 2;
 
 /// Sums over some threads and their CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Counts {
     /// Times a thread was taken off its CPU although it was ready.
     pub forced_switches_count: u64,
@@ -115,6 +116,7 @@ impl Counts {
 
 /// The most likely cause of a long sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 /// Largest distinguishable duration, in ticks: about 20 minutes at 3 GHz. Longer ones count as
 /// this.
 const TICKS_MAX: u64 = 1 << 42;
-/// Samples that must lie above a percentile for it to be shown.
+/// Samples that must be above a percentile for it to be shown.
 pub(crate) const ABOVE_MIN: f64 = 10.0;
 /// The percentiles of every table, with their names in JSON.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
@@ -203,6 +203,8 @@ impl Latency {
             p99_9_ns,
             p99_99_ns,
             max_ns: nanos(self.max),
+            mean_ns: Some(round_tenths(self.histogram.mean() / clock.ticks_per_ns())),
+            deviation_ns: Some(round_tenths(self.histogram.stdev() / clock.ticks_per_ns())),
         };
         let mut last = table.min_ns;
         for (name, value) in table.rows() {
@@ -259,8 +261,9 @@ impl From<&Snapshot> for Latency {
     }
 }
 
-/// A percentile table in nanoseconds. `None` where fewer than ten samples lie above.
+/// A percentile table in nanoseconds. `None` where fewer than ten samples are above.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Percentiles {
     /// Samples.
     pub count: u64,
@@ -278,6 +281,12 @@ pub struct Percentiles {
     pub p99_99_ns: Option<f64>,
     /// Largest sample, exact.
     pub max_ns: f64,
+    /// Mean of all samples; `None` in files of version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_ns: Option<f64>,
+    /// Standard deviation of all samples; `None` in files of version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deviation_ns: Option<f64>,
 }
 
 impl Percentiles {

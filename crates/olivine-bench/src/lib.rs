@@ -20,6 +20,7 @@ pub mod method;
 pub mod pace;
 pub mod payload;
 pub mod peer;
+pub mod plan;
 pub mod privileges;
 pub mod render;
 pub mod result;

@@ -14,8 +14,8 @@
 //! | `frames` | a stream of small frames, decoded and counted by the other side |
 //! | `url` | what to ask and where |
 //! | `usage` | which processes serve an address, and their CPU time |
-//! | `server` | the servers on `olivine-net` that are measured, and the bare loop they are compared with |
-//! | `process` | servers as processes of their own, pinned |
+//! | `server` | servers on `olivine-net` to measure, and the bare loop to compare with |
+//! | `process` | servers in separate, pinned processes |
 //! | `rivals` | other people's servers: found, configured, started |
 //! | `compare` | several servers, taking turns |
 //!
@@ -38,13 +38,15 @@ mod url;
 mod usage;
 
 pub use error::LoadError;
+pub use frames::Streamed;
 pub use process::Server;
 pub use url::Url;
 
 use crate::clock::TickClock;
 use crate::cpus;
-use crate::latency::{Latency, Percentiles};
+use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
+use crate::result::{Figures, Load};
 use answer::ReplyModel;
 use client::{Client, Protocol, Tally, Times};
 use echo::Echo;
@@ -52,12 +54,13 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
+/// Bytes of a frame, as results have them.
+const FRAMES_BYTES: u64 = frames::FRAME as u64;
 /// Time before the measurement, for caches and windows.
 const WARM_UP: Duration = Duration::from_millis(300);
 
 /// How an idle generator waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
     /// Never sleeps: exact times, but its CPU is always busy.
@@ -67,8 +70,7 @@ pub enum Waiting {
 }
 
 /// Kernel interface of the generator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Interface {
     /// A receive and a send for each batch.
@@ -78,7 +80,7 @@ pub enum Interface {
 }
 
 /// The load of a server.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// Connections kept open; one or more.
     pub connections: usize,
@@ -159,10 +161,36 @@ impl Outcome {
         self.client_cpu_ns as f64 / self.seconds / 1e9
     }
 
-    /// Latency as a table of percentiles.
-    #[must_use]
-    pub fn percentiles(&self) -> Option<Percentiles> {
-        self.latency.percentiles(&TickClock::calibrate())
+    /// The figures of a run; none of a server that ended early.
+    fn figures(self, load: Load) -> Result<Figures, LoadError> {
+        if self.gone {
+            return Err(LoadError::Gone {
+                answers: self.answers,
+                cut: self.cut,
+            });
+        }
+        if self.cut > 0 {
+            return Err(LoadError::Cut { count: self.cut });
+        }
+        let some = |count: u64| (count > 0).then_some(count as f64);
+        let values = [
+            ("messages_per_s", Some(self.per_s())),
+            ("cpu_ns", self.server_ns()),
+            ("generator_cpu_ns", Some(self.client_ns())),
+            ("busy", self.server_busy()),
+            ("generator_busy", Some(self.client_busy())),
+            ("closed_count", some(self.closed)),
+            ("unanswered_count", some(self.unanswered)),
+        ];
+        let mut figures = match load {
+            Load::Open => Figures::one_way(self.latency, self.send_delay),
+            _ => Figures::round_trips(self.latency),
+        };
+        let values = values.into_iter();
+        figures.values = values
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect();
+        Ok(figures)
     }
 }
 
@@ -253,6 +281,39 @@ fn load(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn server_that_ended_early_or_cut_a_reply_has_no_figure() {
+        let outcome = |gone, cut| Outcome {
+            answers: 50,
+            seconds: 1.0,
+            latency: Latency::new(),
+            send_delay: Latency::new(),
+            unanswered: 0,
+            closed: 1,
+            cut,
+            gone,
+            server_cpu_ns: Some(100),
+            client_cpu_ns: 1,
+        };
+        let found = outcome(false, 0).figures(Load::Closed).unwrap();
+        let values = [
+            "messages_per_s",
+            "cpu_ns",
+            "closed_count",
+            "unanswered_count",
+        ];
+        let values = values.map(|name| found.value(name));
+        assert_eq!(values, [Some(50.0), Some(2.0), Some(1.0), None]);
+        for (gone, cut, why) in [
+            (true, 0, "after 50 answers; 0 connections ended"),
+            (true, 2, "after 50 answers; 2 connections ended"),
+            (false, 3, "3 connections ended inside an answer"),
+        ] {
+            let error = outcome(gone, cut).figures(Load::Closed).unwrap_err();
+            assert!(error.to_string().contains(why), "{error}");
+        }
+    }
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 

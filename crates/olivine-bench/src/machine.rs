@@ -8,6 +8,7 @@ const CLOCK_READINGS: u32 = 100_000;
 
 /// Machine, kernel, clock and build, as each result carries them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Machine {
     /// Model of the first processor.
     pub cpu_model: String,
@@ -41,10 +42,12 @@ pub struct Machine {
 
 /// A check of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(
     clippy::exhaustive_structs,
     reason = "three texts, made where they are read"
 )]
+#[cfg_attr(test, schemars(deny_unknown_fields))]
 pub struct Check {
     /// Its name, such as `governor`.
     pub id: String,

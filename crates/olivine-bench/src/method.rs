@@ -6,6 +6,7 @@
 //! in the kernel or spin, as is natural for them; the name or the description says which. Sizes are
 //! never clamped: a size that a method cannot carry is an error with the limit.
 
+mod bare_ring;
 mod bytes;
 mod condvar;
 mod datagram;
@@ -28,13 +29,13 @@ mod wakeup;
 mod wrong_echo;
 
 pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
-pub use harness::{Batches, Driver, End, drive};
+pub use harness::{Batches, Driver, End, Paced, drive};
 pub use registry::{BUILT_IN, OLIVINE, SELF_CHECK, check_stream, find, names};
 pub use rendezvous::{Rendezvous, remove};
 pub use threads::drive_in_threads;
 
 pub(crate) use harness::WAIT_MAX;
-pub(crate) use registry::FUTEX;
+pub(crate) use registry::{BARE, FUTEX};
 pub(crate) use rendezvous::{Held, MeetingFolder};
 
 use crate::error::Result;

@@ -17,7 +17,6 @@
 
 mod many;
 mod serve;
-pub(crate) mod socket;
 
 pub use serve::serve;
 
@@ -60,6 +59,7 @@ pub(crate) enum Order {
     Open { there: String },
     /// Open the server end of a method, at the rendezvous of `folder`.
     Join {
+        role: Role,
         method: String,
         settings: String,
         size_bytes: usize,
@@ -68,7 +68,7 @@ pub(crate) enum Order {
     /// Check and send back `rounds` messages, the first having number `first`.
     Echo { first: u64, rounds: u64 },
     /// Check `count` messages of a method from number `first` on.
-    Take { first: u64, count: u64 },
+    Take { role: Role, first: u64, count: u64 },
     /// Check `count` messages of `size_bytes` from number `first` on; note latencies if `timed`.
     Consume {
         size_bytes: usize,
@@ -97,16 +97,20 @@ pub(crate) enum Order {
         first: u64,
         count: u64,
     },
-    /// Connect to `port` for bare messages of `size_bytes`.
-    Connect {
-        port: u16,
-        size_bytes: usize,
-        spins: bool,
-    },
-    /// Check `count` bare messages from number `first` on; note latencies.
+    /// Check `count` messages of a method from number `first` on; note latencies.
     Hear { first: u64, count: u64 },
     /// Close what is open.
     Close,
+}
+
+/// What an open method is for; one of each may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// It is measured.
+    Measured,
+    /// It is the bare stream beside what is measured: [`crate::method::BARE`].
+    Bare,
 }
 
 /// A reply of the second process.

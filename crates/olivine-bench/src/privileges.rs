@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 
 /// The requested privileges. None by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(
     clippy::exhaustive_structs,
     reason = "two switches, made where they are read"
 )]
+#[cfg_attr(test, schemars(deny_unknown_fields))]
 pub struct Privileges {
     /// The measuring threads run under `SCHED_FIFO`, before all other work on their CPUs.
     pub real_time: bool,

@@ -3,31 +3,38 @@
 //! A [`ResultFile`] has the machine, command and commit of its figures. Its rows are [`Row`]s: a
 //! scenario, a method, parameters, a placement, and the figures, or why there are none. A failed
 //! measurement is a row: nothing is left out silently. Units are part of each name.
-//! `docs/bench-schema.json` describes the file for other programs.
+//! [`STATISTICS`] lists what a row may have. `docs/bench-schema.json`, made from these types,
+//! describes the file for other programs.
 
 mod collect;
 pub mod compare;
 mod distribution;
 pub mod export;
 pub mod file;
-mod floor;
+pub mod floor;
 mod measuring_error;
 mod placement;
+pub mod ratio;
+pub mod statistic;
+mod version1;
 
 pub use collect::{Collector, Figures, Slice};
 pub use distribution::Distribution;
-pub use file::{FileError, ResultFile};
-pub use floor::{FloorResult, LineResult};
+pub use file::{FileError, ResultFile, Results};
 pub use measuring_error::MeasuringError;
 pub use placement::{ClockAhead, Placement};
+pub use ratio::Ratio;
+pub use statistic::{STATISTICS, Statistic};
 
 use crate::kernel::{Cause, Counts};
 use crate::latency::Percentiles;
 use crate::spread::Spread;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// How messages are offered in a scenario. Figures of different kinds are never in one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Load {
@@ -41,6 +48,7 @@ pub enum Load {
 
 /// Parameters that vary between rows. `None` if a scenario or method has no such parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Parameters {
     /// Payload of a message in bytes.
     pub size_bytes: u64,
@@ -56,6 +64,12 @@ pub struct Parameters {
     pub publishers_count: u32,
     /// Processes that subscribe; each gets every message.
     pub subscribers_count: u32,
+    /// Connections of a load generator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections_count: Option<u64>,
+    /// Requests in flight on each connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth_count: Option<u64>,
     /// More running participants than CPUs: the scheduler affects every figure.
     pub oversubscribed: bool,
     /// All other settings, as the method writes them: a URI's query, socket options.
@@ -74,6 +88,8 @@ impl Parameters {
             wait: None,
             publishers_count: 1,
             subscribers_count: 1,
+            connections_count: None,
+            depth_count: None,
             oversubscribed: false,
             settings: String::new(),
         }
@@ -82,8 +98,9 @@ impl Parameters {
 
 /// One line of a result: a situation and its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Row {
-    /// Name of the scenario, as [`crate::scenario::LIST`] has it.
+    /// Name of the scenario, as [`crate::scenario::list`] has it.
     pub scenario: String,
     /// How messages were offered.
     pub load: Load,
@@ -157,6 +174,7 @@ impl Row {
 
 /// The outcome of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(tag = "status", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
@@ -169,50 +187,52 @@ pub enum Outcome {
     },
 }
 
-/// Figures of one row. The load decides which ones exist: see [`Load`].
+/// Figures of one row. Which ones exist depends on the load and the scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Measured {
     /// Where the CPUs were.
     pub placement: Placement,
     /// Slices measured there.
     pub slices_count: u64,
+    /// Those of them in which other work took a CPU from a method that spins at full speed. A run
+    /// that has other slices has its values from these.
+    #[serde(default)]
+    pub disturbed_count: u64,
     /// The session of the measurement, a unique word: rows of one session were interleaved, so
     /// their runs of one number were neighbours in time. `None` in files without sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Closed load: from one send to the checked answer.
-    pub round_trip: Option<Distribution>,
-    /// Open load: from the intended send time to the other side's check.
-    pub one_way: Option<Distribution>,
-    /// Open load: from the intended send time to the commit, part of `one_way`.
+    /// Values over the runs, by the names of [`STATISTICS`]: each run first reduced to the median
+    /// of its slices.
+    pub values: BTreeMap<String, Spread>,
+    /// Closed load: from one send to the checked answer. Open load: from the intended send time to
+    /// the other side's check.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+    /// Open load: from the intended send time to the commit, part of `distribution`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send_delay: Option<Distribution>,
-    /// Saturated load: messages published a second, by all publishers together, over the runs.
-    pub messages_per_s: Option<Spread>,
-    /// Saturated load: messages received a second, by all subscribers together, at the median run.
-    pub deliveries_per_s: Option<f64>,
-    /// Saturated load: payload bytes received a second, at the median run.
-    pub bytes_per_s: Option<f64>,
     /// Bare cache line to and fro, in the slices beside these.
-    pub floor_round_trip: Option<Percentiles>,
-    /// p50 of a slice to p50 of the floor beside it, over the runs.
-    pub ratio_p50: Option<Spread>,
-    /// Messages in the time of one bare round trip, over the runs.
-    pub messages_per_floor_round_trip: Option<Spread>,
-    /// Bytes a second of copying messages of this size through a ring's length, over the runs.
-    pub copy_bytes_per_s: Option<Spread>,
-    /// Payload bytes a second to those of the copy, over the runs.
-    pub ratio_to_copy: Option<Spread>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor: Option<Percentiles>,
     /// The runs one by one, for comparisons.
     pub runs: Vec<Run>,
+    /// Each slice: its run, its end in seconds from the start of the measurement, and its p50 in
+    /// nanoseconds or its messages a second. Empty in files of version 1, and where it was left
+    /// out to make a file small.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub series: Vec<(u32, f64, f64)>,
     /// The largest sample, when it was, and what the kernel counted around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst: Option<Worst>,
     /// What the kernel counted for all participants in all slices of the row.
     pub kernel: Counts,
     /// Open load: how far the receiver's clock is ahead of the sender's, which is part of
-    /// `one_way`.
+    /// `distribution`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead: Option<ClockAhead>,
-    /// Open load: samples of `one_way` that were negative by the two clocks, and count as 0.
+    /// Open load: samples that were negative by the two clocks, and count as 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub negative_count: Option<u64>,
     /// A mesh, pair by pair; empty for others.
@@ -221,11 +241,16 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The distribution of a row that has one, and what its samples are.
+    /// The value called `name` over the runs; `None` if it has none, or is not of runs.
     #[must_use]
-    pub fn distribution(&self) -> Option<(&'static str, &Distribution)> {
-        let round_trip = self.round_trip.as_ref().map(|found| ("round trip", found));
-        round_trip.or_else(|| self.one_way.as_ref().map(|found| ("one way", found)))
+    pub fn spread(&self, name: &str) -> Option<Spread> {
+        self.values.get(name).copied()
+    }
+
+    /// A statistic of the row: the median of the runs, or the value of all samples.
+    #[must_use]
+    pub fn value(&self, statistic: &Statistic) -> Option<f64> {
+        statistic.of_row(self)
     }
 
     /// p50 over the runs, each first reduced to the median of its slices; `None` if the
@@ -235,27 +260,23 @@ impl Measured {
     /// from the fastest slices.
     #[must_use]
     pub fn p50_ns(&self) -> Option<Spread> {
-        let _enough = self.distribution()?.1.percentiles.p50_ns?;
-        let runs: Vec<f64> = self.runs.iter().filter_map(|run| run.p50_ns).collect();
-        Spread::of(&runs)
+        self.spread("p50_ns")
     }
 }
 
 /// The figures of one run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Run {
     /// Which run; runs of one session with the same number were neighbours in time.
     pub run: u32,
-    /// Median of the p50 of its slices, in nanoseconds, where there is a distribution.
-    pub p50_ns: Option<f64>,
-    /// Median rate of its slices, where the load is saturated.
-    pub messages_per_s: Option<f64>,
-    /// Median of the floor's p50 beside its slices, in nanoseconds.
-    pub floor_p50_ns: Option<f64>,
+    /// The median of its slices, by the names of [`STATISTICS`].
+    pub values: BTreeMap<String, f64>,
 }
 
 /// The largest sample of a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Worst {
     /// How long it took.
     pub ns: f64,
@@ -271,6 +292,7 @@ pub struct Worst {
 
 /// One publisher and one subscriber of a mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Pair {
     /// Which publisher, from 0.
     pub publisher: u32,
@@ -282,6 +304,7 @@ pub struct Pair {
 
 /// A figure that others published.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Published {
     /// Its name here: `p50_ns`, `messages_per_s`, `deliveries_per_s`.
     pub figure: String,

@@ -9,7 +9,7 @@ use crate::error::{BenchError, Result, chain, io};
 use crate::method::Method;
 use crate::privileges::Privileges;
 use crate::result::Row;
-use crate::scenario::{Setup, Variant, pingpong, throughput};
+use crate::scenario::{Setup, Variant, registry};
 use crate::sys::child;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -153,12 +153,10 @@ fn measure(methods: &'static [&'static dyn Method]) -> Result<Vec<Row>> {
         methods,
     };
     let mut go_on = |_| ControlFlow::Continue(());
-    let found = match job.scenario.as_str() {
-        "pingpong" => pingpong::run(&setup, &job.variants, &mut go_on),
-        "throughput" => throughput::run(&setup, &job.variants, &mut go_on),
-        other => Err(unfit(other)),
-    };
-    Ok(found?.concat())
+    // The others measure this library only.
+    let scenario = registry::find(&job.scenario).filter(|scenario| scenario.reads("method"));
+    let scenario = scenario.ok_or_else(|| unfit(&job.scenario))?;
+    Ok((scenario.run)(&setup, &job.variants, &mut go_on)?.concat())
 }
 
 /// Runs `make` with the calling thread free to use any allowed CPU, and pins it again.

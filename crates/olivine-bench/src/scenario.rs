@@ -6,13 +6,15 @@
 //! compares neighbours in time.
 
 pub mod bridge;
+pub mod cost;
 pub mod floor;
 pub mod latency;
 pub mod mesh;
 mod pair;
 pub mod pingpong;
+pub mod registry;
 pub mod throughput;
-mod turns;
+pub(crate) mod turns;
 
 use crate::clock::TickClock;
 use crate::error::{BenchError, Result};
@@ -23,6 +25,7 @@ use crate::method::Method;
 use crate::peer::{Order, Peer};
 use crate::privileges::Privileges;
 use crate::result::{Parameters, Placement, Row};
+use registry::SCENARIOS;
 use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -31,23 +34,11 @@ use std::path::PathBuf;
 /// one scheduler turn.
 const FLOOR_ROUNDS: u64 = 5_000;
 
-/// Name and description of each scenario, for `bench list`.
-pub const LIST: [(&str, &str); 9] = [
+/// Scenarios with another form of result: name and description.
+const OTHERS: [(&str, &str); 4] = [
     (
         "floor",
         "hardware limits: cache line transfer, copy, system call, futex, clock",
-    ),
-    (
-        "pingpong",
-        "round-trip time of a message and its reply, any method (closed loop)",
-    ),
-    (
-        "throughput",
-        "messages and bytes per second at full speed, one publisher, one subscriber",
-    ),
-    (
-        "latency",
-        "one-way latency at a fixed rate, from the planned send time (open loop)",
     ),
     (
         "bridge",
@@ -61,15 +52,15 @@ pub const LIST: [(&str, &str); 9] = [
         "tcp",
         "a TCP server under load: echoed messages, or a one-way stream of 32 B frames",
     ),
-    (
-        "fanout",
-        "throughput of one publisher to several subscribers, each in its own process",
-    ),
-    (
-        "mesh",
-        "throughput of several publishers to several subscribers, each in its own process",
-    ),
 ];
+
+/// Name and description of each scenario, for `bench list`.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let measured = SCENARIOS
+        .iter()
+        .map(|scenario| (scenario.name, scenario.about));
+    measured.chain(OTHERS)
+}
 
 /// Settings of all scenarios.
 #[derive(Clone, Debug)]
@@ -137,14 +128,20 @@ impl Setup {
             .collect()
     }
 
-    /// Nanoseconds for one run of one variant.
+    /// Seconds for one run of one variant.
+    #[must_use]
+    pub fn run_s(&self) -> f64 {
+        self.seconds / f64::from(self.runs.max(1))
+    }
+
+    /// The same in nanoseconds.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a positive number; too large a one saturates"
     )]
     fn run_ns(&self) -> u64 {
-        (self.seconds * 1e9 / f64::from(self.runs.max(1))) as u64
+        (self.run_s() * 1e9) as u64
     }
 
     /// The kernel's counters of both processes' measuring threads.
@@ -305,7 +302,7 @@ impl<'a> Session<'a> {
     reason = "a small positive number"
 )]
 fn slices_per_run(setup: &Setup, slice_ns: f64) -> u32 {
-    let slices = setup.seconds * 1e9 / f64::from(setup.runs.max(1)) / slice_ns;
+    let slices = setup.run_s() * 1e9 / slice_ns;
     (slices as u32).clamp(1, 10_000)
 }
 

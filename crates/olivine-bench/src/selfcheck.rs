@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::result::compare::RUNS_MIN;
 use crate::result::{Distribution, MeasuringError, Outcome, Parameters, Row};
 use crate::scenario::latency::{self, STALL_NS};
+use crate::scenario::throughput::OWN;
 use crate::scenario::{Setup, Variant, Watch, pingpong};
 use crate::text;
 use crate::twice;
@@ -49,7 +50,7 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Finding>> {
             ..Parameters::pair(SIZE_BYTES)
         },
     };
-    let stalled = latency::run_stalled(setup, &[variant(METHOD, "wait=adaptive")], watch)?;
+    let stalled = latency::run_stalled(setup, &[variant(OWN, "wait=adaptive")], watch)?;
     let wrong = pingpong::run(setup, &[variant("wrong-echo", "")], watch)?;
     let short = pingpong::run(setup, &[variant("short-echo", "")], watch)?;
     let (rows, error) = twice::run(pingpong::run, setup, &[variant(METHOD, "")], watch)?;
@@ -66,7 +67,12 @@ fn stall(rows: &[Row]) -> Finding {
     let judged: Vec<(bool, String)> = rows
         .iter()
         .filter_map(Row::measured)
-        .filter_map(|measured| Some(judge(measured.one_way.as_ref()?, measured.slices_count)))
+        .filter_map(|measured| {
+            Some(judge(
+                measured.distribution.as_ref()?,
+                measured.slices_count,
+            ))
+        })
         .collect();
     let ok = !judged.is_empty() && judged.iter().all(|(ok, _)| *ok);
     let mut what = format!(

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 /// Median, smallest and largest of some runs.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Spread {
     /// The middle run; the mean of the middle two if their number is even.
     pub median: f64,

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_repeats_and_late_messages_are_told_apart() {
+    fn gaps_repeats_and_late_messages_are_distinguished() {
         assert_eq!(counts_of(&[0, 1, 5]).lost, 3);
         let late = counts_of(&[0, 1, 5, 3, 6]);
         assert_eq!((late.lost, late.reordered, late.repeated), (2, 1, 0));

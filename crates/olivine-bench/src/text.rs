@@ -47,6 +47,17 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
+/// A value that is a number of things, as [`count`] has it.
+#[must_use]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts are positive and far below 2^52"
+)]
+pub fn whole(value: f64) -> String {
+    count(value.round() as u64)
+}
+
 /// A whole number with its thousands set apart: `12,345,678`.
 #[must_use]
 pub fn count(number: u64) -> String {
@@ -61,7 +72,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// A number of things: `1 subscriber`, `3 subscribers`. `thing` is one whose plural ends in s.
+/// A number of things: `1 subscriber`, `3 subscribers`. The plural of `thing` ends in s.
 #[must_use]
 pub fn plural(number: u64, thing: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
@@ -133,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_no_plural() {
+    fn one_is_singular() {
         assert_eq!(plural(1, "run"), "1 run");
         assert_eq!(
             (plural(0, "run"), plural(1200, "run")),

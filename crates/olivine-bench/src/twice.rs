@@ -5,10 +5,8 @@
 
 use crate::error::Result;
 use crate::result::{MeasuringError, Row};
-use crate::scenario::{Found, Setup, Variant, Watch};
-
-/// A scenario with interleaved variants.
-pub type Scenario = fn(&Setup, &[Variant], Watch<'_>) -> Result<Found>;
+use crate::scenario::registry::Run;
+use crate::scenario::{Setup, Variant, Watch};
 
 /// Prefix of the names of this library's methods.
 const OURS: &str = "olivine";
@@ -21,7 +19,7 @@ const OURS: &str = "olivine";
 ///
 /// As the scenario.
 pub fn run(
-    scenario: Scenario,
+    scenario: Run,
     setup: &Setup,
     variants: &[Variant],
     watch: Watch<'_>,

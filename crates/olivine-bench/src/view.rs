@@ -6,8 +6,8 @@
 mod conditions;
 mod figures;
 mod model;
-mod others;
 mod rank;
+mod ratios;
 mod select;
 mod sentence;
 mod tables;
@@ -16,9 +16,9 @@ pub(crate) use model::{AxisPlan, Curve, Dot, FieldCell, Figure, Plot, Scale};
 pub use model::{Cell, Column, Conditions, Line, Section, Table, View};
 #[cfg(test)]
 pub(crate) use model::{Point, SERIES_MAX};
-pub use others::{echo, frames, http, ratios};
 
-use crate::result::{Load, ResultFile};
+use crate::result::{Load, ResultFile, floor};
+use crate::scenario::registry;
 use crate::text;
 use rank::Group;
 use select::{Part, parts};
@@ -53,12 +53,18 @@ pub fn view(sources: &[Source]) -> View {
             facts: conditions::facts(file),
             ..section
         };
-        sections.extend(file.floor.iter().map(|floor| about(others::floor(floor))));
         for part in parts(file) {
             let groups = Group::all(&part);
             sections.push(about(section(&part, &groups)));
             compared.push((part, groups));
         }
+        sections.extend(ratios::section(&file.ratios).map(about));
+        let missing = file.left_out.iter().cloned();
+        sections
+            .iter_mut()
+            .last()
+            .into_iter()
+            .for_each(|last| last.failures.extend(missing.clone()));
     }
     tell_apart(&mut sections);
     let mut machines: Vec<String> = sources
@@ -73,26 +79,11 @@ pub fn view(sources: &[Source]) -> View {
         machines,
         sections,
         conditions: sources.iter().map(conditions::conditions).collect(),
-        method: OF_CHANNELS,
-    }
-}
-
-/// The view of `file` with these sections in place of its rows.
-#[must_use]
-pub fn view_of(name: &str, file: &ResultFile, sections: Vec<Section>) -> View {
-    let source = Source {
-        name: name.to_owned(),
-        file: file.clone(),
-    };
-    let about = |section: Section| Section {
-        command: conditions::command(file),
-        facts: conditions::facts(file),
-        ..section
-    };
-    View {
-        sections: sections.into_iter().map(about).collect(),
-        method: OF_SERVERS,
-        ..view(&[source])
+        method: if compared.iter().all(|(part, _)| part.is_of_servers()) {
+            OF_SERVERS
+        } else {
+            OF_CHANNELS
+        },
     }
 }
 
@@ -117,12 +108,14 @@ fn section(part: &Part<'_>, groups: &[Group<'_>]) -> Section {
 
 /// What a scenario measures.
 fn heading(scenario: &str, load: Load) -> String {
+    if let Some(known) = registry::find(scenario) {
+        return known.heading.to_owned();
+    }
     let known = match (scenario, load) {
-        ("pingpong", _) => "Round trip of a message and its answer",
-        ("latency", _) => "One way at a fixed rate, from the intended send time",
-        ("throughput", _) => "Full speed, one publisher, one subscriber, nothing lost",
-        ("fanout", _) => "Full speed, one publisher, several subscribers that get every message",
-        ("mesh", _) => "Full speed, several publishers and subscribers, every message to each",
+        (floor::SCENARIO, _) => "The machine without a channel",
+        ("http", _) => "Servers under HTTP load",
+        ("tcp", _) => "Echo servers",
+        ("frames", _) => "Frames over TCP, decoded and checked by the receiver",
         ("bridge-paced", _) => "One way over loopback at a fixed rate",
         ("bridge-stream", _) => "Full speed over loopback, nothing lost",
         ("bridge-cost", _) => "Publishing in bursts of 1000: what a message costs its publisher",

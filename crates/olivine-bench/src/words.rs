@@ -1,4 +1,4 @@
-//! Words that two processes share without a ring: the floor of every benchmark.
+//! Words that two processes share without a ring. The floor is measured with them.
 //!
 //! A latency means little without the cost of moving one cache line between the same two CPUs.
 

@@ -11,7 +11,7 @@ use olivine_bench::result::export::{csv, hlog};
 fn the_csv_has_a_line_a_row_and_a_cell_a_column() {
     let mut file = common::round_trips();
     file.machine.cpu_model = "A \"fast\" one, really".to_owned();
-    let text = csv(&file);
+    let text = String::from_utf8(csv(&file).unwrap()).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), file.results.len() + 1);
     let columns: Vec<&str> = lines[0].split(',').collect();
@@ -24,7 +24,7 @@ fn the_csv_has_a_line_a_row_and_a_cell_a_column() {
         assert_eq!(cells[column("cpu_model")], "model");
         match row.measured() {
             Some(measured) => {
-                let table = &measured.round_trip.as_ref().unwrap().percentiles;
+                let table = &measured.distribution.as_ref().unwrap().percentiles;
                 let p50 = measured.p50_ns().unwrap();
                 for (name, value) in [
                     ("p50_ns", p50.median),
@@ -96,7 +96,7 @@ fn a_histogram_log_is_read_by_a_decoder_of_another_language() {
     let counts: Vec<u64> = file
         .results
         .iter()
-        .filter_map(|row| row.measured()?.round_trip.as_ref())
+        .filter_map(|row| row.measured()?.distribution.as_ref())
         .map(|table| table.percentiles.count)
         .collect();
     assert!(!counts.is_empty() && read == counts, "{text}");
@@ -123,7 +123,7 @@ fn a_histogram_log_is_read_by_its_own_reader() {
             .decode(interval.encoded_histogram())
             .unwrap();
         let histogram: Histogram<u64> = deserializer.deserialize(&mut bytes.as_slice()).unwrap();
-        let table = &measured[read].round_trip.as_ref().unwrap().percentiles;
+        let table = &measured[read].distribution.as_ref().unwrap().percentiles;
         assert_eq!(histogram.len(), table.count);
         let p50 = histogram.value_at_quantile(0.5) as f64;
         assert!((p50 - table.p50_ns.unwrap()).abs() <= p50 * 0.01 + 1.0);

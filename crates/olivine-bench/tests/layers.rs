@@ -20,7 +20,8 @@ const LAYERS: &[&[&str]] = &[
     &["scenario"],
     &["rival"],
     &["scenario::bridge"],
-    &["job", "load", "twice"],
+    &["load", "plan", "twice"],
+    &["job"],
     &["selfcheck", "view"],
     &["render"],
 ];

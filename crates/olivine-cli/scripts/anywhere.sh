@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Carries a shell pipe from one network namespace to another, into a NATS server, and back out of a journal, and compares
-# checksums.
+# Carries a shell pipe from one network namespace to another, into a NATS server, and back out of a
+# journal, and compares checksums.
 #
 #   anywhere.sh [FILE]      FILE is carried line by line; without one, the numbers from 1 to 200000
 #
-# Needs `olivine` ($OLIVINE, else on the path). As root with `ip`, the two ends are in namespaces of their own; else both are
-# on loopback. With `nats-server` ($NATS_SERVER, else on the path) the pipe goes through a stream; else it does without.
+# Needs `olivine` ($OLIVINE, else on the path). As root with `ip`, each end has a namespace; else
+# both are on loopback. With `nats-server` ($NATS_SERVER, else on the path) the pipe goes through a
+# stream.
 set -euo pipefail
 
 olivine=${OLIVINE:-olivine}
@@ -27,9 +28,13 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# A port that nobody listens on.
+# A free port.
 free_port() {
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+    python3 -c '
+import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])'
 }
 
 # Starts a program that ends when the stream does, and remembers it.
@@ -70,7 +75,8 @@ if [[ $("$olivine" --version) == *' nats'* ]]; then
 fi
 if [[ $server ]]; then
     port=$(free_port)
-    "${there[@]}" "$server" --addr 127.0.0.1 --port "$port" --jetstream --store_dir "$work/nats" >>"$work/log" 2>&1 &
+    "${there[@]}" "$server" --addr 127.0.0.1 --port "$port" --jetstream \
+        --store_dir "$work/nats" >>"$work/log" 2>&1 &
     running+=($!)
     nats=nats://127.0.0.1:$port/lines
     follow "${there[@]}" "$olivine" bridge "$nats?from=oldest" shm://out

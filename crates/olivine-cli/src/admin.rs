@@ -5,6 +5,7 @@ mod unlinked;
 
 use crate::args::channel::{full_uri, shm_only};
 use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
+use crate::bridge::place;
 use crate::failure::{Failure, Outcome, complain};
 use crate::output::{print, print_json, table};
 use olivine::admin::{self, AdminError, ChannelInfo, PublisherInfo, SubscriberInfo};
@@ -309,7 +310,7 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
 }
 
 /// The given folder, which must exist, or the default one, which the first channel creates.
-fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
+pub(crate) fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
     match dir {
         Some(dir) if !dir.exists() => Err(Failure::failed(format!(
             "folder {} does not exist: channels are looked for in $OLIVINE_DIR, or \
@@ -324,6 +325,7 @@ fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
 /// The settings of a channel in shared memory, in `dir` if one is given.
 pub(crate) fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
     let config = shm_only(Config::parse(&full_uri(uri))?)?;
+    let uri = place(uri);
     if config.scheme() == Scheme::Sealed {
         return Err(Failure::usage(format!(
             "{uri} is sealed: it has no name in a folder and shows itself to its subscribers \

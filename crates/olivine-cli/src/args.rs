@@ -9,9 +9,9 @@ pub(crate) mod load;
 mod stream;
 pub(crate) mod values;
 
-pub(crate) use admin::{DoctorArgs, GcArgs, InspectArgs, LsArgs, RmArgs};
+pub(crate) use admin::{DoctorArgs, GcArgs, InspectArgs, LsArgs, RmArgs, TapArgs, TopArgs};
 pub(crate) use bench::{
-    BenchArgs, CompareArgs, ManyArgs, MethodArgs, PageArgs, RingArgs, Scenario, SelfcheckArgs,
+    BenchArgs, CompareArgs, ManyArgs, MethodArgs, PageArgs, Scenario, SelfcheckArgs, Stream,
     SweepArgs,
 };
 pub(crate) use far::FarArgs;
@@ -36,6 +36,7 @@ Examples:
   olivine pub shm://ticks hello               send one message
   olivine pub shm://log --stdin lines < file  send a file, line by line
   olivine ls                                  list channels and participants
+  olivine top                                 watch what holds a publisher back
   olivine bench pingpong                      benchmark this machine
 
 A URI is shm://NAME?key=value&...; 'olivine pub --help' lists the keys.
@@ -96,6 +97,8 @@ pub(crate) enum Command {
     Sub(SubArgs),
     Ls(LsArgs),
     Inspect(InspectArgs),
+    Tap(TapArgs),
+    Top(TopArgs),
     Rm(RmArgs),
     Gc(GcArgs),
     Bridge(BridgeArgs),

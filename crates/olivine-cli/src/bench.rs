@@ -10,24 +10,21 @@ mod report;
 mod rivals;
 mod selfcheck;
 mod sweep;
-mod variants;
 
-use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, Scenario};
+use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, Scenario, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
-use measure::{Bench, Found};
-use olivine::Config;
+use measure::Bench;
 use olivine_bench::cpus;
 use olivine_bench::method;
+use olivine_bench::plan::{ALL, Matrix, PlanError};
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::RUNS_QUOTABLE;
 use olivine_bench::rival::Program;
-use olivine_bench::scenario::throughput::OWN;
-use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong, throughput};
-use olivine_bench::{BenchError, peer, twice};
+use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong};
+use olivine_bench::{BenchError, peer};
 use std::path::Path;
 use std::time::Duration;
-use variants::{aligns, fits, method_variants, settings, throughput_variants, variant};
 
 /// Default bytes of a message.
 const DEFAULT_SIZE: u64 = 32;
@@ -39,8 +36,6 @@ const ALL_SECONDS: f64 = 1.0;
 const ALL_BUDGET: Duration = Duration::from_secs(48);
 /// Share of time without a CPU above which other work of the machine affects latencies.
 pub(crate) const WAITED_NOTABLY: f64 = 0.02;
-/// Selects every built-in method.
-const ALL: &str = "all";
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
@@ -53,10 +48,9 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             mlock: false,
             save: args.save.clone(),
         };
-        let names = [ALL.to_owned()];
-        let variants = method_variants(&names, &[DEFAULT_SIZE], "")?;
-        let bench = Bench::new("pingpong", &method)?.within(ALL_BUDGET);
-        return compared(bench, common, pingpong::run, &variants, &[]);
+        let mut matrix = Matrix::new(&pingpong::SCENARIO, &[DEFAULT_SIZE]);
+        matrix.method.push(ALL.to_owned());
+        return measured(common, &method, &[matrix], None, Some(ALL_BUDGET));
     };
     match scenario {
         Scenario::List => list(common),
@@ -67,57 +61,67 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Selfcheck(args) => selfcheck::run(args, common),
         Scenario::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
-            let found = Found {
-                floor: Some(bench.measure(scenario::floor::run)?),
-                ..Found::default()
-            };
-            bench.report(common, found)
+            let rows = bench.measure(scenario::floor::run)?;
+            bench.report(common, rows.into())
         }
         Scenario::Pingpong(args) => {
-            let mut variants = Vec::new();
+            let mut matrix = Matrix::new(&pingpong::SCENARIO, &args.size);
+            matrix.method.clone_from(&args.method);
             if args.method.is_empty() {
-                let name = [format!("olivine-{}", args.ring.wait())];
-                for slots in &args.slots {
-                    for align in aligns(&args.ring) {
-                        let more = format!("{align}&subscribers_max={slots}");
-                        let settings = settings(&args.ring, &more)?;
-                        variants.extend(method_variants(&name, &args.size, &settings)?);
-                    }
-                }
-            } else {
-                fits(&args.ring, &args.method)?;
-                let settings = settings(&args.ring, "")?;
-                variants = method_variants(&args.method, &args.size, &settings)?;
+                matrix.slots.clone_from(&args.slots);
             }
-            let rivals = programs(args.rivals.as_deref())?;
-            let bench = Bench::new("pingpong", &args.method_args)?;
-            compared(bench, common, pingpong::run, &variants, &rivals)
+            args.ring.set(&mut matrix);
+            let rivals = args.rivals.as_deref();
+            measured(common, &args.method_args, &[matrix], rivals, None)
         }
-        Scenario::Throughput(args) => {
-            let rivals = programs(args.rivals.as_deref())?;
-            fits(&args.ring, &args.method)?;
-            let settings = settings(&args.ring, "")?;
-            let variants = throughput_variants(&args.method, &args.size, &args.batch, &settings)?;
-            let bench = Bench::new("throughput", &args.method_args)?;
-            compared(bench, common, throughput::run, &variants, &rivals)
+        Scenario::Stream(Stream { scenario, args }) => {
+            let mut matrix = Matrix::new(scenario, &args.size);
+            matrix.method.clone_from(&args.method);
+            matrix.batch = args.batch.iter().copied().map(u64::from).collect();
+            args.ring.set(&mut matrix);
+            let mut matrices = vec![matrix];
+            if args.size.is_empty() {
+                matrices[0].size.push(DEFAULT_SIZE);
+            }
+            if args.size.is_empty() && args.batch.is_empty() {
+                // The three main cases.
+                matrices.push(matrices[0].clone());
+                matrices[0].batch = vec![1, 16];
+                matrices[1].size = vec![8192];
+            }
+            let rivals = args.rivals.as_deref();
+            measured(common, &args.method_args, &matrices, rivals, None)
         }
-        Scenario::Fanout(args) => many(common, "fanout", &[1], &args.many, &[1, 2, 4, 8]),
-        Scenario::Mesh(args) => many(common, "mesh", &args.publishers, &args.many, &[6]),
+        Scenario::Fanout(args) => many(
+            common,
+            Matrix::new(&mesh::FANOUT, &[]),
+            &args.many,
+            &[1, 2, 4, 8],
+        ),
+        Scenario::Mesh(args) => {
+            let mut matrix = Matrix::new(&mesh::MESH, &[]);
+            matrix.publishers.clone_from(&args.publishers);
+            many(common, matrix, &args.many, &[6])
+        }
         Scenario::Sweep(args) => sweep::run(args, common),
         Scenario::Bridge(args) => far::run(args, common),
         Scenario::Latency(args) => {
-            let mut variants = Vec::new();
-            for align in aligns(&args.ring) {
-                let settings = settings(&args.ring, align)?;
-                for &rate_per_s in &args.rate {
-                    let mut variant = variant(OWN, args.size, &settings)?;
-                    variant.parameters.rate_per_s = Some(rate_per_s);
-                    variants.push(variant);
-                }
-            }
-            let bench = Bench::new("latency", &args.method)?;
-            let found = bench.measure_twice(latency::run, &variants)?;
-            bench.report(common, found)
+            let mut matrix = Matrix::new(&latency::SCENARIO, &[args.size]);
+            matrix.method.clone_from(&args.method);
+            matrix.rate.clone_from(&args.rate);
+            args.ring.set(&mut matrix);
+            let rivals = args.rivals.as_deref();
+            measured(common, &args.method_args, &[matrix], rivals, None)
+        }
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Channel(error) => error.into(),
+            PlanError::List { key, message } => Self::usage(format!("--{key} {message}")),
+            other => Self::Usage(other.into()),
         }
     }
 }
@@ -130,65 +134,55 @@ fn programs(folder: Option<&Path>) -> Outcome<Vec<Program>> {
     })
 }
 
-/// Measures variants of a scenario, and then `rivals` with the same sizes and batches.
-fn compared(
-    bench: Bench,
+/// The variants of some matrices.
+fn variants(matrices: &[Matrix]) -> Outcome<Vec<Variant>> {
+    let cpus = cpus::allowed().len();
+    let variants = matrices.iter().map(|matrix| Ok(matrix.variants(cpus)?));
+    Ok(variants.collect::<Outcome<Vec<_>>>()?.concat())
+}
+
+/// Measures matrices of one scenario, and then the `rivals` of a folder with the same sizes and
+/// batches.
+fn measured(
     common: Common,
-    scenario: twice::Scenario,
-    variants: &[Variant],
-    rivals: &[Program],
+    method: &MethodArgs,
+    matrices: &[Matrix],
+    rivals: Option<&Path>,
+    budget: Option<Duration>,
 ) -> Outcome {
-    let mut found = bench.measure_twice(scenario, variants)?;
-    found.rows.extend(rivals::measure(&bench, rivals, variants));
+    let scenario = matrices[0].scenario;
+    let rivals = programs(rivals)?;
+    let variants = variants(matrices)?;
+    let mut bench = Bench::new(scenario.name, method)?.within(budget);
+    bench.place(variants.iter().map(|variant| &variant.parameters))?;
+    let mut found = if scenario.reads("subscribers") {
+        let rows = bench.measure(|setup, watch| (scenario.run)(setup, &variants, watch))?;
+        rows.concat().into()
+    } else {
+        bench.measure_twice(scenario.run, &variants)?
+    };
+    found
+        .rows
+        .extend(rivals::measure(&bench, scenario, &rivals, &variants));
     bench.report(common, found)
 }
 
 /// One channel with several participants on it.
 fn many(
     common: Common,
-    name: &'static str,
-    publishers: &[u32],
+    mut matrix: Matrix,
     args: &ManyArgs,
     default_subscribers: &[u32],
 ) -> Outcome {
-    let capacity = args.capacity.as_ref();
-    let capacity = capacity.map_or_else(String::new, |bytes| format!("&capacity={bytes}"));
-    let settings = format!("wait={}{capacity}", args.wait);
-    let _checked = Config::parse(&format!("shm://bench?{settings}"))?;
-    let mut bench = Bench::new(name, &args.method)?;
-    let subscribers = if args.subscribers.is_empty() {
-        default_subscribers
-    } else {
-        &args.subscribers
+    matrix.size.clone_from(&args.size);
+    matrix.batch = args.batch.iter().copied().map(u64::from).collect();
+    matrix.wait.push(args.wait.clone());
+    matrix.capacity.extend(args.capacity.clone());
+    matrix.subscribers = match args.subscribers.as_slice() {
+        [] => default_subscribers.to_vec(),
+        given => given.to_vec(),
     };
-    let mut variants = Vec::new();
-    for &size in &args.size {
-        for &batch in &args.batch {
-            for &publishers in publishers {
-                for &subscribers in subscribers {
-                    let mut variant = variant(OWN, size, &settings)?;
-                    let parameters = &mut variant.parameters;
-                    parameters.batch_count = u64::from(batch);
-                    parameters.wait = Some(args.wait.clone());
-                    parameters.publishers_count = publishers;
-                    parameters.subscribers_count = subscribers;
-                    let wanted = (publishers + subscribers) as usize;
-                    parameters.oversubscribed = wanted > bench.setup.allowed.len();
-                    variants.push(variant);
-                }
-            }
-        }
-    }
-    bench.place(variants.iter().map(|variant| &variant.parameters))?;
-    let rows = bench.measure(|setup, watch| {
-        let found = if name == "fanout" {
-            mesh::fanout(setup, &variants, watch)?
-        } else {
-            mesh::mesh(setup, &variants, watch)?
-        };
-        Ok::<_, BenchError>(found.concat())
-    })?;
-    bench.report(common, rows.into())
+    measured(common, &args.method, &[matrix], None, None)
 }
 
 pub(crate) use load::serve as serve_load;
@@ -247,18 +241,16 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
 fn list(common: Common) -> Outcome {
     if common.json {
         let entry =
-            |(name, what): &(&str, &str)| serde_json::json!({ "name": name, "measures": what });
+            |(name, what): (&str, &str)| serde_json::json!({ "name": name, "measures": what });
         return print_json(&serde_json::json!({
-            "scenarios": scenario::LIST.iter().map(entry).collect::<Vec<_>>(),
+            "scenarios": scenario::list().map(entry).collect::<Vec<_>>(),
             "methods": method::BUILT_IN
                 .iter()
-                .map(|method| entry(&(method.name(), method.about())))
+                .map(|method| entry((method.name(), method.about())))
                 .collect::<Vec<_>>(),
         }));
     }
-    let rows = scenario::LIST
-        .iter()
-        .map(|(name, what)| vec![(*name).to_owned(), (*what).to_owned()]);
+    let rows = scenario::list().map(|(name, what)| vec![name.to_owned(), what.to_owned()]);
     let mut out = table(&["SCENARIO", "MEASURES"], &[], rows.collect());
     let rows = method::BUILT_IN
         .iter()

@@ -113,7 +113,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             complain(&format!(
                 "{}: {} messages were not delivered: they wait for the next bridge of the same \
                  two URIs",
-                one.pair.source, control.undelivered
+                place(&one.pair.source),
+                control.undelivered
             ));
         }
         match outcome {
@@ -122,7 +123,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
                     failed = true;
                     complain(&format!(
                         "{}: gave up {} of those it serves, with messages that they had not got",
-                        one.pair.source, control.abandoned
+                        place(&one.pair.source),
+                        control.abandoned
                     ));
                 }
                 let done = delivered || ended;
@@ -265,8 +267,8 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
             .iter()
             .map(|(pair, status, delivered)| {
                 json!({
-                    "source": pair.source,
-                    "destination": pair.destination,
+                    "source": shown(&pair.source),
+                    "destination": shown(&pair.destination),
                     "stage": status.stage.word(),
                     "note": status.note,
                     "delivered": delivered,
@@ -340,8 +342,13 @@ fn broken(status: &LinkStatus) -> u64 {
     }
 }
 
-/// A URI without its settings, which may be long.
-fn place(uri: &str) -> String {
+/// A URI without its secrets.
+fn shown(uri: &str) -> String {
+    Config::parse(uri).map_or_else(|_| place(uri), |config| config.uri())
+}
+
+/// A URI without its settings, which may be long or secret.
+pub(crate) fn place(uri: &str) -> String {
     uri.split('?').next().unwrap_or(uri).to_owned()
 }
 
@@ -381,7 +388,8 @@ mod tests {
     #[test]
     fn a_file_names_any_number_of_bridges() {
         let text = "[[bridge]]\nsource = \"shm://a\"\ndestination = \"tcp://0.0.0.0:9000/a\"\n\
-                    [[bridge]]\nsource = \"shm://b\"\ndestination = \"file:///data/b.olv\"\nkeep = true\n";
+                    [[bridge]]\nsource = \"shm://b\"\n\
+                    destination = \"file:///data/b.olv\"\nkeep = true\n";
         let pairs = parse(text).unwrap();
         assert_eq!(pairs.len(), 2);
         assert!(!pairs[0].keep && pairs[1].keep);

@@ -16,7 +16,7 @@ use olivine_bench::cpus;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::machine::Machine;
 use olivine_bench::payload::SIZE_MIN;
-use olivine_bench::result::Placement;
+use olivine_bench::result::{Placement, Row, floor};
 use olivine_bench::tally::Counts;
 use olivine_bench::{scenario, text};
 use pair::{Pair, PhaseResult};
@@ -33,13 +33,20 @@ const FULL_SHARE: f64 = 4.0 / 7.0;
 /// Time for measuring the floor, in seconds.
 const FLOOR_SECONDS: f64 = 0.15;
 
-/// The JSON output.
+/// What the JSON output of every demo begins with.
 #[derive(Serialize)]
-struct Report {
+struct Outline {
     ok: bool,
     interrupted: bool,
     size_bytes: u64,
     rate_per_s: f64,
+}
+
+/// The JSON output.
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    outline: Outline,
     #[serde(flatten)]
     counts: Counts,
     full_speed: PhaseResult,
@@ -102,10 +109,7 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
         counts.add(&paced.counts);
     }
     let report = Report {
-        ok: counts.is_clean(),
-        interrupted: stop.interrupted(),
-        size_bytes: args.size,
-        rate_per_s: rate,
+        outline: Outline::of(&counts, args.size, rate, &stop),
         counts,
         full_speed,
         paced,
@@ -117,10 +121,26 @@ pub(crate) fn run(args: &DemoArgs, common: Common) -> Outcome {
     } else {
         print(&report.text())?
     }
-    if report.ok {
-        stop.cut_short()
-    } else {
-        Err(Failure::BadResult)
+    report.outline.judge(&stop)
+}
+
+impl Outline {
+    fn of(counts: &Counts, size_bytes: u64, rate_per_s: f64, stop: &Stop) -> Self {
+        Self {
+            ok: counts.is_clean(),
+            interrupted: stop.interrupted(),
+            size_bytes,
+            rate_per_s,
+        }
+    }
+
+    /// How the command ends.
+    fn judge(&self, stop: &Stop) -> Outcome {
+        if self.ok {
+            stop.cut_short()
+        } else {
+            Err(Failure::BadResult)
+        }
     }
 }
 
@@ -131,14 +151,14 @@ fn look_at_floor(cpus: (u32, u32)) -> Option<Floor> {
     let measured = std::thread::spawn(move || {
         scenario::floor::run(&setup, &mut |_| ControlFlow::Continue(()))
     });
-    let result = measured.join().ok()?.ok()?;
-    let line = result
-        .cache_line
-        .into_iter()
-        .max_by_key(|line| line.slices)?;
+    let rows = measured.join().ok()?.ok()?;
+    let lines = rows.iter().filter(|row| row.method == floor::LINE);
+    let line = lines
+        .filter_map(Row::measured)
+        .max_by_key(|line| line.slices_count)?;
     Some(Floor {
         placement: line.placement,
-        floor_round_trip_p50_ns: line.round_trip_p50_ns.median,
+        floor_round_trip_p50_ns: line.p50_ns()?.median,
     })
 }
 
@@ -146,8 +166,8 @@ impl Report {
     fn text(&self) -> String {
         let mut out = format!(
             "Two processes, {} messages through shared memory, every byte checked{}\n\n",
-            text::bytes(self.size_bytes),
-            if self.interrupted {
+            text::bytes(self.outline.size_bytes),
+            if self.outline.interrupted {
                 " (interrupted)"
             } else {
                 ""
@@ -175,8 +195,8 @@ impl Report {
         out.push_str(&self.busy());
         if let Some(floor) = &self.floor {
             out.push_str(&format!(
-                "The two CPUs: {}; a bare cache line to and fro takes {}. Where CPUs\n\
-                 lie changes every figure: compare only what was measured together.\n",
+                "The two CPUs: {}; a bare cache line to and fro takes {}. The place\n\
+                 of CPUs changes every figure: compare only what was measured together.\n",
                 floor.placement,
                 text::nanos(floor.floor_round_trip_p50_ns),
             ));
@@ -201,7 +221,7 @@ impl Report {
     fn latency(&self, latency: &Percentiles) -> String {
         format!(
             "\none-way latency at {}, from the intended send time\n{}",
-            text::rate(self.rate_per_s),
+            text::rate(self.outline.rate_per_s),
             percentile_lines(latency)
         )
     }

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn closed_standard_output_is_no_error() {
+    fn closed_standard_output_is_not_an_error() {
         assert!(matches!(
             Failure::stdout(io::ErrorKind::BrokenPipe.into()),
             Failure::StdoutClosed

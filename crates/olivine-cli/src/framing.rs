@@ -9,6 +9,7 @@
 use crate::args::{InputForm, OutputForm};
 use crate::terminal;
 use data_encoding::BASE64;
+use olivine::admin::TappedMessage;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -139,6 +140,11 @@ struct Line<'a> {
     tag: u32,
     /// When the tool received it, in nanoseconds since 1970.
     received_unix_ns: u64,
+    /// Where its frame starts, and the length of the whole payload; of a tap only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<&'a str>,
     /// The payload, if it is UTF-8.
@@ -147,6 +153,36 @@ struct Line<'a> {
     /// The payload, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     base64: Option<String>,
+}
+
+impl<'a> Line<'a> {
+    /// A message now, of which `head` are the first bytes of `length`.
+    fn of(lane: usize, tag: u32, topic: &'a str, head: &'a [u8], length: u64) -> Self {
+        let text = match std::str::from_utf8(head) {
+            Ok(text) => Some(text),
+            // The end of the head cuts a character.
+            Err(error) if error.error_len().is_none() && (head.len() as u64) < length => {
+                std::str::from_utf8(&head[..error.valid_up_to()]).ok()
+            }
+            Err(_) => None,
+        };
+        Self {
+            event: "message",
+            lane,
+            tag,
+            received_unix_ns: unix_ns(),
+            position: None,
+            payload_bytes: None,
+            topic: Some(topic).filter(|topic| !topic.is_empty()),
+            text,
+            base64: text.is_none().then(|| BASE64.encode(head)),
+        }
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        terminal::write_json(out, self)?;
+        out.write_all(b"\n")
+    }
 }
 
 /// Writes one message in a format.
@@ -163,20 +199,7 @@ pub(crate) fn write_message(
         escape: _,
     } = *message;
     match form {
-        OutputForm::Json => {
-            let text = std::str::from_utf8(payload).ok();
-            let line = Line {
-                event: "message",
-                lane,
-                tag,
-                received_unix_ns: unix_ns(),
-                topic: Some(topic).filter(|topic| !topic.is_empty()),
-                text,
-                base64: text.is_none().then(|| BASE64.encode(payload)),
-            };
-            terminal::write_json(out, &line)?;
-            out.write_all(b"\n")
-        }
+        OutputForm::Json => Line::of(lane, tag, topic, payload, payload.len() as u64).write(out),
         OutputForm::Lines | OutputForm::Topics => {
             if form == OutputForm::Topics {
                 out.write_all(topic.as_bytes())?;
@@ -205,12 +228,32 @@ pub(crate) fn write_message(
     }
 }
 
+/// Writes the start of a message that was read from outside, as JSON.
+pub(crate) fn write_tapped(out: &mut impl Write, message: &TappedMessage<'_>) -> io::Result<()> {
+    let TappedMessage {
+        lane,
+        position,
+        tag,
+        payload_bytes,
+        head,
+        ..
+    } = *message;
+    // A topic is ASCII.
+    let topic = std::str::from_utf8(message.topic).unwrap_or_default();
+    let line = Line {
+        position: Some(position),
+        payload_bytes: Some(payload_bytes),
+        ..Line::of(lane, tag, topic, head, payload_bytes)
+    };
+    line.write(out)
+}
+
 /// Nanoseconds since 1970; 0 if the clock is before it.
 #[allow(
     clippy::disallowed_methods,
     reason = "a date for readers of the output; nothing is measured with it"
 )]
-fn unix_ns() -> u64 {
+pub(crate) fn unix_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -8,7 +8,7 @@ pub(crate) use contents::inspect;
 use crate::args::Common;
 use crate::args::carry::{RecordArgs, ReplayArgs};
 use crate::args::channel::full_uri;
-use crate::bridge::{Pair, carry};
+use crate::bridge::{Pair, carry, place};
 use crate::failure::{Failure, Outcome};
 use std::path::Path;
 
@@ -61,8 +61,9 @@ fn channel(text: &str) -> Outcome<String> {
     match uri.split_once("://") {
         Some(("shm", _)) => Ok(uri.into_owned()),
         _ => Err(Failure::usage(format!(
-            "'{text}' is not in shared memory: record and replay take shm://NAME; put a channel there between, and \
-             'olivine bridge'"
+            "'{}' is not in shared memory: record and replay take shm://NAME; put a channel \
+             there between, and 'olivine bridge'",
+            place(text)
         ))),
     }
 }
@@ -78,7 +79,8 @@ fn journal(text: &str) -> Outcome<String> {
         }
         Some(("file", _)) => Ok(text.to_owned()),
         Some(_) => Err(Failure::usage(format!(
-            "'{text}' is no journal: a path or file:///PATH is expected"
+            "'{}' is not a journal: a path or file:///PATH is expected",
+            place(text)
         ))),
     }
 }

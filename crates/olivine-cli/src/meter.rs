@@ -358,7 +358,7 @@ pub(crate) fn counts_line(counts: &Counts) -> String {
     )
 }
 
-/// A percentile table, one row per line; blank if too few samples lie above.
+/// A percentile table, one row per line; blank if too few samples are above.
 pub(crate) fn percentile_lines(table: &Percentiles) -> String {
     let row = |(name, ns): (&str, Option<f64>)| {
         format!(
@@ -409,6 +409,8 @@ mod tests {
             p99_9_ns: None,
             p99_99_ns: None,
             max_ns: 2500.0,
+            mean_ns: None,
+            deviation_ns: None,
         }
     }
 

@@ -111,6 +111,18 @@ impl Stop {
         }
     }
 
+    /// Waits until `next`; `false` if it is to stop before.
+    pub(crate) fn wait_until(&self, next: Instant) -> bool {
+        while !self.now() {
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return true;
+            }
+            std::thread::park_timeout(left.min(LOOK));
+        }
+        false
+    }
+
     /// Whether to stop: a signal came, or the time is up.
     #[inline]
     pub(crate) fn now(&self) -> bool {

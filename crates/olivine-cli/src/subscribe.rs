@@ -313,37 +313,48 @@ impl Receiver<'_> {
     fn poll(&mut self) -> Outcome<ControlFlow<()>> {
         // The poll that finds the first message is part of the total time.
         let looked_ns = self.first_ns.unwrap_or_else(clock::monotonic_ns);
+        let before = self.sink.totals.messages;
         let mut polled = self.look();
         let mut looks = self.bare_looks;
         while looks > 0 && matches!(polled, Ok(0)) {
             polled = self.look();
             looks -= 1;
         }
-        match polled {
-            Ok(0) => return self.idle(),
-            Ok(taken) => {
-                self.left -= taken as u64;
-                self.last_ns = clock::monotonic_ns();
-                if self.first_ns.is_none() {
-                    self.first_ns = Some(looked_ns);
-                    self.meter.restart();
-                }
-                self.sink.write_error()?;
+        // Also those before an error.
+        let taken = self.sink.totals.messages - before;
+        if taken > 0 {
+            self.left -= taken;
+            self.last_ns = clock::monotonic_ns();
+            if self.first_ns.is_none() {
+                self.first_ns = Some(looked_ns);
+                self.meter.restart();
             }
-            Err(ReceiveError::Closed) if self.is_over() => return Ok(ControlFlow::Break(())),
-            Err(ReceiveError::Closed) => return self.idle(),
-            Err(ReceiveError::Overrun { lost_bytes }) => {
+            self.sink.write_error()?;
+        }
+        match polled {
+            Ok(0) => self.idle(),
+            Ok(_) => Ok(ControlFlow::Continue(())),
+            Err(ReceiveError::Closed) if self.is_over() => Ok(ControlFlow::Break(())),
+            Err(ReceiveError::Closed) => self.idle(),
+            Err(error) => self.fails(error),
+        }
+    }
+
+    /// A call has reported an error that is not the end of the stream.
+    fn fails(&mut self, error: ReceiveError) -> Outcome<ControlFlow<()>> {
+        match error {
+            ReceiveError::Overrun { lost_bytes } => {
                 log::debug(&format!("overrun: {lost_bytes} bytes were not read"));
                 self.overrun_bytes += lost_bytes;
+                Ok(ControlFlow::Continue(()))
             }
-            Err(error) if error.is_final() => {
+            error if error.is_final() => {
                 // Messages before the error count, and so do their sums.
                 self.failure = Some(format!("{:#}", anyhow::Error::new(error)));
-                return Ok(ControlFlow::Break(()));
+                Ok(ControlFlow::Break(()))
             }
-            Err(error) => return Err(error.into()),
+            error => Err(error.into()),
         }
-        Ok(ControlFlow::Continue(()))
     }
 
     /// Whether the end of the stream ends the command: on request, or because nothing can follow,
@@ -357,10 +368,11 @@ impl Receiver<'_> {
     fn idle(&mut self) -> Outcome<ControlFlow<()>> {
         self.sink.out.flush().map_err(Failure::stdout)?;
         match self.subscriber.wait(LOOK) {
-            Ok(true) => {}
+            // The next poll repeats the end.
+            Ok(true) | Err(ReceiveError::Closed) => {}
             Ok(false) => self.say_what_is_awaited(),
-            // The next poll repeats the error, after everything was read.
-            Err(_) => {}
+            // A failure of a lane is reported once.
+            Err(error) => return self.fails(error),
         }
         Ok(ControlFlow::Continue(()))
     }

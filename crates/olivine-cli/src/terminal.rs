@@ -51,7 +51,7 @@ fn push_escaped(out: &mut String, character: char) {
     }
 }
 
-/// Writes a payload for a terminal: text escaped, bytes that are no UTF-8 as `\xff`.
+/// Writes a payload for a terminal: text escaped, bytes that are not UTF-8 as `\xff`.
 pub(crate) fn write_escaped(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
     for chunk in payload.utf8_chunks() {
         out.write_all(escaped(chunk.valid()).as_bytes())?;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn payloads_that_are_no_text_are_shown_as_bytes() {
+    fn payloads_that_are_not_text_are_shown_as_bytes() {
         let mut out = Vec::new();
         write_escaped(&mut out, b"ok\xff\x1b[1m\xc3\xa9").unwrap();
         assert_eq!(out, "ok\\xff\\x1b[1mé".as_bytes());

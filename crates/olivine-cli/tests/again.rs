@@ -64,11 +64,11 @@ fn processes_in(folder: &Path) -> usize {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     // Those of other users cannot be read, and are not ours.
     let environments = all.filter_map(|entry| std::fs::read(entry.path().join("environ")).ok());
-    let is_told = |text: &Vec<u8>| {
+    let has_it = |text: &Vec<u8>| {
         text.split(|&byte| byte == 0)
             .any(|one| one == wanted.as_bytes())
     };
-    environments.filter(is_told).count()
+    environments.filter(has_it).count()
 }
 
 #[test]

@@ -312,7 +312,7 @@ fn wrong_use_is_refused_in_one_line() {
             &["record", "tcp://h:1/x", "/tmp/a.olv"][..],
             "is not in shared memory",
         ),
-        (&["replay", "shm://x", "shm://y"], "is no journal"),
+        (&["replay", "shm://x", "shm://y"], "is not a journal"),
         (
             &["replay", "/no/such/a.olv", "x", "--pace", "fast"],
             "pace=fast is not usable",

@@ -6,12 +6,27 @@ use common::{TestFolder, json, said, skip, until};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
+use std::process::{Child, Output, Stdio};
+
+/// Measures for a moment, or for longer if a busy machine gives a server no time to answer in it.
+/// Returns the arguments too.
+fn measured<'a>(place: &TestFolder, words: &[&'a str]) -> (Vec<&'a str>, Output) {
+    for seconds in ["0.2", "2", "20"] {
+        let words = [words, &["--seconds", seconds]].concat();
+        let output = place.run(&words);
+        let text = said(&output) + &String::from_utf8_lossy(&output.stdout);
+        if !text.contains("measure for longer") {
+            assert_eq!(output.status.code(), Some(0), "{words:?}: {text}");
+            return (words, output);
+        }
+    }
+    panic!("{words:?}: no answer in 20 s");
+}
 
 #[test]
 fn every_own_server_is_measured_and_checked() {
     let place = TestFolder::new();
-    let quick = ["--seconds", "0.2", "--runs", "1", "--json"];
+    let quick = ["--runs", "1", "--json"];
     for (words, rows) in [
         (
             &["bench", "http", "--depth", "1,16", "--connections", "4"][..],
@@ -26,97 +41,80 @@ fn every_own_server_is_measured_and_checked() {
             1,
         ),
     ] {
-        let output = place.run(&[words, &quick].concat());
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{words:?}: {}",
-            said(&output)
-        );
+        let (_, output) = measured(&place, &[words, &quick].concat());
         let found = &json(&output)["results"];
         assert_eq!(found.as_array().unwrap().len(), rows, "{words:?}");
         for row in found.as_array().unwrap() {
-            assert!(row["per_s"]["median"].as_f64().unwrap() > 0.0, "{row}");
-            assert!(row["server_ns"]["median"].as_f64().unwrap() > 0.0, "{row}");
-            assert!(row["latency"]["count"].as_u64().unwrap() > 0, "{row}");
-            assert_eq!(row["failure"], serde_json::Value::Null, "{row}");
-            assert_eq!(row["cut_count"], 0, "{row}");
+            for name in ["messages_per_s", "cpu_ns", "busy", "generator_busy"] {
+                let value = row["values"][name]["median"].as_f64();
+                assert!(value.is_some_and(|value| value > 0.0), "{name}: {row}");
+            }
+            assert!(row["distribution"]["count"].as_u64().unwrap() > 0, "{row}");
         }
     }
     let words = [
         "bench", "tcp", "--frames", "--wait", "block", "--batch", "100",
     ];
-    let found = json(&place.run(&[&words[..], &quick].concat()));
-    assert!(
-        found["results"][0]["frames_per_s"]["median"]
-            .as_f64()
-            .unwrap()
-            > 0.0
-    );
+    let (_, output) = measured(&place, &[&words[..], &quick].concat());
+    let found = json(&output);
+    let rate = &found["results"][0]["values"]["messages_per_s"];
+    assert!(rate["median"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
 fn io_uring_generator_checks_every_reply() {
     let place = TestFolder::new();
-    let quick = ["--generator", "io-uring", "--seconds", "0.2", "--runs", "1"];
+    let quick = ["--generator", "io-uring", "--runs", "1"];
+    let refused = [&["bench", "tcp", "127.0.0.1:1"], &quick[..]].concat();
+    let output = place.run(&refused);
+    if said(&output).contains("the generator cannot run on io_uring") {
+        skip("io_uring is left out: this machine forbids it");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(1));
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains("0 of 1 connections can be made"), "{table}");
     for words in [
         &["bench", "http", "--depth", "1,16,300"][..],
         &["bench", "tcp", "--wait", "block", "--connections", "3"],
     ] {
-        let output = place.run(&[words, &quick, &["--json"]].concat());
-        if said(&output).contains("the generator cannot run on io_uring") {
-            skip("io_uring is left out: this machine forbids it");
-            return;
-        }
-        assert_eq!(
-            output.status.code(),
-            Some(0),
-            "{words:?}: {}",
-            said(&output)
-        );
+        let (_, output) = measured(&place, &[words, &quick, &["--json"]].concat());
         for row in json(&output)["results"].as_array().unwrap() {
-            assert!(row["per_s"]["median"].as_f64().unwrap() > 0.0, "{row}");
-            assert_eq!(row["plan"]["interface"], "io_uring", "{row}");
-            assert_eq!(row["failure"], serde_json::Value::Null, "{row}");
+            assert_eq!(row["status"], "measured", "{row}");
+            assert_eq!(row["settings"], "generator=io_uring", "{row}");
         }
     }
-    let refused = [&["bench", "tcp", "127.0.0.1:1"], &quick[..]].concat();
-    let output = place.run(&refused);
-    assert_eq!(output.status.code(), Some(1));
-    let table = String::from_utf8_lossy(&output.stdout);
-    assert!(table.contains("0 of 1 connections can be made"), "{table}");
 }
 
 #[test]
 fn markdown_tables_name_machine_command_and_missing_servers() {
     let place = TestFolder::new();
-    let quick = ["--markdown", "--seconds", "0.4", "--runs", "2"];
+    let quick = ["--markdown", "--runs", "2"];
     for (words, parts) in [
         (
             &["bench", "http", "--depth", "16,1", "--peers", "hyper"][..],
             &[
-                "| server | depth | requests |",
+                "| method | depth | p50 | p99 | messages |",
                 "| **olivine** | ",
-                "left out: hyper (it has not been built: see rivals/http/build)",
+                "hyper is left out: it has not been built: see rivals/http/build",
             ][..],
         ),
         (
             &["bench", "tcp"],
             &[
-                "| server | messages |",
+                "| method | p50 | p99 | messages |",
                 "| **olivine** | ",
                 "| bare loop | ",
             ],
         ),
         (
             &["bench", "tcp", "--frames", "--batch", "64"],
-            &["| server | batch | frames |", "| **olivine** | 64 | "],
+            &["32 B, batches of 64, ", "| **olivine** | "],
         ),
     ] {
-        let output = place.run(&[words, &quick].concat());
+        let (words, output) = measured(&place, &[words, &quick].concat());
         let text = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        let command = format!("`olivine {}`", [words, &quick].concat().join(" "));
+        let command = format!("`olivine {}`", words.join(" "));
         let conditions = ["Linux ", " CPUs,", "Not a figure to quote", &command];
         for part in parts.iter().chain(&conditions) {
             assert!(text.contains(part), "{part:?} is missing:\n{text}");
@@ -179,31 +177,25 @@ fn results_are_saved_in_every_supported_format() {
     let place = TestFolder::new();
     let path = |name: &str| place.path().join(name).display().to_string();
     let (kept, table) = (path("kept.json"), path("table.md"));
-    let quick = ["--seconds", "0.1", "--runs", "1", "--json", "--save"];
+    let others = ["csv", "hlog", "html", "tex"].map(|ending| path(&format!("x.{ending}")));
+    let quick = ["--runs", "1", "--json", "--save"];
     for (words, cell) in [
         (&["bench", "http", "--depth", "1"][..], "| **olivine** | "),
         (&["bench", "tcp", "--wait", "block"], "| **olivine** | "),
         (
             &["bench", "tcp", "--frames", "--batch", "64"],
-            "| **olivine** | 64 | ",
+            "| **olivine** | ",
         ),
     ] {
-        let output = place.run(&[words, &quick, &[&kept, "--save", &table]].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        let mut words = [words, &quick, &[&kept, "--save", &table]].concat();
+        words.extend(others.iter().flat_map(|path| ["--save", path.as_str()]));
+        let (_, output) = measured(&place, &words);
         assert_eq!(std::fs::read(&kept).unwrap(), output.stdout, "{words:?}");
-        assert_eq!(json(&output)["schema"], "olivine-load-1", "{words:?}");
+        assert_eq!(json(&output)["schema"], "olivine-bench/2", "{words:?}");
         let text = std::fs::read_to_string(&table).unwrap();
         assert!(text.contains(cell), "{words:?}: {text}");
-        for ending in ["csv", "hlog", "html"] {
-            let unfit = path(&format!("x.{ending}"));
-            let output = place.run(&[words, &quick, &[&unfit]].concat());
-            assert_eq!(output.status.code(), Some(2), "{ending}");
-            assert!(
-                said(&output).contains("ends in .json or .md"),
-                "{}",
-                said(&output)
-            );
-            assert!(!std::path::Path::new(&unfit).exists(), "{ending}");
+        for other in &others {
+            assert!(std::fs::metadata(other).unwrap().len() > 0, "{other}");
         }
     }
 }
@@ -308,13 +300,13 @@ fn server_stopped_under_load_completes_its_replies() {
                 "32",
             ];
             let load =
-                place.start(&[&words[..], &["--seconds", "20", "--runs", "1", "--json"]].concat());
+                place.start(&[&words[..], &["--seconds", "300", "--runs", "1", "--json"]].concat());
             // More than the generator's warm-up of 0.3 s can use.
             until("the load to run", || cpu_ns(server.0.id()) > 700_000_000);
             kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
             let output = load.output();
             let row = &json(&output)["results"][0];
-            let failure = row["failure"].as_str().unwrap_or_default();
+            let failure = row["reason"].as_str().unwrap_or_default();
             let answers = failure.split_once("was gone before the time was over, after ");
             let answers = answers.and_then(|(_, rest)| rest.split(' ').next());
             let answers = answers.and_then(|answers| answers.parse().ok());
@@ -322,8 +314,10 @@ fn server_stopped_under_load_completes_its_replies() {
                 answers.is_some_and(|answers: u64| answers > 0),
                 "{backend}, depth {depth}: {row}"
             );
-            assert!(row["per_s"].is_null(), "{backend}, depth {depth}: {row}");
-            assert_eq!(row["cut_count"], 0, "{backend}, depth {depth}: {row}");
+            assert!(
+                failure.ends_with("; 0 connections ended inside an answer"),
+                "{backend}, depth {depth}: {row}"
+            );
             assert_eq!(
                 output.status.code(),
                 Some(1),

@@ -63,7 +63,10 @@ fn every_method_has_a_figure_and_leaves_nothing() {
         let row = rows.iter().find(|row| row["method"] == *name);
         let row = row.unwrap_or_else(|| panic!("no row for {name}"));
         assert_eq!(row["status"], "measured", "{row}");
-        assert!(row["round_trip"]["min_ns"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(
+            row["distribution"]["min_ns"].as_f64().unwrap() > 0.0,
+            "{row}"
+        );
     }
     assert_eq!(place.left(), Vec::<String>::new());
 }
@@ -340,8 +343,10 @@ fn several_processes_share_a_channel() {
         row["oversubscribed"],
         olivine_bench::cpus::allowed().len() < 3
     );
-    let rate = row["messages_per_s"]["median"].as_f64().unwrap();
-    let deliveries = row["deliveries_per_s"].as_f64().unwrap();
+    let rate = row["values"]["messages_per_s"]["median"].as_f64().unwrap();
+    let deliveries = row["values"]["deliveries_per_s"]["median"]
+        .as_f64()
+        .unwrap();
     assert!((deliveries / rate - 2.0).abs() < 1e-6, "{row}");
     let words = [
         "mesh",

@@ -92,7 +92,7 @@ fn each_option_of_sub_acts_or_is_refused() {
 
 #[test]
 fn each_option_of_the_commands_that_look_after_channels_acts() {
-    play(&["ls", "inspect", "rm", "gc", "doctor"]);
+    play(&["ls", "inspect", "top", "rm", "gc", "doctor"]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn each_option_of_the_bench_commands_that_measure_nothing_acts_or_is_refused() {
 fn each_option_of_bench_with_one_reader_acts_or_is_refused() {
     if common::has_two_cpus() {
         play(&["bench floor", "bench pingpong", "bench throughput"]);
-        play(&["bench latency"]);
+        play(&["bench cost", "bench latency"]);
     }
 }
 

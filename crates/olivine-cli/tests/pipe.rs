@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Running, TestFolder, awkward_text, json, said, until};
+use common::{Running, TestFolder, awkward_text, hear, json, said, until};
+use olivine::admin::ProcessState;
+use olivine::{Outgoing, Publisher};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -367,4 +369,80 @@ fn durable_subscriber_keeps_what_it_could_not_write() {
         text.len()
     );
     assert!(publisher.output().status.success());
+}
+
+/// Only messages of another topic come before the failure, and the next publisher has the lane.
+#[test]
+fn sub_with_a_topic_reports_the_failure_of_a_publisher() {
+    let place = TestFolder::new();
+    let uri = format!("shm://failing?dir={}", place.path().display());
+    let mut fails = Publisher::open(&uri).unwrap();
+    fails.publish(Outgoing::new(b"x").topic("other")).unwrap();
+    let _stays = Publisher::open(&uri).unwrap();
+    fails.close_failed("the disk is gone").unwrap();
+    let mut next = Publisher::open(&uri).unwrap();
+    next.publish(Outgoing::new(b"last").topic("own")).unwrap();
+    let words = ["sub", "failing", "--from", "oldest", "--topic", "own"];
+    let subscriber = place.start(&[&words[..], &["--count", "1"]].concat());
+    let output = subscriber.output();
+    let told = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("the disk is gone"), "{told}");
+}
+
+/// An overrun of one lane comes behind messages of the other lane.
+#[test]
+fn sub_counts_messages_before_an_overrun() {
+    let place = TestFolder::new();
+    let uri = format!("shm://lapped?capacity=4KiB&dir={}", place.path().display());
+    let [mut slow, mut fast] = [(); 2].map(|()| Publisher::open(&uri).unwrap());
+    let subscriber = place.start(&["sub", "lapped", "--delivery", "latest", "--count", "5"]);
+    place.await_subscribers("lapped", 1);
+    subscriber.signal(Signal::STOP);
+    until("the subscriber is stopped", || {
+        let info = place.look("lapped").unwrap();
+        info.subscribers[0].process == ProcessState::Stopped
+    });
+    for _ in 0..20 {
+        slow.publish(b"slow").unwrap();
+    }
+    for _ in 0..1000 {
+        fast.publish(b"fast").unwrap();
+    }
+    subscriber.signal(Signal::CONT);
+    let output = subscriber.output();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(lines.lines().count(), 5, "{lines}");
+    assert!(lines.contains("slow"), "{lines}");
+}
+
+#[test]
+fn report_of_a_bridge_shows_no_secret() {
+    let place = TestFolder::new();
+    // Nothing listens on port 1.
+    let far = "tcp://127.0.0.1:1/x?token=hidden&timeout=1s";
+    let mut bridge = place.start(&["bridge", far, "shm://x", "--json"]);
+    let (_, _rest) = hear(&mut bridge, "waiting for 127.0.0.1:1");
+    bridge.signal(Signal::INT);
+    let output = bridge.output();
+    let report = json(&output);
+    let source = report["bridges"][0]["source"].as_str().unwrap();
+    assert_eq!(source, "tcp://127.0.0.1:1/x?token=***&timeout=1s");
+}
+
+#[test]
+fn refusals_of_a_uri_show_no_secret() {
+    let place = TestFolder::new();
+    let far = "tcp://127.0.0.1:1/x?token=hidden";
+    for words in [
+        &["top", far][..],
+        &["record", far, "x.olv"],
+        &["replay", far, "y"],
+    ] {
+        let output = place.run(words);
+        let told = said(&output);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains("tcp://127.0.0.1:1/x"), "{told}");
+        assert!(!told.contains("hidden"), "{told}");
+    }
 }

@@ -62,7 +62,7 @@ fn result_follows_the_schema_in_every_format() {
         row["worst"]["cause"].is_string() && row["worst"]["at_s"].as_f64().unwrap() > 0.0,
         "{row}"
     );
-    assert_eq!(row["worst"]["ns"], row["round_trip"]["max_ns"]);
+    assert_eq!(row["worst"]["ns"], row["distribution"]["max_ns"]);
     let rows = printed["results"].as_array().unwrap().len();
     assert_eq!(text(Path::new(&csv)).lines().count(), rows + 1);
     assert!(text(Path::new(&hlog)).contains("Tag=pingpong/olivine-adaptive/32B"));
@@ -232,7 +232,7 @@ fn failed_comparison_or_write_is_one_line() {
         (
             vec!["bench", "report", broken, "--out", "x.html"],
             1,
-            "is no result of",
+            "is not a result of",
         ),
         (
             vec!["bench", "report", RECORDED, "--out", "x.png"],

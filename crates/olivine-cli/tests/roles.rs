@@ -4,6 +4,7 @@
 mod common;
 
 use common::{TestFolder, json, said};
+use olivine::journal::{Lane, Recorder, RecorderSettings};
 
 #[test]
 fn flag_without_effect_is_refused() {
@@ -94,6 +95,35 @@ fn inspect_shows_contents_and_ending_of_a_journal() {
     let text = place.run(&["inspect", &uri]);
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("complete: closed by its recorder"), "{text}");
+    // Messages that were not recorded are listed.
+    let holes = tempfile::tempdir().unwrap();
+    let holed = holes.path().join("holed.olv");
+    let settings = RecorderSettings::default();
+    let mut recorder = Recorder::open(&holed, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 3, 8, 1)).unwrap();
+    for at in [64, 640] {
+        recorder
+            .append(lane, at, 5, &[8, 0, 0, 0, 1, 0, 0, 0])
+            .unwrap();
+    }
+    recorder.close().unwrap();
+    let holed = format!("file://{}", holed.display());
+    let found = json(&place.run(&["inspect", &holed, "--json"]));
+    assert_eq!(found["state"], "incomplete", "{found}");
+    let hole = &found["holes"][0];
+    assert_eq!(hole["channel"], "ticks", "{found}");
+    assert_eq!(hole["publisher"], 3, "{found}");
+    assert_eq!(hole["missed_bytes"], 640 - 72, "{found}");
+    assert_eq!(hole["lane_position_bytes"], 72, "{found}");
+    assert_eq!(hole["position_bytes"], 8, "{found}");
+    assert_eq!(found["holes"].as_array().unwrap().len(), 1, "{found}");
+    let text = place.run(&["inspect", &holed]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(
+        text.contains("incomplete: closed by its recorder; 568 bytes"),
+        "{text}"
+    );
+    assert!(text.contains("MISSING BYTES"), "{text}");
     // A flipped bit is reported, and fails.
     let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap();
     let file = file.unwrap().path();

@@ -101,59 +101,60 @@ fn stopped_measurement_reports_no_rival_failure() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
+/// Kills a measurement that has started the sleeper of `id`; no process is left.
+fn kill_measurement(place: &TestFolder, words: &[&str], id: &Path) {
+    let mut bench = start(place, &[words, &QUICK].concat());
+    let theirs = noted(id);
+    let children = descendants(bench.child.id());
+    assert!(children.contains(&theirs), "{words:?}: {children:?}");
+    bench.signal(Signal::KILL);
+    bench.wait();
+    until("the end of every child", || {
+        !children.iter().any(|child| runs(*child))
+    });
+}
+
 #[test]
 fn killed_measurement_leaves_no_process() {
     if !has_two_cpus() {
         return;
     }
     let place = TestFolder::new();
-    let folder = |name: &str| place.path().join(name);
-    let rival = sleeper(&folder("rivals"), "rival-sleeper");
-    let server = sleeper(&folder("servers"), "hyper");
-    let nats = sleeper(&folder("nats"), "nats-server");
-    let disk = folder("disk");
-    std::fs::create_dir(&disk).unwrap();
-    let [rivals, servers, disk] =
-        [&folder("rivals"), &folder("servers"), &disk].map(|path| path.display().to_string());
-    for (words, id) in [
-        (
-            &[
-                "bench",
-                "pingpong",
-                "--method",
-                "olivine-adaptive",
-                "--rivals",
-                &rivals,
-            ][..],
-            &rival,
-        ),
-        (
-            &["bench", "http", "--peers", "hyper", "--rivals", &servers],
-            &server,
-        ),
-        (
-            &[
-                "bench", "bridge", "stored", "--rivals", &rivals, "--folder", &disk,
-            ],
-            &nats,
-        ),
-    ] {
-        let mut bench = start(&place, &[words, &QUICK].concat());
-        let theirs = noted(id);
-        let children = descendants(bench.child.id());
-        assert!(children.contains(&theirs), "{words:?}: {children:?}");
-        bench.signal(Signal::KILL);
-        bench.wait();
-        until("the end of every child", || {
-            !children.iter().any(|child| runs(*child))
-        });
+    let [rivals, servers] = ["rivals", "servers"].map(|name| place.path().join(name));
+    let rival = sleeper(&rivals, "rival-sleeper");
+    let server = sleeper(&servers, "hyper");
+    let [rivals, servers] = [rivals, servers].map(|path| path.display().to_string());
+    let words = ["bench", "pingpong", "--method", "olivine-adaptive"];
+    kill_measurement(
+        &place,
+        &[&words[..], &["--rivals", &rivals]].concat(),
+        &rival,
+    );
+    let words = ["bench", "http", "--peers", "hyper", "--rivals", &servers];
+    kill_measurement(&place, &words, &server);
+}
+
+/// Only a build with `nats://` measures it and starts a server.
+#[cfg(feature = "nats")]
+#[test]
+fn killed_measurement_with_a_server_leaves_no_process_and_a_folder_for_the_next_one() {
+    if !has_two_cpus() {
+        return;
     }
+    let place = TestFolder::new();
+    let nats = place.path().join("nats");
+    let server = sleeper(&nats, "nats-server");
+    let [rivals, disk] = ["rivals", "disk"].map(|name| place.path().join(name));
+    sleeper(&rivals, "rival-sleeper");
+    std::fs::create_dir(&disk).unwrap();
     let left = || std::fs::read_dir(&disk).unwrap().count();
-    assert_eq!(left(), 1, "the folder of the server that was killed");
-    std::fs::write(folder("nats").join("nats-server"), "#!/bin/sh\nexit 1\n").unwrap();
+    let [rivals, folder] = [&rivals, &disk].map(|path| path.display().to_string());
     let words = [
-        "bench", "bridge", "stored", "--rivals", &rivals, "--folder", &disk,
+        "bench", "bridge", "stored", "--rivals", &rivals, "--folder", &folder,
     ];
+    kill_measurement(&place, &words, &server);
+    assert_eq!(left(), 1, "the folder of the server that was killed");
+    std::fs::write(nats.join("nats-server"), "#!/bin/sh\nexit 1\n").unwrap();
     let output = start(&place, &[&words[..], &QUICK].concat()).output();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert_eq!(left(), 0, "taken away by the next one");

@@ -1,250 +1,172 @@
 //! Several servers under several loads, interleaved, so that a disturbance affects all alike.
 
-use super::{LoadError, Outcome, Plan};
-use crate::clock::TickClock;
-use crate::error::chain;
-use crate::latency::{Latency, Percentiles};
-use crate::scenario::Progress;
-use crate::spread::Spread;
-use std::ops::ControlFlow;
+use super::{FRAMES_BYTES, Interface, LoadError, Outcome, Plan, Streamed, Waiting};
+use crate::error::{BenchError, Result};
+use crate::kernel::Counts;
+use crate::result::{self, Load, Parameters, Ratio, Results, Row, ratio};
+use crate::rival::unpinned;
+use crate::scenario::turns::{Candidate, measure_all};
+use crate::scenario::{Setup, Watch};
 
-/// Results of one server under one load, over all runs.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct Row {
-    /// The server.
-    pub server: String,
-    /// Its load.
-    pub plan: Plan,
-    /// Answers a second.
-    pub per_s: Option<Spread>,
-    /// Its CPU time for each answer, in nanoseconds.
-    pub server_ns: Option<Spread>,
-    /// The generator's CPU time for each answer, in nanoseconds.
-    pub client_ns: Option<Spread>,
-    /// Share of one CPU that the server used.
-    pub server_busy: Option<Spread>,
-    /// Share of one CPU that the generator used; near 1 the generator is the limit.
-    pub client_busy: Option<Spread>,
-    /// Its replies per second relative to the first server's, run by run.
-    pub per_s_ratio: Option<Spread>,
-    /// Its CPU time per reply relative to the first server's, run by run.
-    pub server_ns_ratio: Option<Spread>,
-    /// Its median latency relative to the last server's, run by run.
-    pub p50_ratio: Option<Spread>,
-    /// Latency of all runs together.
-    pub latency: Option<Percentiles>,
-    /// Delay of the send after the due time; in open loops only.
-    pub send_delay: Option<Percentiles>,
-    /// Requests of the open loop without a reply.
-    pub unanswered_count: u64,
-    /// Connections closed between two answers.
-    pub closed_count: u64,
-    /// Connections that ended inside a reply.
-    pub cut_count: u64,
-    /// Why there is no figure: one failed run leaves only counts.
-    pub failure: Option<String>,
+/// What is measured of servers.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the arguments of `run`")]
+pub struct Contest<'a> {
+    /// Name of the scenario: `http` or `tcp`.
+    pub scenario: &'static str,
+    /// Names of the servers.
+    pub servers: &'a [String],
+    /// The loads.
+    pub plans: &'a [Plan],
+    /// Bytes of a message; 0 if they are not all equal.
+    pub size_bytes: u64,
+    /// What a ratio compares, by the name of its statistic.
+    pub figure: &'static str,
+    /// The server that all others are compared with.
+    pub reference: usize,
 }
 
-/// Results of one server under one load, run by run; `None` for a failed run.
-struct Cell {
-    runs: Vec<Option<Outcome>>,
-    failure: Option<String>,
-}
+impl Contest<'_> {
+    /// Runs `load` with each server and plan in turn. Rows come plan by plan, servers in the given
+    /// order. A server that fails, or ends early, has no figure for that plan, but the reason.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Stopped`] if `watch` broke before there was a result.
+    pub fn run(
+        &self,
+        setup: &Setup,
+        watch: Watch<'_>,
+        load: impl Fn(usize, &Plan) -> std::result::Result<Outcome, LoadError>,
+    ) -> Result<Results> {
+        let load = &load;
+        let candidates = self.plans.iter().flat_map(|plan| {
+            let servers = self.servers.iter().enumerate();
+            servers.map(move |(index, server)| Candidate {
+                scenario: self.scenario,
+                load: plan.load(),
+                method: server.clone(),
+                lacks: "",
+                parameters: plan.parameters(self.size_bytes),
+                slices: 1,
+                play: Box::new(move |turn| {
+                    let figures = || Ok(load(index, plan)?.figures(plan.load())?);
+                    turn.slice(|_, _| unpinned(figures)).map(|_| ())
+                }),
+            })
+        });
+        let rows = measure_all(setup, candidates.collect(), watch, &|| false)?.concat();
+        let ratios = self.plans.iter().flat_map(|plan| self.ratios(plan, &rows));
+        Ok(Results {
+            ratios: ratios.collect(),
+            rows: rows.into_iter().map(without_counters).collect(),
+            ..Results::default()
+        })
+    }
 
-impl Cell {
-    /// The runs for figures: none if one failed.
-    fn counting(&self) -> &[Option<Outcome>] {
-        if self.failure.is_some() {
-            &[]
-        } else {
-            &self.runs
-        }
+    /// Every server beside the reference under one load.
+    fn ratios(&self, plan: &Plan, rows: &[Row]) -> Vec<Ratio> {
+        let parameters = plan.parameters(self.size_bytes);
+        let runs = |server: &String| {
+            let is_it = |row: &Row| row.method == *server && row.parameters == parameters;
+            ratio::runs(rows, self.figure, is_it)
+        };
+        let Some(beside) = self.servers.get(self.reference) else {
+            return Vec::new();
+        };
+        let others = self.servers.iter().filter(|server| *server != beside);
+        let ratio = |server: &String| {
+            Some(Ratio {
+                scenario: self.scenario.to_owned(),
+                figure: self.figure.to_owned(),
+                ours: server.clone(),
+                beside: beside.clone(),
+                situation: format!("depth {}", plan.depth),
+                ratio: ratio::of_runs(&runs(server), &runs(beside))?,
+                target: None,
+            })
+        };
+        others.filter_map(ratio).collect()
     }
 }
 
-/// Runs `load` with each server and plan in turn, `runs` times.
-///
-/// Rows come plan by plan, servers in the given order. A server that fails, or ends early, is not
-/// measured again for that plan, and its row has the reason instead of figures. If `watch` breaks,
-/// the results so far are returned.
+/// Streams frames in each of these batches to each server, in turns.
 ///
 /// # Errors
 ///
-/// [`LoadError::Stopped`] if `watch` broke before every server had one run of some plan.
-pub fn run(
-    servers: &[String],
-    plans: &[Plan],
-    runs: u32,
-    watch: &mut dyn FnMut(Progress) -> ControlFlow<()>,
-    mut load: impl FnMut(usize, &Plan) -> Result<Outcome, LoadError>,
-) -> Result<Vec<Row>, LoadError> {
-    let cell = || Cell {
-        runs: Vec::new(),
-        failure: None,
-    };
-    let mut cells: Vec<Vec<Cell>> = plans
+/// As [`Contest::run`].
+pub fn stream(
+    setup: &Setup,
+    cases: &[(String, u32)],
+    watch: Watch<'_>,
+    send: impl Fn(usize) -> std::result::Result<Streamed, LoadError>,
+) -> Result<Results> {
+    let send = &send;
+    let candidates = cases
         .iter()
-        .map(|_| servers.iter().map(|_| cell()).collect())
-        .collect();
-    let total = u64::from(runs) * (plans.len() * servers.len()) as u64;
-    let mut done = 0;
-    'runs: for _ in 0..runs {
-        for (plan, row) in plans.iter().zip(&mut cells) {
-            for (index, cell) in row.iter_mut().enumerate() {
-                if watch(Progress::of(done, total)).is_break() {
-                    break 'runs;
-                }
-                done += 1;
-                if cell.failure.is_some() {
-                    cell.runs.push(None);
-                    continue;
-                }
-                match load(index, plan) {
-                    Ok(outcome) => {
-                        // Its rate is that of a shorter time, in which it may have been ending.
-                        let answers = outcome.answers;
-                        cell.failure = outcome.gone.then(|| {
-                            format!(
-                                "the server was gone before the time was over, after \
-                            {answers} answers"
-                            )
-                        });
-                        cell.runs.push(Some(outcome));
-                    }
-                    Err(error) => {
-                        cell.failure = Some(chain(&error));
-                        cell.runs.push(None);
-                    }
-                }
-            }
-        }
-    }
-    if done < servers.len() as u64 {
-        return Err(LoadError::Stopped);
-    }
-    let rows = plans.iter().zip(&cells).flat_map(|(plan, cells)| {
-        let (first, last) = (&cells[0], &cells[cells.len() - 1]);
-        let servers = servers.iter().zip(cells);
-        servers.map(move |(server, cell)| row(server, plan, cell, first, last))
-    });
-    Ok(rows.collect())
-}
-
-fn row(server: &str, plan: &Plan, cell: &Cell, first: &Cell, last: &Cell) -> Row {
-    let outcomes = || cell.counting().iter().flatten();
-    let spread = |figure: &dyn Fn(&Outcome) -> Option<f64>| {
-        Spread::of(&outcomes().filter_map(figure).collect::<Vec<_>>())
-    };
-    let ratio = |other: &Cell, figure: &dyn Fn(&Outcome) -> Option<f64>| {
-        let pairs = cell.counting().iter().zip(other.counting());
-        let ratios: Vec<f64> = pairs
-            .filter_map(|(ours, theirs)| Some(figure(ours.as_ref()?)? / figure(theirs.as_ref()?)?))
-            .collect();
-        Spread::of(&ratios)
-    };
-    let merged = |of: &dyn Fn(&Outcome) -> &Latency| {
-        let mut all = Latency::new();
-        outcomes().for_each(|outcome| all.merge(of(outcome)));
-        all.percentiles(&TickClock::calibrate())
-    };
-    let sum = |of: &dyn Fn(&Outcome) -> u64| cell.runs.iter().flatten().map(of).sum();
-    let p50 = |outcome: &Outcome| Some(outcome.latency.middle_ticks()).filter(|ticks| *ticks > 0.0);
-    Row {
-        server: server.to_owned(),
-        plan: plan.clone(),
-        per_s: spread(&|outcome| Some(outcome.per_s())),
-        server_ns: spread(&Outcome::server_ns),
-        client_ns: spread(&|outcome| Some(outcome.client_ns())),
-        server_busy: spread(&Outcome::server_busy),
-        client_busy: spread(&|outcome| Some(outcome.client_busy())),
-        per_s_ratio: ratio(first, &|outcome| Some(outcome.per_s())),
-        server_ns_ratio: ratio(first, &Outcome::server_ns),
-        p50_ratio: ratio(last, &p50),
-        latency: merged(&|outcome| &outcome.latency),
-        send_delay: merged(&|outcome| &outcome.send_delay),
-        unanswered_count: sum(&|outcome| outcome.unanswered),
-        closed_count: sum(&|outcome| outcome.closed),
-        cut_count: sum(&|outcome| outcome.cut),
-        failure: cell.failure.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::load::{Interface, Waiting};
-
-    fn outcome(gone: bool) -> Outcome {
-        let mut latency = Latency::new();
-        latency.record_many(1000, 50);
-        Outcome {
-            answers: 50,
-            seconds: 1.0,
-            latency,
-            send_delay: Latency::new(),
-            unanswered: 0,
-            closed: 1,
-            cut: 0,
-            gone,
-            server_cpu_ns: Some(1),
-            client_cpu_ns: 1,
-        }
-    }
-
-    #[test]
-    fn failed_run_leaves_its_reason_and_no_figure() {
-        let names = ["steady", "cheat", "crasher"].map(str::to_owned);
-        let plan = Plan {
-            connections: 1,
-            depth: 1,
-            rate_per_s: None,
-            seconds: 1.0,
-            cpu: 0,
-            waiting: Waiting::Block,
-            interface: Interface::Epoll,
-        };
-        let mut turns = 0;
-        let mut watch = |_| ControlFlow::Continue(());
-        let rows = run(&names, &[plan], 3, &mut watch, |server, _| {
-            turns += 1;
-            let is_last = turns > 6;
-            match server {
-                1 if is_last => Err(LoadError::Wrong {
-                    number: 7,
-                    found: "nonsense".to_owned(),
-                }),
-                server => Ok(outcome(server == 2 && is_last)),
-            }
+        .enumerate()
+        .map(|(index, (server, batch))| Candidate {
+            scenario: "frames",
+            load: Load::Saturated,
+            method: server.clone(),
+            lacks: "",
+            parameters: Parameters {
+                batch_count: u64::from(*batch),
+                ..Parameters::pair(FRAMES_BYTES)
+            },
+            slices: 1,
+            play: Box::new(move |turn| {
+                let figures = || Ok(send(index)?.figures());
+                turn.slice(|_, _| unpinned(figures)).map(|_| ())
+            }),
         });
-        let rows = rows.unwrap();
-        let [steady, cheat, crasher] = rows.as_slice() else {
-            panic!("{rows:?}");
-        };
-        assert_eq!(steady.failure, None);
-        assert!(steady.per_s.is_some() && steady.latency.is_some());
-        assert!(steady.per_s_ratio.is_some());
-        assert!(steady.p50_ratio.is_none(), "the last one has no figure");
-        for (row, reason, closed) in [
-            (cheat, "answer 7 differs", 2),
-            (crasher, "after 50 answers", 3),
-        ] {
-            assert!(
-                row.failure.as_ref().is_some_and(|why| why.contains(reason)),
-                "{row:?}"
-            );
-            let figures = [
-                &row.per_s,
-                &row.server_ns,
-                &row.client_ns,
-                &row.server_busy,
-                &row.client_busy,
-            ];
-            assert!(figures.iter().all(|figure| figure.is_none()), "{row:?}");
-            let ratios = [&row.per_s_ratio, &row.server_ns_ratio, &row.p50_ratio];
-            assert!(ratios.iter().all(|ratio| ratio.is_none()), "{row:?}");
-            assert!(row.latency.is_none() && row.send_delay.is_none(), "{row:?}");
-            assert_eq!(row.closed_count, closed);
+    let rows = measure_all(setup, candidates.collect(), watch, &|| false)?.concat();
+    Ok(rows
+        .into_iter()
+        .map(without_counters)
+        .collect::<Vec<_>>()
+        .into())
+}
+
+/// The counters of the two processes say nothing about a server and the generator.
+fn without_counters(mut row: Row) -> Row {
+    if let result::Outcome::Measured(measured) = &mut row.outcome {
+        (measured.worst, measured.kernel) = (None, Counts::default());
+    }
+    row
+}
+
+impl Plan {
+    /// How requests are offered.
+    fn load(&self) -> Load {
+        match self.rate_per_s {
+            Some(_) => Load::Open,
+            None => Load::Closed,
         }
+    }
+
+    fn parameters(&self, size_bytes: u64) -> Parameters {
+        let wait = match self.waiting {
+            Waiting::Spin => "spin",
+            Waiting::Block => "block",
+        };
+        let settings = match self.interface {
+            Interface::Epoll => "",
+            Interface::IoUring => "generator=io_uring",
+        };
+        Parameters {
+            rate_per_s: self.rate_per_s,
+            wait: Some(wait.to_owned()),
+            connections_count: Some(self.connections as u64),
+            depth_count: Some(self.depth as u64),
+            settings: settings.to_owned(),
+            ..Parameters::pair(size_bytes)
+        }
+    }
+}
+
+impl From<LoadError> for BenchError {
+    fn from(error: LoadError) -> Self {
+        Self::Server(Box::new(error))
     }
 }

@@ -89,6 +89,23 @@ pub enum LoadError {
         /// The waiting time.
         seconds: u64,
     },
+    /// The server ended during the measured time.
+    #[error(
+        "the server was gone before the time was over, after {answers} answers; {cut} \
+        connections ended inside an answer"
+    )]
+    Gone {
+        /// Answers before its end.
+        answers: u64,
+        /// Connections that ended inside a reply.
+        cut: u64,
+    },
+    /// Replies ended early.
+    #[error("{count} connections ended inside an answer")]
+    Cut {
+        /// Connections that ended inside a reply.
+        count: u64,
+    },
     /// No reply came within the measured time, or to a request that was due in it.
     #[error(
         "the server has answered nothing in the {seconds} s that were measured: measure for longer"
@@ -108,9 +125,6 @@ pub enum LoadError {
     /// The generator's thread ended; its message is above.
     #[error("the generator broke down; this is a defect of the tool")]
     Panicked,
-    /// A signal asked to stop.
-    #[error("stopped before there was a result")]
-    Stopped,
 }
 
 /// Adds the action to an operating-system error.

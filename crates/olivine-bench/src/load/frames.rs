@@ -8,7 +8,7 @@ use super::error::{LoadError, io};
 use super::usage;
 use crate::clock::TickClock;
 use crate::cpus;
-use crate::spread::Spread;
+use crate::result::Figures;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -25,7 +25,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 const BATCHES: u32 = 16;
 
 /// Result of streaming.
-#[derive(Clone, Copy, Debug, serde::Serialize)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Streamed {
     /// Frames sent, received, decoded and checked.
@@ -36,39 +36,15 @@ pub struct Streamed {
     pub server_cpu_ns: Option<u64>,
 }
 
-/// Frames in batches of one size to one server, over all runs.
-#[derive(Clone, Debug, serde::Serialize)]
-#[non_exhaustive]
-pub struct Rates {
-    /// The server.
-    pub server: String,
-    /// Frames in a send.
-    pub batch: u32,
-    /// Frames a second that it received.
-    pub frames_per_s: Spread,
-    /// Their bytes a second.
-    pub bytes_per_s: Spread,
-    /// Its CPU time for a frame, in nanoseconds.
-    pub server_ns: Option<Spread>,
-}
-
-impl Rates {
-    /// Sums up runs; `None` if there are none.
-    #[must_use]
+impl Streamed {
+    /// The figures of a run.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-    pub fn of(server: &str, batch: u32, found: &[Streamed]) -> Option<Self> {
-        let rate = |run: &Streamed| run.frames as f64 / run.seconds;
-        let rates: Vec<f64> = found.iter().map(rate).collect();
-        let bytes: Vec<f64> = rates.iter().map(|rate| rate * FRAME as f64).collect();
-        let cpu = |run: &Streamed| Some(run.server_cpu_ns? as f64 / run.frames as f64);
-        let cpu: Vec<f64> = found.iter().filter_map(cpu).collect();
-        Some(Self {
-            server: server.to_owned(),
-            batch,
-            frames_per_s: Spread::of(&rates)?,
-            bytes_per_s: Spread::of(&bytes)?,
-            server_ns: Spread::of(&cpu),
-        })
+    pub(super) fn figures(&self) -> Figures {
+        let figures = Figures::rate(self.frames as f64 / self.seconds);
+        match self.server_cpu_ns {
+            Some(ns) => figures.with("cpu_ns", ns as f64 / self.frames as f64),
+            None => figures,
+        }
     }
 }
 

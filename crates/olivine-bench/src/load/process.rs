@@ -1,12 +1,12 @@
 //! Servers in separate processes, pinned to a CPU and ended with their handle.
 
-use super::error::{LoadError, io};
+use super::error::LoadError;
 use crate::cpus;
 use crate::rival::restored;
 use crate::sys::child;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -28,7 +28,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts this program again, with `arguments`, as one of our own servers. It must print its
+    /// Starts this program again, with `arguments`, as a server of this project. It must print its
     /// address as its first line and end when its standard input does.
     ///
     /// # Errors
@@ -133,12 +133,6 @@ fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError>
     })
 }
 
-/// A currently unused port of the loopback interface.
-pub(super) fn free_port() -> Result<u16, LoadError> {
-    let probe = TcpListener::bind("127.0.0.1:0").map_err(io("find a free port"))?;
-    Ok(probe.local_addr().map_err(io("find a free port"))?.port())
-}
-
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
@@ -181,7 +175,7 @@ mod tests {
             silent.to_string(),
             "ours does not start: it gives no address"
         );
-        let address = SocketAddr::from(([127, 0, 0, 1], free_port().unwrap()));
+        let address = SocketAddr::from(([127, 0, 0, 1], child::free_port().unwrap()));
         let ended =
             Server::foreign("theirs", Command::new("/bin/false"), cpu, address).unwrap_err();
         assert!(

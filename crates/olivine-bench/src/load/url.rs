@@ -62,7 +62,7 @@ impl FromStr for Url {
             .to_socket_addrs()
             .ok()
             .and_then(|mut addresses| addresses.next())
-            .ok_or_else(|| bad("the host has no address, or the port is no number"))?;
+            .ok_or_else(|| bad("the host has no address, or the port is not a number"))?;
         let path = if path.is_empty() { "/" } else { path };
         Ok(Self {
             address,

@@ -94,6 +94,21 @@ pub(super) const TCP_DELAYED: Described = Described {
     lacks: "",
     open: |side, rendezvous, size, _settings| open_tcp(false, side, rendezvous, size),
 };
+pub(super) const TCP_BUSY: Described = Described {
+    name: "tcp-busy",
+    about: "TCP over loopback, NODELAY on, polling the socket",
+    wait: "spin",
+    streams: true,
+    batches: true,
+    threads: false,
+    lacks: "",
+    open: |side, rendezvous, size, _settings| {
+        let socket = tcp(side, rendezvous)?;
+        sockopt::set_tcp_nodelay(&socket, true).map_err(refused("set NODELAY"))?;
+        rustix::io::ioctl_fionbio(&socket, true).map_err(refused("make a socket non-blocking"))?;
+        open_socket(socket, size)
+    },
+};
 
 fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Driver> {
     let streams = Streams {
@@ -329,6 +344,7 @@ fn write_whole(to: &impl AsFd, message: &[u8], deadline: &mut Deadline<'_>) -> R
         match rustix::io::write(to, left) {
             Ok(written) => left = &left[written..],
             Err(rustix::io::Errno::INTR) => deadline.look()?,
+            Err(rustix::io::Errno::AGAIN) => deadline.spend()?,
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {
                 return Err(BenchError::EndClosed);
             }
@@ -354,6 +370,7 @@ fn read_some(from: &impl AsFd, place: &mut [u8], deadline: &mut Deadline<'_>) ->
             Ok(0) | Err(rustix::io::Errno::CONNRESET) => return Err(BenchError::EndClosed),
             Ok(length) => return Ok(length),
             Err(rustix::io::Errno::INTR) => deadline.look()?,
+            Err(rustix::io::Errno::AGAIN) => deadline.spend()?,
             Err(error) => return Err(refused("read a message")(error)),
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 
 /// Slots of a ring.
 const SLOTS: u64 = 64;
-/// Where the two counters and the slots lie behind the monitor.
+/// Offsets of the two counters and the slots after the monitor.
 const WRITTEN: usize = MONITOR_BYTES;
 const READ: usize = MONITOR_BYTES + 8;
 const FIRST_SLOT: usize = MONITOR_BYTES + 64;

@@ -3,6 +3,8 @@
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
+use crate::latency::Latency;
+use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
 use crate::sys::alarm::Alarm;
 use std::time::Duration;
@@ -119,6 +121,68 @@ pub struct Batches {
     pub batch: usize,
 }
 
+/// Messages that are sent one way when each is due, evenly spaced.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "the arguments of one slice")]
+pub struct Paced {
+    /// Converts time to ticks.
+    pub clock: TickClock,
+    /// Messages a second.
+    pub rate_per_s: f64,
+    /// How the sender passes the time between two.
+    pub rest: Rest,
+    /// Number of the first one.
+    pub first: u64,
+    /// Messages in all.
+    pub count: u64,
+    /// The sender stands still before this message for so many nanoseconds: the self-check finds
+    /// it.
+    pub stall: Option<(u64, u64)>,
+}
+
+impl Paced {
+    /// Has `send` send each message when it is due. How late each one left lands in `delays`, in
+    /// ticks.
+    pub(crate) fn send(
+        &self,
+        deadline: &mut Deadline<'_>,
+        delays: &mut Vec<u64>,
+        mut send: impl FnMut(Stamp, &mut Deadline<'_>) -> Result<()>,
+    ) -> Result<()> {
+        delays.clear();
+        delays.reserve(usize::try_from(self.count).unwrap_or(0));
+        let pacer = Pacer::start(self.clock, self.rate_per_s);
+        // The first one is due a period from now, so that slices of few messages keep the distance,
+        // too.
+        for n in 1..=self.count {
+            let due = pacer.due(n);
+            let mut error = None;
+            pacer.wait(due, self.rest, || {
+                error = deadline.look().err();
+                error.is_some()
+            });
+            if let Some(error) = error {
+                return Err(error);
+            }
+            let sequence = self.first + n - 1;
+            if let Some((_, ns)) = self.stall.filter(|(number, _)| *number == sequence) {
+                let end = TickClock::ticks() + self.clock.ticks_for(ns);
+                pacer.wait(end, Rest::Spin, || false);
+            }
+            send(
+                Stamp {
+                    sequence,
+                    ticks: due,
+                },
+                deadline,
+            )?;
+            delays.push(TickClock::ticks().saturating_sub(due));
+            deadline.renew();
+        }
+        Ok(())
+    }
+}
+
 /// An end with the harness.
 pub trait Driver {
     /// Client: `rounds` messages from number `first` on, each sent after the reply to the last one
@@ -163,6 +227,32 @@ pub trait Driver {
     ///
     /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
     fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<u64>;
+
+    /// Sends messages when they are due. How late each one left lands in `delays`, in ticks.
+    /// Returns the latencies if the receiving end is in this process.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the end.
+    fn pace(
+        &mut self,
+        paced: &Paced,
+        deadline: &mut Deadline<'_>,
+        delays: &mut Vec<u64>,
+    ) -> Result<Option<Latency>>;
+
+    /// Checks `count` paced messages from number `first` on; returns the ticks after the last one,
+    /// and the times from each stamp to its check.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
+    fn hear(
+        &mut self,
+        first: u64,
+        count: u64,
+        deadline: &mut Deadline<'_>,
+    ) -> Result<(u64, Latency)>;
 }
 
 struct Harness<E> {
@@ -282,5 +372,44 @@ impl<E: End> Driver for Harness<E> {
             deadline.renew();
         }
         Ok(TickClock::ticks())
+    }
+
+    fn pace(
+        &mut self,
+        paced: &Paced,
+        deadline: &mut Deadline<'_>,
+        delays: &mut Vec<u64>,
+    ) -> Result<Option<Latency>> {
+        let _alarm = alarm()?;
+        let end = &mut self.end;
+        paced.send(deadline, delays, |stamp, deadline| {
+            end.send(|place| payload::fill(place, stamp), deadline)
+        })?;
+        Ok(None)
+    }
+
+    fn hear(
+        &mut self,
+        first: u64,
+        count: u64,
+        deadline: &mut Deadline<'_>,
+    ) -> Result<(u64, Latency)> {
+        let _alarm = alarm()?;
+        let size = self.stage.len();
+        let mut samples = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
+        for sequence in first..first + count {
+            let check = |message: &[u8]| (payload::check_whole(message, size), TickClock::ticks());
+            match self.end.receive(check, deadline)? {
+                (Some(stamp), now) if stamp.sequence == sequence => {
+                    samples.push((stamp.ticks, now));
+                }
+                _ => return Err(BenchError::Wrong { sequence }),
+            }
+            deadline.renew();
+        }
+        let mut latency = Latency::new();
+        let samples = samples.into_iter();
+        samples.for_each(|(due, now)| latency.record_between(due, now));
+        Ok((TickClock::ticks(), latency))
     }
 }

@@ -8,11 +8,13 @@ use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::sys::mapping::{Mapping, page};
+use crate::sys::mapping::Mapping;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a ring, if one message fits.
 const RING: usize = 1 << 20;
+/// Bytes of the counters before a ring: pages of every size.
+const HEAD: usize = 1 << 16;
 /// Bytes of the length before each message.
 const LENGTH: usize = 8;
 /// Offsets of the counters: two cache lines apart.
@@ -45,12 +47,7 @@ fn open(
             limit: "the ring",
         });
     }
-    let mut ring = || -> Result<Mapping> {
-        let file = rendezvous.share_file(side, Memory::Posix, page() + RING)?;
-        Mapping::mirrored(&file, page(), RING).map_err(io("map a ring twice"))
-    };
-    let (there, back) = (ring()?, ring()?);
-    let (from, to) = side.from_to(there, back);
+    let (from, to) = rings(side, rendezvous, RING)?;
     let rings = Rings {
         from,
         to,
@@ -61,6 +58,20 @@ fn open(
         size,
     };
     Ok(drive(rings, size))
+}
+
+/// The rings of `bytes` bytes that this side reads and writes, each behind its counters.
+pub(super) fn rings(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    bytes: usize,
+) -> Result<(Mapping, Mapping)> {
+    let mut ring = || -> Result<Mapping> {
+        let file = rendezvous.share_file(side, Memory::Posix, HEAD + bytes)?;
+        Mapping::mirrored(&file, HEAD, bytes).map_err(io("map a ring twice"))
+    };
+    let (there, back) = (ring()?, ring()?);
+    Ok(side.from_to(there, back))
 }
 
 struct Rings {
@@ -75,8 +86,10 @@ struct Rings {
     size: usize,
 }
 
-fn place(position: u64) -> usize {
-    page() + (usize::try_from(position).unwrap_or(0) & (RING - 1))
+/// The offset of a position in the mapping of a ring of `bytes` bytes.
+#[inline(always)]
+pub(super) fn place(position: u64, bytes: usize) -> usize {
+    HEAD + (usize::try_from(position).unwrap_or(0) & (bytes - 1))
 }
 
 impl Rings {
@@ -95,7 +108,7 @@ impl End for Rings {
             self.their_read = self.counters().0.load(Ordering::Acquire);
             deadline.spend()?;
         }
-        let at = place(self.written);
+        let at = place(self.written, RING);
         // Relaxed: published by the store of the counter.
         self.to.word(at).store(self.size as u64, Ordering::Relaxed);
         // SAFETY: the other side has read these bytes, and sees them again only after the store
@@ -117,7 +130,7 @@ impl End for Rings {
         while self.counters().1.load(Ordering::Acquire) == self.read {
             deadline.spend()?;
         }
-        let at = place(self.read);
+        let at = place(self.read, RING);
         // Relaxed: ordered by the load of the counter.
         let length = self.from.word(at).load(Ordering::Relaxed);
         if length != self.size as u64 {

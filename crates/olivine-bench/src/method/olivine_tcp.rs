@@ -33,7 +33,12 @@ fn open(
 ) -> Result<Box<dyn Driver>> {
     let more = if settings.is_empty() { "" } else { "&" };
     // The other end does not wait long for a killed one.
-    let query = format!("wait=park&linger=1s&expire=1s{more}{settings}");
+    let wait = if settings.contains("wait=") {
+        ""
+    } else {
+        "wait=park&"
+    };
+    let query = format!("{wait}linger=1s&expire=1s{more}{settings}");
     let (theirs, ours) = side.from_to("there", "back");
     let mut publisher = Publisher::open(&format!("tcp://127.0.0.1:0/{ours}?{query}"))?;
     let address = publisher.link_status().unwrap_or_default().address;

@@ -1,16 +1,19 @@
 //! The list of methods, and the search by name.
 
 use super::{
-    Method, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp, pipe_wakeup,
-    queue, seqlock, signals, uring, vm, wakeup, wrong_echo,
+    Method, bare_ring, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp,
+    pipe_wakeup, queue, seqlock, signals, uring, vm, wakeup, wrong_echo,
 };
 use crate::error::{BenchError, Result};
 
 /// This library with both sides spinning: the reference of comparisons.
 pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
 
-/// Two sides that sleep and wake each other: part of the floor.
+/// Two sides that sleep and wake each other: one of the hardware limits.
 pub(crate) const FUTEX: &dyn Method = &wakeup::FUTEX;
+
+/// The plain loop beside each stream.
+pub(crate) const BARE: &dyn Method = &bare_ring::BARE_RING;
 
 /// Methods that need only the kernel and this library.
 pub const BUILT_IN: &[&dyn Method] = &[
@@ -24,6 +27,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &exchange::FILE,
     &seqlock::SEQ_LOCK,
     &mirror::MIRROR,
+    &bare_ring::BARE_RING,
     &condvar::CONDVAR,
     &wakeup::FUTEX,
     &wakeup::EVENT_FD,
@@ -41,6 +45,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &uring::IO_URING,
     &bytes::TCP,
     &bytes::TCP_DELAYED,
+    &bytes::TCP_BUSY,
     &datagram::UDP,
     &queue::SYSTEM_V,
     &queue::POSIX,

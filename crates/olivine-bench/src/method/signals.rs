@@ -1,4 +1,4 @@
-//! Signals: plain ones as wake-ups, real-time ones that carry the message, eight bytes each.
+//! Signals: a plain signal wakes; real-time signals carry the message, eight bytes each.
 //!
 //! They go to one thread, which keeps them blocked and sleeps in `sigtimedwait`: no handler, no
 //! race at the start.

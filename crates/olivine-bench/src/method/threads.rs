@@ -5,11 +5,12 @@
 //! Everything else is as for other methods: the same payload, the same checks. Such a method saves
 //! the other process, so its rows have the setting `threads`.
 
-use super::harness::{Batches, Driver, End, drive};
+use super::harness::{Batches, Driver, End, Paced, drive};
 use super::{Rendezvous, Side};
 use crate::cpus;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
+use crate::latency::Latency;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -19,7 +20,11 @@ use std::thread::JoinHandle;
 enum Job {
     Answer { first: u64, rounds: u64 },
     Take { first: u64, count: u64 },
+    Hear { first: u64, count: u64 },
 }
+
+/// Ticks at the end of a job, and the latencies of paced messages.
+type Done = (u64, Option<Latency>);
 
 /// Drives an end of a method between threads. `make` returns both ends, the client first; it is
 /// called only on the client side.
@@ -73,7 +78,7 @@ fn serve<B: End + 'static>(
     size: usize,
     ready: &AtomicBool,
     todo: &Receiver<Job>,
-    done: &Sender<Result<u64>>,
+    done: &Sender<Result<Done>>,
 ) {
     let pinned = cpus::pin(cpu).map_err(io("pin a thread"));
     let mut driver = drive(end, size);
@@ -85,9 +90,17 @@ fn serve<B: End + 'static>(
         let result = match (failed.take(), job) {
             (Some(error), _) => Err(error),
             (None, Job::Answer { first, rounds }) => {
-                driver.answer(first, rounds, &mut deadline).map(|()| 0)
+                let answered = driver.answer(first, rounds, &mut deadline);
+                answered.map(|()| (0, None))
             }
-            (None, Job::Take { first, count }) => driver.take(first, count, &mut deadline),
+            (None, Job::Take { first, count }) => {
+                let taken = driver.take(first, count, &mut deadline);
+                taken.map(|ticks| (ticks, None))
+            }
+            (None, Job::Hear { first, count }) => {
+                let heard = driver.hear(first, count, &mut deadline);
+                heard.map(|(ticks, latency)| (ticks, Some(latency)))
+            }
         };
         if done.send(result).is_err() {
             return;
@@ -101,7 +114,7 @@ struct Threads {
     jobs: Option<Sender<Job>>,
     /// Whether the thread is awake and about to begin its job.
     ready: Arc<AtomicBool>,
-    results: Receiver<Result<u64>>,
+    results: Receiver<Result<Done>>,
     thread: Option<JoinHandle<()>>,
     rendezvous: Rendezvous,
 }
@@ -126,12 +139,13 @@ impl Threads {
     }
 
     /// Waits for the thread and reports the result to the second process.
-    fn end(&mut self, ours: Result<()>) -> Result<()> {
+    fn end(&mut self, ours: Result<()>) -> Result<Option<Latency>> {
         let theirs = self.results.recv_timeout(super::WAIT_MAX + super::WAIT_MAX);
         match theirs {
-            Ok(Ok(ticks)) => {
+            Ok(Ok((ticks, latency))) => {
                 ours?;
-                self.rendezvous.tell(ticks)
+                self.rendezvous.tell(ticks)?;
+                Ok(latency)
             }
             Ok(Err(error)) => Err(error),
             Err(_) => {
@@ -162,7 +176,7 @@ impl Driver for Threads {
     ) -> Result<()> {
         self.begin(Job::Answer { first, rounds })?;
         let asked = self.driver.ask(first, rounds, deadline, samples);
-        self.end(asked)
+        self.end(asked).map(|_| ())
     }
 
     fn answer(&mut self, _first: u64, _rounds: u64, _deadline: &mut Deadline<'_>) -> Result<()> {
@@ -177,10 +191,26 @@ impl Driver for Threads {
 
     fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()> {
         let sent = self.driver.stream(batches, deadline);
-        self.end(sent)
+        self.end(sent).map(|_| ())
     }
 
     fn take(&mut self, _first: u64, _count: u64, _deadline: &mut Deadline<'_>) -> Result<u64> {
+        Err(BenchError::EndClosed)
+    }
+
+    fn pace(
+        &mut self,
+        paced: &Paced,
+        deadline: &mut Deadline<'_>,
+        delays: &mut Vec<u64>,
+    ) -> Result<Option<Latency>> {
+        let Paced { first, count, .. } = *paced;
+        self.begin(Job::Hear { first, count })?;
+        let sent = self.driver.pace(paced, deadline, delays);
+        self.end(sent.map(|_| ()))
+    }
+
+    fn hear(&mut self, _: u64, _: u64, _: &mut Deadline<'_>) -> Result<(u64, Latency)> {
         Err(BenchError::EndClosed)
     }
 }
@@ -216,5 +246,19 @@ impl Driver for Sleeper {
 
     fn take(&mut self, _first: u64, _count: u64, _deadline: &mut Deadline<'_>) -> Result<u64> {
         self.rendezvous.hear_number()
+    }
+
+    fn pace(
+        &mut self,
+        _: &Paced,
+        _: &mut Deadline<'_>,
+        _: &mut Vec<u64>,
+    ) -> Result<Option<Latency>> {
+        Err(BenchError::EndClosed)
+    }
+
+    fn hear(&mut self, _: u64, _: u64, _: &mut Deadline<'_>) -> Result<(u64, Latency)> {
+        // The thread of the measuring process has the latencies.
+        Ok((self.rendezvous.hear_number()?, Latency::new()))
     }
 }

@@ -1,4 +1,4 @@
-//! Ways to wake the other side without payload: futex, eventfd, plain signal.
+//! Ways to wake the other side without payload: futex and eventfd. `signals` has the others.
 //!
 //! The message is in plain shared memory (see `exchange`); the wake-up reports it. Both sides sleep
 //! in the kernel.

@@ -1,8 +1,7 @@
 //! The second process: waits for orders, executes them, replies.
 
 use super::many::{self, Producer};
-use super::socket::Bare;
-use super::{ANSWER_MAX, Answer, BACK, Order, READY, STAMP, THERE};
+use super::{ANSWER_MAX, Answer, BACK, Order, READY, Role, STAMP, THERE};
 use crate::channel::{POLL_LIMIT, WAIT_STEP};
 use crate::clock::TickClock;
 use crate::cpus;
@@ -16,7 +15,7 @@ use olivine::Subscriber;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Runs as the second process until standard input ends. `methods` are those it may open.
 ///
@@ -29,7 +28,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
     let words = SharedWords::attach(words).map_err(io("attach to the shared words"))?;
     cpus::pin(cpu).map_err(io("pin the second process"))?;
     let (tell, orders) = channel();
-    let joined: Arc<Mutex<Option<PathBuf>>> = Arc::default();
+    let joined: Joined = Arc::default();
     let left_over = Arc::clone(&joined);
     std::thread::spawn(move || {
         for line in std::io::stdin()
@@ -45,10 +44,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
             }
         }
         // The measuring process is gone: nothing reads the results.
-        let folder = left_over.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(folder) = folder.as_deref() {
-            method::remove(folder);
-        }
+        remove(&left_over);
         std::process::exit(0);
     });
     let mut server = Server {
@@ -58,8 +54,8 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         joined,
         subscriber: None,
         producer: None,
-        bare: None,
         driver: None,
+        bare: None,
     };
     say(&Answer::Started)?;
     while let Ok(order) = orders.recv() {
@@ -73,7 +69,7 @@ pub fn serve(words: &Path, cpu: u32, methods: &'static [&'static dyn Method]) ->
         if said.is_err() {
             // The measuring process is gone, and this thread may be first, before the other one has
             // removed everything.
-            server.remove_joined();
+            remove(&server.joined);
             return said;
         }
     }
@@ -97,12 +93,20 @@ struct Server {
     words: SharedWords,
     serial: u64,
     methods: &'static [&'static dyn Method],
-    /// The folder of the current method.
-    joined: Arc<Mutex<Option<PathBuf>>>,
+    joined: Joined,
     subscriber: Option<Subscriber>,
     producer: Option<Producer>,
-    bare: Option<Bare>,
     driver: Option<Box<dyn Driver>>,
+    bare: Option<Box<dyn Driver>>,
+}
+
+/// The folders of the open methods.
+type Joined = Arc<Mutex<Vec<PathBuf>>>;
+
+/// Removes the objects shared with the measuring process. Missing ones are fine.
+fn remove(joined: &Joined) {
+    let joined = joined.lock().unwrap_or_else(PoisonError::into_inner);
+    joined.iter().for_each(|folder| method::remove(folder));
 }
 
 impl Server {
@@ -122,18 +126,20 @@ impl Server {
                 })?;
             }
             Order::Join {
+                role,
                 ref method,
                 ref settings,
                 size_bytes,
                 ref folder,
-            } => self.join(method, settings, size_bytes, folder)?,
+            } => self.join(role, method, settings, size_bytes, folder)?,
             Order::Echo { first, rounds } => {
                 let mut deadline = Deadline::of(WAIT_MAX);
-                self.driver()?.answer(first, rounds, &mut deadline)?;
+                self.driver(Role::Measured)?
+                    .answer(first, rounds, &mut deadline)?;
             }
-            Order::Take { first, count } => {
+            Order::Take { role, first, count } => {
                 let mut deadline = Deadline::of(WAIT_MAX);
-                let end_ticks = self.driver()?.take(first, count, &mut deadline)?;
+                let end_ticks = self.driver(role)?.take(first, count, &mut deadline)?;
                 return Ok(Answer::Done {
                     end_ticks,
                     latency: None,
@@ -175,14 +181,15 @@ impl Server {
                 }
                 None => return Err(unopened()),
             },
-            Order::Connect {
-                port,
-                size_bytes,
-                spins,
-            } => self.bare = Some(Bare::connect(port, size_bytes, spins)?),
             Order::Hear { first, count } => {
-                let (end_ticks, latency) = self.hear(first, count)?;
-                return Ok(Answer::Done { end_ticks, latency });
+                let mut deadline = Deadline::of(WAIT_MAX);
+                let (end_ticks, latency) =
+                    self.driver(Role::Measured)?
+                        .hear(first, count, &mut deadline)?;
+                return Ok(Answer::Done {
+                    end_ticks,
+                    latency: Some(latency.snapshot()),
+                });
             }
             Order::Open { .. } => {}
             Order::Close => {
@@ -190,7 +197,7 @@ impl Server {
                 self.subscriber = None;
                 self.driver = None;
                 self.bare = None;
-                self.note_joined(None);
+                self.joined().clear();
             }
         }
         Ok(Answer::Done {
@@ -213,55 +220,49 @@ impl Server {
         Ok(())
     }
 
-    fn join(&mut self, name: &str, settings: &str, size: usize, folder: &Path) -> Result<()> {
-        // The end left by an earlier failure is useless.
-        self.driver = None;
-        self.note_joined(Some(folder));
-        let method = method::find(self.methods, name)?;
+    fn join(
+        &mut self,
+        role: Role,
+        name: &str,
+        settings: &str,
+        size: usize,
+        folder: &Path,
+    ) -> Result<()> {
+        if role == Role::Measured {
+            // The ends left by an earlier failure are useless.
+            self.driver = None;
+            self.bare = None;
+            self.joined().clear();
+        }
+        self.joined().push(folder.to_path_buf());
         let mut rendezvous = Rendezvous::enter(folder)?;
-        self.driver = Some(method.open(Side::Server, &mut rendezvous, size, settings)?);
+        let mut open = |method: &dyn Method| {
+            let opened = method.open(Side::Server, &mut rendezvous, size, settings);
+            opened.map(Some)
+        };
+        match role {
+            Role::Measured => self.driver = open(method::find(self.methods, name)?)?,
+            // Programs that bring their own methods know it, too.
+            Role::Bare => self.bare = open(method::BARE)?,
+        }
         Ok(())
     }
 
-    /// Removes the objects shared with the measuring process. Missing ones are fine.
-    fn remove_joined(&self) {
-        let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(folder) = joined.as_deref() {
-            method::remove(folder);
-        }
+    fn joined(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note_joined(&self, folder: Option<&Path>) {
-        let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
-        *joined = folder.map(Path::to_path_buf);
-    }
-
-    fn driver(&mut self) -> Result<&mut dyn Driver> {
-        match &mut self.driver {
+    fn driver(&mut self, role: Role) -> Result<&mut dyn Driver> {
+        let driver = match role {
+            Role::Measured => &mut self.driver,
+            Role::Bare => &mut self.bare,
+        };
+        match driver {
             Some(driver) => Ok(driver.as_mut()),
             None => Err(BenchError::Protocol {
                 found: "a message before a method was joined".to_owned(),
             }),
         }
-    }
-
-    fn hear(&mut self, first: u64, count: u64) -> Result<(u64, Option<Snapshot>)> {
-        let Some(bare) = &mut self.bare else {
-            return Err(unopened());
-        };
-        let mut latency = Latency::new();
-        let mut deadline = Deadline::of(ANSWER_MAX);
-        for sequence in first..first + count {
-            let stamp = bare.receive(&mut deadline)?;
-            let now = TickClock::ticks();
-            match stamp {
-                Some(stamp) if stamp.sequence == sequence => {
-                    latency.record_between(stamp.ticks, now);
-                }
-                _ => return Err(BenchError::Wrong { sequence }),
-            }
-        }
-        Ok((TickClock::ticks(), Some(latency.snapshot())))
     }
 
     fn consume(

@@ -180,7 +180,7 @@ fn table(table: &Table) -> String {
 /// What the heads of columns mean.
 fn legend(view: &View) -> String {
     let mut out = "<section id=\"legend\">\n<h2>Columns</h2>\n<dl>\n".to_owned();
-    for (head, meaning) in view.legend() {
+    for (head, meaning) in view.legend(true) {
         let (head, meaning) = (escape(head), escape(meaning));
         push(
             &mut out,

@@ -19,7 +19,7 @@ pub fn markdown(view: &View) -> String {
         }
         out.push_str(&list(&section.failures));
     }
-    let legend = view.legend();
+    let legend = view.legend(false);
     let lines = legend
         .iter()
         .map(|(head, meaning)| format!("{head}: {meaning}"));

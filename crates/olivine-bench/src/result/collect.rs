@@ -1,32 +1,70 @@
 //! From slices to rows: the results of each slice, grouped by the placement of the CPUs.
 
-use super::{Distribution, Load, Measured, Outcome, Parameters, Placement, Row, Run, Worst};
+use super::statistic::{STATISTICS, Sample};
+use super::{
+    ClockAhead, Distribution, Load, Measured, Outcome, Pair, Parameters, Placement, Row, Run, Worst,
+};
 use crate::clock::TickClock;
 use crate::kernel::Counts;
 use crate::latency::Latency;
 use crate::spread::Spread;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// The samples of one slice.
-#[derive(Clone, Copy, Debug)]
+/// What one slice gave.
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub enum Figures<'a> {
-    /// Closed load: round trips.
-    RoundTrips(&'a Latency),
-    /// Open load: latencies from the planned time, and the delay of each send.
-    OneWay {
-        /// From the intended send time to the check.
-        one_way: &'a Latency,
-        /// From the intended send time to the commit.
-        send_delay: &'a Latency,
-    },
-    /// Saturated load: a rate, and the rate of copying as many bytes measured beside it.
-    Rate {
-        /// Messages a second, by all publishers together.
-        messages_per_s: f64,
-        /// Bytes a second of a copy, where the two are compared.
-        copy_bytes_per_s: Option<f64>,
-    },
+pub struct Figures {
+    /// Round trips, or one-way times from the intended send time.
+    pub times: Option<Latency>,
+    /// Open load: from the intended send time to the commit.
+    pub send_delay: Option<Latency>,
+    /// Other values, by the names of their statistics.
+    pub values: Vec<(&'static str, f64)>,
+    /// Open load: bounds of how far the receiver's clock is ahead.
+    pub clock_ahead: Option<ClockAhead>,
+    /// A mesh, pair by pair.
+    pub pairs: Vec<Pair>,
+}
+
+impl Figures {
+    /// A slice of round trips.
+    #[must_use]
+    pub fn round_trips(times: Latency) -> Self {
+        Self {
+            times: Some(times),
+            ..Self::default()
+        }
+    }
+
+    /// A slice of one-way times, and how late the messages left.
+    #[must_use]
+    pub fn one_way(times: Latency, send_delay: Latency) -> Self {
+        Self {
+            times: Some(times),
+            send_delay: Some(send_delay),
+            ..Self::default()
+        }
+    }
+
+    /// A slice at full speed.
+    #[must_use]
+    pub fn rate(messages_per_s: f64) -> Self {
+        Self::default().with("messages_per_s", messages_per_s)
+    }
+
+    /// The same with another value.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: f64) -> Self {
+        self.values.push((name, value));
+        self
+    }
+
+    /// A value by the name of its statistic.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let found = self.values.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| *value)
+    }
 }
 
 /// One slice with its surroundings.
@@ -43,7 +81,7 @@ pub struct Slice<'a> {
     /// What the kernel counted during it.
     pub kernel: Counts,
     /// What was measured.
-    pub figures: Figures<'a>,
+    pub figures: &'a Figures,
 }
 
 /// Collects the slices of one row's variant; returns a row for each placement found.
@@ -54,24 +92,36 @@ pub struct Collector {
     groups: BTreeMap<Placement, Group>,
 }
 
+/// Values of slices, each with its run, by the names of their statistics.
+type Values = BTreeMap<&'static str, Vec<(u32, f64)>>;
+
+/// Whether other work took a CPU from two sides that never give theirs away: their rate is that of
+/// the other work, too. Times are never left out: their tail is what they are measured for.
+fn is_disturbed(parameters: &Parameters, slice: &Slice<'_>) -> bool {
+    slice.figures.times.is_none()
+        && parameters.wait.as_deref() == Some("spin")
+        && !parameters.oversubscribed
+        && (slice.kernel.forced_switches_count > 0 || slice.kernel.stolen_ms > 0)
+}
+
 /// Slices of one placement.
 #[derive(Debug, Default)]
 struct Group {
     slices: u64,
     floor: Latency,
-    round_trip: Latency,
-    one_way: Latency,
+    times: Latency,
     send_delay: Latency,
     kernel: Counts,
     /// Longest sample in ticks, with its slice.
     worst: Option<(u64, f64, u32, Counts)>,
-    /// Figures of slices, each with its run.
-    p50_ns: Vec<(u32, f64)>,
-    floor_ns: Vec<(u32, f64)>,
-    rates: Vec<(u32, f64)>,
-    ratios: Vec<(u32, f64)>,
-    copies: Vec<(u32, f64)>,
-    to_copy: Vec<(u32, f64)>,
+    values: Values,
+    /// The same of slices that were disturbed: used for a run that has no others.
+    disturbed: Values,
+    disturbed_count: u64,
+    series: Vec<(u32, f64, f64)>,
+    clock_ahead: Option<ClockAhead>,
+    /// Rates of each pair of a mesh in each slice.
+    pairs: BTreeMap<(u32, u32), Vec<f64>>,
 }
 
 impl Collector {
@@ -97,53 +147,62 @@ impl Collector {
         self.groups.is_empty()
     }
 
-    /// Adds a slice of messages of `size_bytes`.
+    /// Adds a slice of a variant with these parameters.
     #[allow(clippy::cast_precision_loss, reason = "sizes stay far below 2^52")]
-    pub fn add(&mut self, size_bytes: u64, slice: &Slice<'_>) {
-        let ns = |ticks: f64| ticks / self.clock.ticks_per_ns();
+    pub fn add(&mut self, parameters: &Parameters, slice: &Slice<'_>) {
+        let middle_ns = |times: &Latency| {
+            (times.count() > 0).then(|| times.middle_ticks() / self.clock.ticks_per_ns())
+        };
+        let figures = slice.figures;
+        let sample = Sample {
+            placement: slice.placement,
+            size_bytes: parameters.size_bytes as f64,
+            subscribers: f64::from(parameters.subscribers_count),
+            p50_ns: match &figures.times {
+                Some(times) => middle_ns(times),
+                None => figures.value("p50_ns"),
+            },
+            floor_ns: middle_ns(slice.floor),
+            figures,
+        };
         let group = self.groups.entry(slice.placement).or_default();
-        let floor_ns = (slice.floor.count() > 0).then(|| ns(slice.floor.middle_ticks()));
         group.slices += 1;
+        let is_disturbed = is_disturbed(parameters, slice);
+        group.disturbed_count += u64::from(is_disturbed);
+        let into = if is_disturbed {
+            &mut group.disturbed
+        } else {
+            &mut group.values
+        };
         group.floor.merge(slice.floor);
         group.kernel = group.kernel.plus(&slice.kernel);
-        group.floor_ns.extend(floor_ns.map(|ns| (slice.run, ns)));
-        let longest = match slice.figures {
-            Figures::RoundTrips(round_trips) => {
-                group.round_trip.merge(round_trips);
-                Some(round_trips)
+        for statistic in STATISTICS {
+            if let Some(value) = statistic.of_slice(&sample) {
+                let values = into.entry(statistic.name).or_default();
+                values.push((slice.run, value));
             }
-            Figures::OneWay {
-                one_way,
-                send_delay,
-            } => {
-                group.one_way.merge(one_way);
-                group.send_delay.merge(send_delay);
-                Some(one_way)
-            }
-            Figures::Rate {
-                messages_per_s,
-                copy_bytes_per_s,
-            } => {
-                group.rates.push((slice.run, messages_per_s));
-                let ratio = floor_ns.map(|ns| (slice.run, messages_per_s * ns / 1e9));
-                group.ratios.extend(ratio);
-                if let Some(copy) = copy_bytes_per_s {
-                    group.copies.push((slice.run, copy));
-                    let bytes = messages_per_s * size_bytes as f64;
-                    group.to_copy.push((slice.run, bytes / copy));
-                }
-                None
-            }
-        };
-        if let Some(samples) = longest.filter(|samples| samples.count() > 0) {
-            let p50_ns = ns(samples.middle_ticks());
-            group.p50_ns.push((slice.run, p50_ns));
-            let ratio = floor_ns.map(|floor_ns| (slice.run, p50_ns / floor_ns));
-            group.ratios.extend(ratio);
-            let longest = samples.max_ticks();
+        }
+        let tenths = |value: f64, of: f64| (value * of).round() / of;
+        let figure = sample.p50_ns;
+        let figure = figure.or_else(|| figures.value("messages_per_s"));
+        let point = |value| (slice.run, tenths(slice.at_s, 1e3), tenths(value, 10.0));
+        group.series.extend(figure.map(point));
+        if let Some(times) = figures.times.as_ref().filter(|times| times.count() > 0) {
+            group.times.merge(times);
+            let longest = times.max_ticks();
             if group.worst.is_none_or(|(ticks, ..)| longest > ticks) {
                 group.worst = Some((longest, slice.at_s, slice.run, slice.kernel));
             }
+        }
+        figures
+            .send_delay
+            .iter()
+            .for_each(|late| group.send_delay.merge(late));
+        let bounds = group.clock_ahead.into_iter().chain(figures.clock_ahead);
+        group.clock_ahead = bounds.reduce(ClockAhead::or);
+        for pair in &figures.pairs {
+            let rates = group.pairs.entry((pair.publisher, pair.subscriber));
+            rates.or_default().push(pair.messages_per_s);
         }
     }
 
@@ -157,6 +216,7 @@ impl Collector {
         parameters: &Parameters,
     ) -> Vec<Row> {
         let groups = self.groups.iter();
+        let sleeps = !matches!(parameters.wait.as_deref(), Some("spin" | "yield"));
         let row = |(&placement, group): (&Placement, &Group)| Row {
             scenario: scenario.to_owned(),
             load,
@@ -164,8 +224,10 @@ impl Collector {
             lacks: String::new(),
             parameters: parameters.clone(),
             outcome: Outcome::Measured(Box::new(Measured {
+                placement,
                 session: self.session.clone(),
-                ..group.measured(&self.clock, placement, parameters)
+                negative_count: (load == Load::Open).then(|| group.times.negative_count()),
+                ..group.measured(&self.clock, sleeps)
             })),
             published: Vec::new(),
         };
@@ -174,22 +236,8 @@ impl Collector {
 }
 
 impl Group {
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "durations and sizes stay far below 2^52"
-    )]
-    fn measured(
-        &self,
-        clock: &TickClock,
-        placement: Placement,
-        parameters: &Parameters,
-    ) -> Measured {
-        let rates = Spread::over_runs(&self.rates);
-        let deliveries = rates.map(|rate| rate.median * f64::from(parameters.subscribers_count));
-        // If the CPUs moved within a slice, the floor around it fits neither placement.
-        let still = placement != Placement::Changed;
-        let ratio = Spread::over_runs(&self.ratios).filter(|_| still);
-        let sleeps = !matches!(parameters.wait.as_deref(), Some("spin" | "yield"));
+    #[allow(clippy::cast_precision_loss, reason = "durations stay far below 2^52")]
+    fn measured(&self, clock: &TickClock, sleeps: bool) -> Measured {
         let worst = self.worst.map(|(ticks, at_s, run, kernel)| {
             let ns = (ticks as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0;
             Worst {
@@ -200,50 +248,71 @@ impl Group {
                 kernel,
             }
         });
+        let pairs = self
+            .pairs
+            .iter()
+            .filter_map(|(&(publisher, subscriber), rates)| {
+                Some(Pair {
+                    publisher,
+                    subscriber,
+                    messages_per_s: Spread::of(rates)?.median,
+                })
+            });
+        let distribution = Distribution::of(&self.times, clock);
+        let of_slices = self.values();
+        let spreads = of_slices
+            .iter()
+            .filter_map(|(name, values)| Some(((*name).to_owned(), Spread::over_runs(values)?)));
+        let mut values: BTreeMap<String, Spread> = spreads.collect();
+        if distribution
+            .as_ref()
+            .is_some_and(|found| found.percentiles.p50_ns.is_none())
+        {
+            values.remove("p50_ns");
+        }
         Measured {
-            placement,
+            placement: Placement::Changed,
             slices_count: self.slices,
+            disturbed_count: self.disturbed_count,
             session: None,
-            round_trip: Distribution::of(&self.round_trip, clock),
-            one_way: Distribution::of(&self.one_way, clock),
+            values,
+            distribution,
             send_delay: Distribution::of(&self.send_delay, clock),
-            messages_per_s: rates,
-            deliveries_per_s: deliveries,
-            bytes_per_s: deliveries.map(|rate| rate * parameters.size_bytes as f64),
-            floor_round_trip: self.floor.percentiles(clock),
-            ratio_p50: ratio.filter(|_| !self.p50_ns.is_empty()),
-            messages_per_floor_round_trip: ratio.filter(|_| rates.is_some()),
-            copy_bytes_per_s: Spread::over_runs(&self.copies),
-            ratio_to_copy: Spread::over_runs(&self.to_copy),
-            runs: self.runs(),
+            floor: self.floor.percentiles(clock),
+            runs: runs(&of_slices),
+            series: self.series.clone(),
             worst,
             kernel: self.kernel,
-            clock_ahead: None,
-            negative_count: (self.one_way.count() > 0).then(|| self.one_way.negative_count()),
-            pairs: Vec::new(),
+            clock_ahead: self.clock_ahead,
+            negative_count: None,
+            pairs: pairs.collect(),
         }
     }
 
-    fn runs(&self) -> Vec<Run> {
-        let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
-        let mut of = |slices: &[(u32, f64)], set: fn(&mut Run, f64)| {
-            for (run, median) in Spread::medians_of_runs(slices) {
-                let empty = Run {
-                    run,
-                    p50_ns: None,
-                    messages_per_s: None,
-                    floor_p50_ns: None,
-                };
-                set(runs.entry(run).or_insert(empty), median);
-            }
-        };
-        of(&self.p50_ns, |run, median| run.p50_ns = Some(median));
-        of(&self.rates, |run, median| run.messages_per_s = Some(median));
-        of(&self.floor_ns, |run, median| {
-            run.floor_p50_ns = Some(median);
-        });
-        runs.into_values().collect()
+    /// The values of the undisturbed slices of each run, or of all its slices if it has no others.
+    fn values(&self) -> Values {
+        let mut values = self.values.clone();
+        for (name, disturbed) in &self.disturbed {
+            let kept = values.entry(name).or_default();
+            let runs: BTreeSet<u32> = kept.iter().map(|(run, _)| *run).collect();
+            kept.extend(disturbed.iter().filter(|(run, _)| !runs.contains(run)));
+        }
+        values
     }
+}
+
+fn runs(values: &Values) -> Vec<Run> {
+    let mut runs: BTreeMap<u32, Run> = BTreeMap::new();
+    for (name, values) in values {
+        for (run, median) in Spread::medians_of_runs(values) {
+            let of_run = runs.entry(run).or_insert_with(|| Run {
+                run,
+                ..Run::default()
+            });
+            of_run.values.insert((*name).to_owned(), median);
+        }
+    }
+    runs.into_values().collect()
 }
 
 #[cfg(test)]
@@ -258,6 +327,37 @@ mod tests {
     }
 
     #[test]
+    fn disturbed_slices_are_left_out_where_a_run_has_others() {
+        let mut collector = Collector::new(TickClock::calibrate());
+        let parameters = Parameters {
+            wait: Some("spin".to_owned()),
+            ..Parameters::pair(32)
+        };
+        let floor = recorder([100; 50]);
+        // Run 0 has one slice that is not disturbed, run 1 has none.
+        for (run, rate, forced) in [(0, 10.0, 0), (0, 2.0, 1), (0, 2.0, 3), (1, 4.0, 1)] {
+            let kernel = Counts {
+                forced_switches_count: forced,
+                ..Counts::default()
+            };
+            let slice = Slice {
+                run,
+                placement: Placement::SharedL3,
+                floor: &floor,
+                at_s: 0.0,
+                kernel,
+                figures: &Figures::rate(rate),
+            };
+            collector.add(&parameters, &slice);
+        }
+        let rows = collector.rows("throughput", Load::Saturated, "x", &parameters);
+        let found = rows[0].measured().unwrap();
+        assert_eq!((found.slices_count, found.disturbed_count), (4, 3));
+        let rates = found.runs.iter().map(|run| run.values["messages_per_s"]);
+        assert_eq!(rates.collect::<Vec<_>>(), [10.0, 4.0]);
+    }
+
+    #[test]
     fn slices_are_grouped_by_placement_and_runs_keep_their_numbers() {
         let clock = TickClock::calibrate();
         let mut collector = Collector::new(clock);
@@ -267,7 +367,7 @@ mod tests {
             let base = 200 + u64::from(run) * 100;
             let samples = recorder((0..1000).map(|n| base + n % 3));
             collector.add(
-                32,
+                &Parameters::pair(32),
                 &Slice {
                     run,
                     placement,
@@ -277,7 +377,7 @@ mod tests {
                         forced_switches_count: 1,
                         ..Counts::default()
                     },
-                    figures: Figures::RoundTrips(&samples),
+                    figures: &Figures::round_trips(samples),
                 },
             );
         }
@@ -298,12 +398,14 @@ mod tests {
         collector.set_session("one");
         let again = collector.rows("pingpong", Load::Closed, "pipe", &Parameters::pair(32));
         assert!(again[0].took_turns_with(&again[1]) && !again[0].took_turns_with(&rows[0]));
-        assert_eq!(near.round_trip.as_ref().unwrap().percentiles.count, 2000);
+        assert_eq!(near.distribution.as_ref().unwrap().percentiles.count, 2000);
         assert_eq!(
             near.runs.iter().map(|run| run.run).collect::<Vec<_>>(),
             [0, 1]
         );
-        let ratio = near.ratio_p50.unwrap();
+        let series = near.series.iter().map(|&(run, at_s, _)| (run, at_s));
+        assert!(series.eq([(0, 0.0), (1, 1.0)]), "{:?}", near.series);
+        let ratio = near.spread("ratio_p50").unwrap();
         assert!(
             (ratio.min - 2.0).abs() < 0.05 && (ratio.max - 3.0).abs() < 0.05,
             "{ratio:?}"
@@ -314,7 +416,7 @@ mod tests {
             (1, 1.0, Cause::Preempted)
         );
         assert_eq!(near.kernel.forced_switches_count, 2);
-        assert!(near.messages_per_s.is_none() && near.one_way.is_none());
+        assert!(near.spread("messages_per_s").is_none() && near.send_delay.is_none());
     }
 
     #[test]
@@ -327,20 +429,20 @@ mod tests {
             let ticks = clock.ticks_for(base_ns);
             let samples = recorder((0..samples).map(|n| ticks + n % 3));
             collector.add(
-                32,
+                &Parameters::pair(32),
                 &Slice {
                     run,
                     placement: Placement::Far,
                     floor: &floor,
                     at_s: 0.0,
                     kernel: Counts::default(),
-                    figures: Figures::RoundTrips(&samples),
+                    figures: &Figures::round_trips(samples),
                 },
             );
         }
         let rows = collector.rows("pingpong", Load::Closed, "pipe", &Parameters::pair(32));
         let measured = rows[0].measured().unwrap();
-        let of_samples = measured.round_trip.as_ref().unwrap().percentiles.p50_ns;
+        let of_samples = measured.distribution.as_ref().unwrap().percentiles.p50_ns;
         assert!(of_samples.unwrap() < 110e3, "{of_samples:?}");
         let p50 = measured.p50_ns().unwrap();
         for (found, expected) in [(p50.min, 100e3), (p50.median, 300e3), (p50.max, 500e3)] {
@@ -353,34 +455,30 @@ mod tests {
         let clock = TickClock::calibrate();
         let mut collector = Collector::new(clock);
         let floor = recorder([clock.ticks_for(100_000); 50]);
+        let parameters = Parameters {
+            subscribers_count: 4,
+            ..Parameters::pair(8000)
+        };
         for run in 0..3 {
-            let figures = Figures::Rate {
-                messages_per_s: 1e6,
-                copy_bytes_per_s: Some(16e9),
-            };
+            let figures = Figures::rate(1e6).with("copy_bytes_per_s", 16e9);
             let slice = Slice {
                 run,
                 placement: Placement::Changed,
                 floor: &floor,
                 at_s: 0.0,
                 kernel: Counts::default(),
-                figures,
+                figures: &figures,
             };
-            collector.add(8000, &slice);
+            collector.add(&parameters, &slice);
         }
-        let parameters = Parameters {
-            subscribers_count: 4,
-            ..Parameters::pair(8000)
-        };
         let rows = collector.rows("fanout", Load::Saturated, "olivine-shm", &parameters);
         let measured = rows[0].measured().unwrap();
-        assert_eq!(measured.deliveries_per_s, Some(4e6));
-        assert_eq!(measured.bytes_per_s, Some(32e9));
-        assert_eq!(measured.ratio_to_copy.unwrap().median, 0.5);
-        assert_eq!(
-            measured.messages_per_floor_round_trip, None,
-            "the CPUs moved"
-        );
-        assert!(measured.worst.is_none() && measured.distribution().is_none());
+        let median = |name: &str| measured.spread(name).map(|spread| spread.median);
+        assert_eq!(median("deliveries_per_s"), Some(4e6));
+        assert_eq!(median("bytes_per_s"), Some(32e9));
+        assert_eq!(median("ratio_to_copy"), Some(0.5));
+        let per_floor = median("messages_per_floor_round_trip");
+        assert_eq!(per_floor, None, "the CPUs moved");
+        assert!(measured.worst.is_none() && measured.distribution.is_none());
     }
 }

@@ -32,6 +32,7 @@ const STUDENT_MANY: f64 = 2.0;
 
 /// The compared quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Figure {
@@ -43,6 +44,7 @@ pub enum Figure {
 
 /// The ratio of two rows.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Comparison {
     /// What was compared.
     pub figure: Figure,
@@ -223,13 +225,13 @@ impl Comparison {
 
 impl Figure {
     fn runs(self, measured: &Measured) -> Vec<(u32, f64)> {
-        let runs = measured.runs.iter();
-        let value = |run: &crate::result::Run| match self {
-            Self::P50Ns => run.p50_ns,
-            Self::MessagesPerS => run.messages_per_s,
+        let name = match self {
+            Self::P50Ns => "p50_ns",
+            Self::MessagesPerS => "messages_per_s",
         };
-        runs.filter_map(|run| Some((run.run, value(run).filter(|value| *value > 0.0)?)))
-            .collect()
+        let runs = measured.runs.iter();
+        let runs = runs.filter_map(|run| Some((run.run, *run.values.get(name)?)));
+        runs.filter(|(_, value)| *value > 0.0).collect()
     }
 }
 

@@ -9,6 +9,7 @@ const STEPS: (u32, u32) = (20, 5);
 
 /// Percentiles and the histogram behind them, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Distribution {
     /// The table for people.
     #[serde(flatten)]
@@ -42,7 +43,7 @@ impl Distribution {
     }
 
     /// The value that a share `quantile` (0 to 1) of the samples does not exceed, in nanoseconds;
-    /// `None` if fewer than ten samples lie above, or there are none.
+    /// `None` if fewer than ten samples are above, or there are none.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     pub fn at(&self, quantile: f64) -> Option<f64> {
@@ -149,7 +150,7 @@ mod tests {
                 "{quantile}: {drawn} and {shown}"
             );
         }
-        assert_eq!(found.at(0.999_99), None, "two samples lie above");
+        assert_eq!(found.at(0.999_99), None, "two samples are above");
         let samples: u64 = found.buckets_ns.iter().map(|(_, count)| count).sum();
         assert_eq!(samples, table.count);
         assert_eq!(found.recorder_ns().count(), table.count);

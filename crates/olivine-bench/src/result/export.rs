@@ -1,14 +1,13 @@
 //! Results for other programs: CSV for spreadsheets, `.hlog` for the plotters of `HdrHistogram`.
 
-use super::{Measured, Placement, ResultFile, Row};
+use super::{Measured, Outcome, Placement, ResultFile, Row, STATISTICS};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Columns of the CSV, in order. Names are those of the JSON, except `p50_ns`: it is that of the
-/// median run, and `p50_ns_of_samples` that of the distribution.
-const COLUMNS: [&str; 42] = [
+/// Columns of the CSV before the statistics.
+const BEFORE: [&str; 20] = [
     "scenario",
     "load",
     "method",
@@ -19,67 +18,58 @@ const COLUMNS: [&str; 42] = [
     "wait",
     "publishers_count",
     "subscribers_count",
+    "connections_count",
+    "depth_count",
     "oversubscribed",
     "settings",
     "status",
     "reason",
     "placement",
-    "slices_count",
     "runs",
-    "samples",
-    "count",
-    "min_ns",
-    "p50_ns",
-    "p50_ns_min",
-    "p50_ns_max",
-    "p50_ns_of_samples",
-    "p90_ns",
-    "p99_ns",
-    "p99_9_ns",
-    "p99_99_ns",
-    "max_ns",
     "max_at_s",
     "max_cause",
-    "ratio_p50",
-    "floor_p50_ns",
-    "messages_per_s",
-    "messages_per_s_min",
-    "messages_per_s_max",
-    "deliveries_per_s",
-    "bytes_per_s",
-    "messages_per_floor_round_trip",
-    "ratio_to_copy",
-    "cpu_model",
-    "commit",
 ];
+/// And behind them.
+const BEHIND: [&str; 3] = ["p50_ns_of_samples", "cpu_model", "commit"];
 
-/// One line a row, with a head line; what does not apply is empty.
-#[must_use]
-pub fn csv(file: &ResultFile) -> String {
-    let mut out = COLUMNS.join(",");
-    out.push('\n');
+/// One line a row, with a head line; what does not apply is empty. Each statistic is a column; one
+/// of runs also has the least and the most run.
+///
+/// # Errors
+///
+/// None: it is written to memory.
+pub fn csv(file: &ResultFile) -> io::Result<Vec<u8>> {
+    let mut out = csv::Writer::from_writer(Vec::new());
+    let statistics = STATISTICS.iter().flat_map(|statistic| {
+        let ends: &[&str] = if statistic.is_of_runs() {
+            &["", "_min", "_max"]
+        } else {
+            &[""]
+        };
+        ends.iter().map(|end| format!("{}{end}", statistic.name))
+    });
+    let [before, behind] =
+        [&BEFORE[..], &BEHIND].map(|names| names.iter().map(|name| (*name).to_owned()));
+    out.write_record(before.chain(statistics).chain(behind))?;
     for row in &file.results {
         let mut cells = situation(row);
-        match &row.outcome {
-            super::Outcome::Failed { reason } => {
-                cells.extend(["failed".to_owned(), reason.clone()]);
-                cells.resize(COLUMNS.len() - 2, String::new());
-            }
-            super::Outcome::Measured(measured) => {
-                cells.extend(["measured".to_owned(), String::new()]);
-                cells.extend(figures(measured));
-            }
-        }
+        cells.extend(figures(row.measured()));
         cells.extend([file.machine.cpu_model.clone(), file.machine.commit.clone()]);
-        let quoted: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
-        out.push_str(&quoted.join(","));
-        out.push('\n');
+        out.write_record(cells)?;
     }
-    out
+    out.into_inner().map_err(|error| error.into_error())
 }
 
 fn situation(row: &Row) -> Vec<String> {
     let of = &row.parameters;
+    let (status, reason) = match &row.outcome {
+        Outcome::Measured(_) => ("measured", ""),
+        Outcome::Failed { reason } => ("failed", reason.as_str()),
+    };
+    let whole = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let measured = row.measured();
+    let worst = measured.and_then(|measured| measured.worst.as_ref());
+    let placement = measured.map(|measured| name_of(&measured.placement));
     vec![
         row.scenario.clone(),
         name_of(&row.load),
@@ -87,91 +77,55 @@ fn situation(row: &Row) -> Vec<String> {
         of.size_bytes.to_string(),
         of.batch_count.to_string(),
         number(of.rate_per_s),
-        of.ring_bytes
-            .map(|bytes| bytes.to_string())
-            .unwrap_or_default(),
+        whole(of.ring_bytes),
         of.wait.clone().unwrap_or_default(),
         of.publishers_count.to_string(),
         of.subscribers_count.to_string(),
+        whole(of.connections_count),
+        whole(of.depth_count),
         of.oversubscribed.to_string(),
         of.settings.clone(),
+        status.to_owned(),
+        reason.to_owned(),
+        placement.unwrap_or_default(),
+        measured.map_or_else(String::new, |measured| runs(measured).to_string()),
+        number(worst.map(|worst| worst.at_s)),
+        worst.map(|worst| name_of(&worst.cause)).unwrap_or_default(),
     ]
 }
 
-fn figures(measured: &Measured) -> Vec<String> {
-    let found = measured.distribution();
-    let table = found.map(|(_, found)| &found.percentiles);
-    let worst = measured.worst.as_ref();
-    let rate = measured.messages_per_s;
-    let p50 = measured.p50_ns();
-    let runs = measured
-        .ratio_p50
-        .or(rate)
-        .map_or(measured.runs.len(), |spread| spread.runs);
-    vec![
-        name_of(&measured.placement),
-        measured.slices_count.to_string(),
-        runs.to_string(),
-        found
-            .map(|(what, _)| what.replace(' ', "_"))
-            .unwrap_or_default(),
-        table
-            .map(|table| table.count.to_string())
-            .unwrap_or_default(),
-        number(table.map(|table| table.min_ns)),
-        number(p50.map(|p50| p50.median)),
-        number(p50.map(|p50| p50.min)),
-        number(p50.map(|p50| p50.max)),
-        number(table.and_then(|table| table.p50_ns)),
-        number(table.and_then(|table| table.p90_ns)),
-        number(table.and_then(|table| table.p99_ns)),
-        number(table.and_then(|table| table.p99_9_ns)),
-        number(table.and_then(|table| table.p99_99_ns)),
-        number(table.map(|table| table.max_ns)),
-        number(worst.map(|worst| worst.at_s)),
-        worst.map(|worst| name_of(&worst.cause)).unwrap_or_default(),
-        number(measured.ratio_p50.map(|ratio| ratio.median)),
-        number(
-            measured
-                .floor_round_trip
-                .as_ref()
-                .and_then(|floor| floor.p50_ns),
-        ),
-        number(rate.map(|rate| rate.median)),
-        number(rate.map(|rate| rate.min)),
-        number(rate.map(|rate| rate.max)),
-        number(measured.deliveries_per_s),
-        number(measured.bytes_per_s),
-        number(
-            measured
-                .messages_per_floor_round_trip
-                .map(|ratio| ratio.median),
-        ),
-        number(measured.ratio_to_copy.map(|ratio| ratio.median)),
-    ]
+/// Runs behind the figures.
+fn runs(measured: &Measured) -> usize {
+    let spreads = measured.values.values();
+    spreads.map(|spread| spread.runs).max().unwrap_or(0)
+}
+
+fn figures(measured: Option<&Measured>) -> Vec<String> {
+    let mut cells = Vec::new();
+    for statistic in STATISTICS {
+        cells.push(number(
+            measured.and_then(|measured| measured.value(statistic)),
+        ));
+        if statistic.is_of_runs() {
+            let spread = measured.and_then(|measured| measured.spread(statistic.name));
+            cells.push(number(spread.map(|spread| spread.min)));
+            cells.push(number(spread.map(|spread| spread.max)));
+        }
+    }
+    let found = measured.and_then(|measured| measured.distribution.as_ref());
+    cells.push(number(found.and_then(|found| found.percentiles.p50_ns)));
+    cells
 }
 
 /// A value's name in the JSON.
 fn name_of(value: &impl serde::Serialize) -> String {
     let value = serde_json::to_value(value).ok();
-    value
-        .as_ref()
-        .and_then(|value| value.as_str())
-        .unwrap_or_default()
-        .to_owned()
+    let name = value.as_ref().and_then(|value| value.as_str());
+    name.unwrap_or_default().to_owned()
 }
 
 fn number(value: Option<f64>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// A cell that holds commas, quotes or line ends is quoted, as RFC 4180 has it.
-fn quoted(cell: &str) -> String {
-    if cell.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", cell.replace('"', "\"\""))
-    } else {
-        cell.to_owned()
-    }
 }
 
 /// Writes every distribution as one interval of a histogram log, version 1.3, values in
@@ -197,11 +151,11 @@ pub fn hlog(file: &ResultFile, out: &mut impl io::Write) -> io::Result<()> {
     builder.with_max_value_divisor(1.0);
     let mut writer = builder.begin_log_with(out, &mut serializer)?;
     for row in &file.results {
-        let Some((measured, (_, found))) = row
+        let Some((measured, found)) = row
             .measured()
-            .and_then(|measured| Some((measured, measured.distribution()?)))
+            .and_then(|measured| Some((measured, measured.distribution.as_ref()?)))
             // Buckets may have been left out to make a file small.
-            .filter(|(_, (_, found))| !found.buckets_ns.is_empty())
+            .filter(|(_, found)| !found.buckets_ns.is_empty())
         else {
             continue;
         };
@@ -244,10 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_with_commas_and_quotes_survive() {
-        assert_eq!(quoted("plain"), "plain");
-        assert_eq!(quoted("a,b"), "\"a,b\"");
-        assert_eq!(quoted("say \"x\""), "\"say \"\"x\"\"\"");
+    fn words_are_those_of_the_json() {
         assert_eq!(name_of(&Placement::SharedL3), "shared_l3");
     }
 }

@@ -1,6 +1,6 @@
 //! The file of a measurement: JSON, described by `docs/bench-schema.json`.
 
-use super::{Distribution, FloorResult, MeasuringError, Outcome, Row};
+use super::{Distribution, MeasuringError, Outcome, Ratio, Row, version1};
 use crate::machine::Machine;
 use crate::privileges::Privileges;
 use olivine::small_file;
@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// First field of a file: the name of the format and its version.
-pub const SCHEMA: &str = "olivine-bench/1";
+pub const SCHEMA: &str = "olivine-bench/2";
 /// Most bytes of a result file.
 const FILE_MAX: u64 = 64 << 20;
 /// Fewest runs of a quotable figure.
@@ -17,8 +17,9 @@ pub const RUNS_QUOTABLE: u32 = 5;
 
 /// Results of one measurement, with their conditions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct ResultFile {
-    /// Always [`SCHEMA`]; another value is refused by [`ResultFile::parse`].
+    /// Always [`SCHEMA`]. [`ResultFile::parse`] also reads version 1, and refuses others.
     pub schema: String,
     /// The name of the scenario, preset or job file.
     pub scenario: String,
@@ -45,11 +46,40 @@ pub struct ResultFile {
     /// The difference of two equal measurements, if measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring_error: Option<MeasuringError>,
-    /// The floor, if it was measured separately.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub floor: Option<FloorResult>,
     /// The rows.
     pub results: Vec<Row>,
+    /// Ratios of rows, run by run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ratios: Vec<Ratio>,
+    /// What was to be measured and is missing on this machine, with the reason: one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<String>,
+}
+
+/// What a measurement gave.
+#[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "the parts of a file that are measured"
+)]
+pub struct Results {
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// The difference of two equal measurements, if measured.
+    pub measuring_error: Option<MeasuringError>,
+    /// Ratios of rows, run by run.
+    pub ratios: Vec<Ratio>,
+    /// What is missing on this machine, with the reason: one line each.
+    pub left_out: Vec<String>,
+}
+
+impl From<Vec<Row>> for Results {
+    fn from(rows: Vec<Row>) -> Self {
+        Self {
+            rows,
+            ..Self::default()
+        }
+    }
 }
 
 /// Why a result file cannot be used.
@@ -74,7 +104,7 @@ pub enum FileError {
     },
     /// It is not one of our results.
     #[error(
-        "{path} is no result of `olivine bench --json`",
+        "{path} is not a result of `olivine bench --json`",
         path = path.display()
     )]
     Form {
@@ -102,7 +132,7 @@ impl ResultFile {
     ///
     /// # Errors
     ///
-    /// [`FileError`] naming the file: it cannot be read, is no result, or of another version.
+    /// [`FileError`] naming the file: it cannot be read, or is not a result of this version.
     pub fn read(path: &Path) -> Result<Self, FileError> {
         let text = small_file::read_text(path, FILE_MAX).map_err(|source| FileError::Read {
             path: path.to_path_buf(),
@@ -126,13 +156,17 @@ impl ResultFile {
             source,
         };
         let Head { schema } = serde_json::from_str(text).map_err(form)?;
-        if schema != SCHEMA {
-            return Err(FileError::Version {
+        match schema.as_str() {
+            SCHEMA => serde_json::from_str(text).map_err(form),
+            version1::SCHEMA => {
+                let file = serde_json::from_str(text).map_err(form)?;
+                serde_json::from_value(version1::translated(file)).map_err(form)
+            }
+            _ => Err(FileError::Version {
                 path: path.to_path_buf(),
                 found: schema,
-            });
+            }),
         }
-        serde_json::from_str(text).map_err(form)
     }
 
     /// Makes the file small: merges buckets of distributions, which changes no percentile and no
@@ -140,7 +174,15 @@ impl ResultFile {
     /// bytes.
     pub fn pack(&mut self, bytes_max: usize) {
         self.distributions_mut().for_each(Distribution::pack);
+        // Slices are the first to go: the runs stay.
+        let series = |row: &mut Row| match &mut row.outcome {
+            Outcome::Measured(measured) => measured.series.clear(),
+            Outcome::Failed { .. } => {}
+        };
         let length = |file: &Self| serde_json::to_string(file).map_or(0, |text| text.len());
+        if length(self) > bytes_max {
+            self.results.iter_mut().for_each(series);
+        }
         while length(self) > bytes_max {
             let p50_ns = |found: &Distribution| found.percentiles.p50_ns.unwrap_or(f64::MAX);
             let left = self.distributions_mut();
@@ -159,9 +201,8 @@ impl ResultFile {
                 Outcome::Failed { .. } => None,
             };
             measured.into_iter().flat_map(|measured| {
-                let round_trip = measured.round_trip.iter_mut();
-                let one_way = round_trip.chain(&mut measured.one_way);
-                one_way.chain(&mut measured.send_delay)
+                let times = measured.distribution.iter_mut();
+                times.chain(&mut measured.send_delay)
             })
         })
     }
@@ -290,8 +331,9 @@ mod tests {
             cut_short: false,
             privileges: Privileges::default(),
             measuring_error: None,
-            floor: None,
             results: Vec::new(),
+            ratios: Vec::new(),
+            left_out: Vec::new(),
         };
         let differs = |change: fn(&mut ResultFile)| {
             let mut other = file.clone();
@@ -330,12 +372,28 @@ mod tests {
         let path = Path::new("some.json");
         let error = ResultFile::parse(path, "{\"a\":1}").unwrap_err();
         assert!(
-            error.to_string().starts_with("some.json is no result"),
+            error.to_string().starts_with("some.json is not a result"),
             "{error}"
         );
         let error = ResultFile::parse(path, "{\"schema\":\"olivine-bench/9\"}").unwrap_err();
         assert!(error.to_string().contains("'olivine-bench/9'"), "{error}");
         let error = ResultFile::read(Path::new("/nonexistent/x.json")).unwrap_err();
         assert!(matches!(error, FileError::Read { .. }), "{error}");
+    }
+
+    /// After a change: `OLIVINE_SCHEMA=write cargo test -p olivine-bench --lib schema`.
+    #[test]
+    fn published_schema_is_that_of_the_types() {
+        let mut made = serde_json::to_value(schemars::schema_for!(ResultFile)).unwrap();
+        made["title"] = "A result of `olivine bench`, as --json prints it".into();
+        made["properties"]["schema"]["const"] = SCHEMA.into();
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench-schema.json");
+        if std::env::var_os("OLIVINE_SCHEMA").is_some() {
+            let text = serde_json::to_string_pretty(&made).unwrap() + "\n";
+            std::fs::write(path, text).unwrap();
+        }
+        let published = std::fs::read_to_string(path).unwrap();
+        let published: serde_json::Value = serde_json::from_str(&published).unwrap();
+        assert_eq!(made, published);
     }
 }

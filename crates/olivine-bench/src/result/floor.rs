@@ -1,38 +1,16 @@
-//! Hardware limits without a channel, as stored in a result.
+//! Rows of the hardware limits without a channel.
 
-use super::Placement;
-use crate::latency::Percentiles;
-use crate::spread::Spread;
-
-/// Round trips of a bare cache line under one placement.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct LineResult {
-    /// Where the CPUs were.
-    pub placement: Placement,
-    /// Slices measured there.
-    pub slices: u64,
-    /// Round trips.
-    pub round_trip: Percentiles,
-    /// Median of a slice, over the runs.
-    pub round_trip_p50_ns: Spread,
-}
-
-/// Hardware limits without a channel.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct FloorResult {
-    /// Bare cache line between the two processes, by placement.
-    pub cache_line: Vec<LineResult>,
-    /// Copying 8 KiB at a time through 1 MiB, in bytes a second.
-    pub copy_bytes_per_s: Spread,
-    /// An empty system call.
-    pub system_call_ns: Spread,
-    /// Waking a futex without a sleeper.
-    #[serde(default)]
-    pub futex_wake_ns: Option<Spread>,
-    /// Two processes that sleep on a futex and wake each other alternately: round trip, p50 of a
-    /// run. `None` if the second process does not know the method.
-    #[serde(default)]
-    pub futex_round_trip_ns: Option<Spread>,
-    /// One clock reading.
-    pub clock_cost_ns: Spread,
-}
+/// Its scenario.
+pub const SCENARIO: &str = "floor";
+/// Bare cache line between the two processes.
+pub const LINE: &str = "bare cache line, to and fro";
+/// Copying 8 KiB at a time through 1 MiB.
+pub const COPY: &str = "copy of 8 KiB within 1 MiB";
+/// An empty system call.
+pub const CALL: &str = "empty system call";
+/// Waking a futex without a sleeper.
+pub const WAKE: &str = "futex wake without a sleeper";
+/// Two processes that sleep on a futex and wake each other alternately.
+pub const SLEEPERS: &str = "round trip of two that sleep on a futex";
+/// One clock reading.
+pub const CLOCK: &str = "clock reading";

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The difference of two equal measurements.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct MeasuringError {
     /// What was measured twice.
     pub method: String,
@@ -91,14 +92,14 @@ mod tests {
             let mut latency = Latency::new();
             (0..100).for_each(|_| latency.record(clock.ticks_for(*ns)));
             collector.add(
-                32,
+                &Parameters::pair(32),
                 &Slice {
                     run,
                     placement,
                     floor: &Latency::new(),
                     at_s: 0.0,
                     kernel: Counts::default(),
-                    figures: Figures::RoundTrips(&latency),
+                    figures: &Figures::round_trips(latency),
                 },
             );
         }

@@ -15,6 +15,7 @@ const FAR_ABOVE_NS: f64 = 250.0;
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
 )]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Placement {
@@ -54,7 +55,9 @@ impl fmt::Display for Placement {
 /// Bounds of how far the second process's clock is ahead of ours: the possible error of a one-way
 /// figure.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[allow(clippy::exhaustive_structs, reason = "an interval has two ends")]
+#[cfg_attr(test, schemars(deny_unknown_fields))]
 pub struct ClockAhead {
     /// It is ahead by at least this; negative if it may be behind.
     pub least_ns: f64,

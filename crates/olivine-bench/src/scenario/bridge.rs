@@ -12,23 +12,22 @@
 mod cost;
 mod disk;
 mod paced;
-mod ratio;
 mod server;
 mod stored;
 mod stream;
 
-pub use ratio::{Beside, Ratio, Target};
 pub use stored::{STORE, StoreJob, Stored};
 
-use super::turns::Taken;
-use super::{Session, Setup, Watch};
+use super::turns::{Candidate, measure_all};
+use super::{Setup, Watch};
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
-use crate::error::{BenchError, Result, chain};
+use crate::error::{BenchError, Result};
 use crate::payload;
-use crate::peer::Peer;
-use crate::result::{Collector, Load, Parameters, Row};
+use crate::result::ratio::{self, Ratio, Target};
+use crate::result::{Figures, Load, Parameters, Results, Row};
 use crate::rival::Program;
+use crate::text;
 use olivine::{Scheme, Subscriber};
 use server::Shared;
 use std::cell::RefCell;
@@ -107,48 +106,76 @@ pub struct Plan {
     pub rate_per_s: f64,
 }
 
-/// The results.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
-pub struct BridgeResult {
-    /// A row for each candidate and placement, or one for its failure.
-    pub rows: Vec<Row>,
-    /// How they compare.
-    pub ratios: Vec<Ratio>,
-    /// Missing candidates and the reasons: one line each.
-    pub left_out: Vec<String>,
-}
-
 /// The resources of a turn.
-struct RunSlot<'a> {
-    peer: &'a mut Peer,
+struct Resources<'a> {
     clock: TickClock,
     setup: &'a Setup,
     stopped: &'a dyn Fn() -> bool,
 }
 
-impl RunSlot<'_> {
+impl Resources<'_> {
     /// Seconds of one run.
     fn seconds(&self) -> f64 {
-        self.setup.seconds / f64::from(self.setup.runs.max(1))
+        self.setup.run_s()
     }
 }
 
-type Play<'a> = Box<dyn FnMut(&mut RunSlot<'_>) -> Result<Taken> + 'a>;
+/// The reference of a ratio.
+enum Beside {
+    /// The figure of another candidate in the same run.
+    Candidate(String),
+    /// So many messages a second.
+    Rate(f64),
+}
 
-/// A candidate of a comparison.
-struct Candidate<'a> {
+/// A ratio to be measured: p50 to p50, or rate to rate.
+struct Expected {
     part: Part,
-    method: String,
-    parameters: Parameters,
-    play: Play<'a>,
+    size_bytes: u64,
+    ours: String,
+    beside: Beside,
+    target: Target,
+}
+
+impl Expected {
+    /// What `rows` say; `None` if one of the two has no figure.
+    fn of(&self, rows: &[Row]) -> Option<Ratio> {
+        let figure = match self.part.load() {
+            Load::Open => "p50_ns",
+            _ => "messages_per_s",
+        };
+        let runs = |name: &str| {
+            ratio::runs(rows, figure, |row| {
+                row.scenario == self.part.scenario()
+                    && row.parameters.size_bytes == self.size_bytes
+                    && row.method == name
+            })
+        };
+        let ours = runs(&self.ours);
+        let (beside, theirs) = match &self.beside {
+            Beside::Candidate(name) => (name.clone(), runs(name)),
+            Beside::Rate(per_s) => {
+                let theirs = ours.iter().map(|(run, _)| (*run, *per_s));
+                (text::rate(*per_s), theirs.collect())
+            }
+        };
+        Some(Ratio {
+            scenario: self.part.scenario().to_owned(),
+            figure: figure.to_owned(),
+            ours: self.ours.clone(),
+            beside,
+            situation: text::bytes(self.size_bytes),
+            ratio: ratio::of_runs(&ours, &theirs)?,
+            target: Some(self.target),
+        })
+    }
 }
 
 /// Candidates, and how they are compared.
 #[derive(Default)]
 struct Field<'a> {
     candidates: Vec<Candidate<'a>>,
-    ratios: Vec<Ratio>,
+    ratios: Vec<Expected>,
     left_out: Vec<String>,
     server: Option<Rc<RefCell<Shared>>>,
 }
@@ -159,13 +186,26 @@ impl<'a> Field<'a> {
         part: Part,
         method: &str,
         parameters: Parameters,
-        play: impl FnMut(&mut RunSlot<'_>) -> Result<Taken> + 'a,
+        mut play: impl FnMut(&mut Resources<'_>) -> Result<Figures> + 'a,
     ) {
         self.candidates.push(Candidate {
-            part,
+            scenario: part.scenario(),
+            load: part.load(),
             method: method.to_owned(),
+            lacks: "",
             parameters,
-            play: Box::new(play),
+            slices: 1,
+            play: Box::new(move |turn| {
+                let (setup, stopped) = (turn.session.setup, turn.stopped);
+                let slice = turn.slice(|_, clock| {
+                    play(&mut Resources {
+                        clock: *clock,
+                        setup,
+                        stopped,
+                    })
+                });
+                slice.map(|_| ())
+            }),
         });
     }
 
@@ -175,12 +215,11 @@ impl<'a> Field<'a> {
     }
 
     fn expect(&mut self, part: Part, size_bytes: u64, ours: &str, beside: Beside, target: Target) {
-        self.ratios.push(Ratio {
+        self.ratios.push(Expected {
+            part,
+            size_bytes,
             ours: ours.to_owned(),
             beside,
-            size_bytes,
-            part,
-            ratio: None,
             target,
         });
     }
@@ -228,92 +267,28 @@ pub fn run(
     plan: &Plan,
     watch: Watch<'_>,
     stopped: &dyn Fn() -> bool,
-) -> Result<BridgeResult> {
+) -> Result<Results> {
     let mut field = Field::default();
     for part in &plan.parts {
         match part {
-            Part::Paced => paced::enter(&mut field, plan),
-            Part::Stream => stream::enter(&mut field, plan),
-            Part::Cost => cost::enter(&mut field),
+            Part::Paced => paced::enter(&mut field, setup, plan),
+            Part::Stream => stream::enter(&mut field, setup, plan),
+            Part::Cost => cost::enter(&mut field, setup),
             Part::Stored => stored::enter(&mut field, plan),
             Part::Disk => disk::enter(&mut field, plan),
         }
     }
-    let total = u64::from(setup.runs) * field.candidates.len() as u64;
-    let mut session = Session::start(setup, total, watch)?;
-    let mut found: Vec<(Collector, Option<String>)> = field
-        .candidates
-        .iter()
-        .map(|_| (Collector::new(session.clock), None))
-        .collect();
-    'runs: for run in 0..setup.runs {
-        let turns = field.candidates.iter_mut().zip(&mut found);
-        for (candidate, (collector, failure)) in turns {
-            if failure.is_none()
-                && let Err(error) = one_turn(&mut session, candidate, run, collector, stopped)
-            {
-                if stopped() {
-                    break 'runs;
-                }
-                *failure = Some(chain(&error));
-                session.renew()?;
-            }
-            if session.step().is_break() {
-                break 'runs;
-            }
-        }
-    }
-    let mut result = BridgeResult {
+    let rows = measure_all(setup, field.candidates, watch, stopped)?.concat();
+    Ok(Results {
+        ratios: field
+            .ratios
+            .iter()
+            .filter_map(|ratio| ratio.of(&rows))
+            .collect(),
+        rows,
         left_out: field.left_out,
-        ..BridgeResult::default()
-    };
-    for (candidate, (collector, failure)) in field.candidates.iter().zip(&found) {
-        let (scenario, load) = (candidate.part.scenario(), candidate.part.load());
-        let parameters = &candidate.parameters;
-        match failure {
-            Some(reason) => result.rows.push(Row::failed(
-                scenario,
-                load,
-                &candidate.method,
-                parameters.clone(),
-                reason,
-            )),
-            None => {
-                result
-                    .rows
-                    .extend(collector.rows(scenario, load, &candidate.method, parameters))
-            }
-        }
-    }
-    if result.rows.is_empty() && !field.candidates.is_empty() {
-        return Err(BenchError::Stopped);
-    }
-    for mut ratio in field.ratios {
-        ratio.ratio = ratio.of(&result.rows);
-        result.ratios.push(ratio);
-    }
-    Ok(result)
-}
-
-fn one_turn(
-    session: &mut Session<'_>,
-    candidate: &mut Candidate<'_>,
-    run: u32,
-    collector: &mut Collector,
-    stopped: &dyn Fn() -> bool,
-) -> Result<()> {
-    let (clock, setup) = (session.clock, session.setup);
-    let slice = session.slice(|peer| {
-        let mut turn = RunSlot {
-            peer,
-            clock,
-            setup,
-            stopped,
-        };
-        (candidate.play)(&mut turn)
-    })?;
-    session.keep(collector, candidate.parameters.size_bytes, run, &slice);
-    Ok(())
+        ..Results::default()
+    })
 }
 
 /// Number of events in `seconds` at `per_s` events per second.
@@ -324,15 +299,6 @@ fn one_turn(
 )]
 fn count_in(seconds: f64, per_s: f64) -> u64 {
     ((seconds * per_s) as u64).max(1)
-}
-
-/// A turn that gave a rate.
-fn rated(messages_per_s: f64) -> Taken {
-    Taken::Rate {
-        messages_per_s,
-        copy_bytes_per_s: None,
-        pairs: Vec::new(),
-    }
 }
 
 /// The rate of `count` events between two clock readings.
@@ -360,6 +326,9 @@ fn read_back(uri: &str, count: u64, longest: Duration) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Counts;
+    use crate::latency::Latency;
+    use crate::result::{Collector, Placement, Slice};
 
     #[test]
     fn parts_have_names() {
@@ -372,5 +341,40 @@ mod tests {
             error.contains("'speed'") && error.contains("paced"),
             "{error}"
         );
+    }
+
+    fn row(method: &str, rates: &[f64]) -> Vec<Row> {
+        let mut collector = Collector::new(TickClock::calibrate());
+        for (run, messages_per_s) in (0..).zip(rates) {
+            let slice = Slice {
+                run,
+                // Each run in another placement: the ratio is still of neighbours in time.
+                placement: Placement::of(f64::from(run) * 90.0),
+                floor: &Latency::new(),
+                at_s: 0.0,
+                kernel: Counts::default(),
+                figures: &Figures::rate(*messages_per_s),
+            };
+            collector.add(&Parameters::pair(32), &slice);
+        }
+        let scenario = Part::Stream.scenario();
+        collector.rows(scenario, Load::Saturated, method, &Parameters::pair(32))
+    }
+
+    #[test]
+    fn a_ratio_compares_turns_of_the_same_run() {
+        let mut rows = row("ours", &[10.0, 20.0, 60.0]);
+        rows.extend(row("theirs", &[5.0, 10.0, 20.0]));
+        let mut field = Field::default();
+        field.compare(Part::Stream, 32, "ours", "theirs", Target::AtLeast(2.5));
+        let found = field.ratios[0].of(&rows).unwrap().ratio;
+        assert_eq!((found.min, found.median, found.max), (2.0, 2.0, 3.0));
+        assert!(!field.ratios[0].target.is_met(found.median));
+        assert!(Target::AtMost(2.0).is_met(found.median));
+        field.compare(Part::Stream, 64, "ours", "theirs", Target::AtLeast(2.5));
+        assert_eq!(field.ratios[1].of(&rows), None);
+        let beside = Beside::Rate(40.0);
+        field.expect(Part::Stream, 32, "ours", beside, Target::AtLeast(1.0));
+        assert_eq!(field.ratios[2].of(&rows).unwrap().ratio.median, 0.5);
     }
 }

@@ -1,110 +1,87 @@
-//! The floor on its own: what the other scenarios compare with.
+//! The hardware limits on their own. The other scenarios compare with the first, the floor.
 
 use super::pingpong::PingPong;
-use super::turns::{Subject, Taken};
-use super::{Progress, Session, Setup, Variant, Watch};
-use crate::error::{BenchError, Result};
-use crate::floor::{copy_bytes_per_s, futex_wake_ns, middle_ns, system_call_ns};
-use crate::latency::Latency;
+use super::turns::{Candidate, RunSlot, Subject, measure_all};
+use super::{FLOOR_ROUNDS, Setup, Variant, Watch};
+use crate::clock::TickClock;
+use crate::error::Result;
+use crate::floor::{
+    copy_bytes_per_s, distribution, futex_wake_ns, middle_ns, round_trips, system_call_ns,
+};
 use crate::machine;
 use crate::method;
-use crate::result::{FloorResult, LineResult, Parameters, Placement};
-use crate::spread::Spread;
-use std::collections::BTreeMap;
+use crate::result::{Figures, Load, Parameters, Row, floor};
 
 /// Message size whose copying is measured, in bytes.
-pub const COPY_BYTES: usize = 8192;
-/// Memory that the copies walk through: the default capacity of a ring, in bytes.
+const COPY_BYTES: usize = 8192;
+/// Memory that the copies walk through, in bytes: the smallest default capacity of a ring.
 pub const COPY_RING_BYTES: usize = 1 << 20;
-/// Bytes of a message whose arrival a futex tells.
+/// Bytes of a message whose receiver a futex wakes.
 const WOKEN_BYTES: u64 = 32;
-/// Time of one slice with its share of everything, in nanoseconds.
-const SLICE_NS: f64 = 2e6;
+/// Time of one slice of the bare cache line, with those beside it, in nanoseconds.
+const SLICE_NS: f64 = 4e6;
 
-/// Slices of the floor under one placement.
-#[derive(Default)]
-struct Lines {
-    slices: u64,
-    floor: Latency,
-    /// p50 of each slice, with its run.
-    values: Vec<(u32, f64)>,
-}
-
-/// Measures the floor.
+/// Measures the hardware limits.
 ///
 /// # Errors
 ///
-/// [`BenchError`] if a process cannot be started, pinned or does not answer.
-pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<FloorResult> {
-    let slices = super::slices_per_run(setup, SLICE_NS);
-    let total = u64::from(setup.runs) * u64::from(slices);
-    let mut session = Session::start(setup, total, watch)?;
-    let mut groups: BTreeMap<Placement, Lines> = BTreeMap::new();
-    let (mut copies, mut calls, mut readings) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut wakes, mut wake_trips) = (Vec::new(), Vec::new());
-    'runs: for run in 0..setup.runs {
-        copies.push(copy_bytes_per_s(
-            &session.clock,
-            COPY_BYTES,
-            COPY_RING_BYTES,
-        ));
-        calls.push(system_call_ns(&session.clock));
-        readings.push(machine::clock_cost_ns(&session.clock));
-        wakes.push(futex_wake_ns(&session.clock));
-        wake_trips.extend(futex_round_trip_ns(&mut session)?);
-        for _ in 0..slices {
-            let floor = session.floor()?;
-            let p50_ns = middle_ns(&session.clock, &floor);
-            let group = groups.entry(Placement::of(p50_ns)).or_default();
-            group.slices += 1;
-            group.values.push((run, p50_ns));
-            group.floor.merge(&floor);
-            if session.step().is_break() {
-                break 'runs;
-            }
-        }
-    }
-    let Progress { done, .. } = session.progress;
-    let spread = |values: &[f64]| {
-        Spread::of(values)
-            .filter(|_| done > 0)
-            .ok_or(BenchError::Stopped)
-    };
-    let cache_line = groups.iter().filter_map(|(&placement, group)| {
-        Some(LineResult {
-            placement,
-            slices: group.slices,
-            round_trip: group.floor.percentiles(&session.clock)?,
-            round_trip_p50_ns: Spread::over_runs(&group.values)?,
-        })
-    });
-    Ok(FloorResult {
-        cache_line: cache_line.collect(),
-        copy_bytes_per_s: spread(&copies)?,
-        system_call_ns: spread(&calls)?,
-        futex_wake_ns: Some(spread(&wakes)?),
-        futex_round_trip_ns: Spread::of(&wake_trips),
-        clock_cost_ns: spread(&readings)?,
-    })
-}
-
-/// p50 of a slice of round trips in which both sides sleep; `None` where the second process knows
-/// no such method.
-fn futex_round_trip_ns(session: &mut Session<'_>) -> Result<Option<f64>> {
-    let name = method::FUTEX.name();
-    if method::find(session.setup.methods, name).is_err() {
-        return Ok(None);
-    }
-    let variant = Variant {
-        method: name.to_owned(),
+/// [`BenchError`](crate::BenchError) if a process cannot be started, pinned or does not answer.
+pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Row>> {
+    let sleepers = Variant {
+        method: method::FUTEX.name().to_owned(),
         parameters: Parameters::pair(WOKEN_BYTES),
     };
-    let clock = session.clock;
-    let mut pingpong = PingPong::open(session, &variant)?;
-    let taken = pingpong.slice(&mut session.peer, &clock)?;
-    pingpong.close(&mut session.peer)?;
-    Ok(match taken {
-        Taken::RoundTrips(found) => Some(middle_ns(&clock, &found)),
-        Taken::OneWay { .. } | Taken::Rate { .. } => None,
+    let mut samples = Vec::new();
+    let mut line = candidate(floor::LINE, move |turn| {
+        while turn.slice(|peer, _| {
+            round_trips(peer, FLOOR_ROUNDS, &mut samples)?;
+            Ok(Figures::round_trips(distribution(&samples)))
+        })? {}
+        Ok(())
+    });
+    line.slices = super::slices_per_run(setup, SLICE_NS);
+    let copied = |clock: &TickClock| copy_bytes_per_s(clock, COPY_BYTES, COPY_RING_BYTES);
+    let mut candidates = vec![
+        line,
+        cost(floor::COPY, "bytes_per_s", copied),
+        cost(floor::CALL, "p50_ns", system_call_ns),
+        cost(floor::WAKE, "p50_ns", futex_wake_ns),
+    ];
+    // The second process may not know the method.
+    if method::find(setup.methods, &sleepers.method).is_ok() {
+        candidates.push(candidate(floor::SLEEPERS, |turn| {
+            let mut pingpong = PingPong::open(turn.session, &sleepers)?;
+            turn.slice(|peer, clock| {
+                let times = pingpong.slice(peer, clock)?.times.unwrap_or_default();
+                Ok(Figures::default().with("p50_ns", middle_ns(clock, &times)))
+            })?;
+            pingpong.close(&mut turn.session.peer)
+        }));
+    }
+    candidates.push(cost(floor::CLOCK, "p50_ns", machine::clock_cost_ns));
+    Ok(measure_all(setup, candidates, watch, &|| false)?.concat())
+}
+
+/// A limit that `play` measures, in one slice a run.
+fn candidate<'a>(
+    method: &str,
+    play: impl FnMut(&mut RunSlot<'_, '_>) -> Result<()> + 'a,
+) -> Candidate<'a> {
+    Candidate {
+        scenario: floor::SCENARIO,
+        load: Load::Closed,
+        method: method.to_owned(),
+        lacks: "",
+        parameters: Parameters::pair(0),
+        slices: 1,
+        play: Box::new(play),
+    }
+}
+
+/// A limit that is one number, measured in this process.
+fn cost<'a>(method: &str, name: &'static str, of: fn(&TickClock) -> f64) -> Candidate<'a> {
+    candidate(method, move |turn| {
+        let one = |clock: &TickClock| Figures::default().with(name, of(clock));
+        turn.slice(|_, clock| Ok(one(clock))).map(|_| ())
     })
 }

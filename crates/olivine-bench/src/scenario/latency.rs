@@ -3,19 +3,21 @@
 //! Measures: from the planned send time to the other process's check, an open loop: a late send
 //! counts as latency. Does not measure: saturation; choose rates well below the throughput.
 
-use super::turns::{Subject, Taken, measure};
+use super::registry::Scenario;
+use super::throughput::Way;
+use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
-use crate::channel::TemporaryChannel;
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::floor::{clock_ahead, distribution};
 use crate::latency::Latency;
-use crate::pace::{Pacer, RATES_PER_S, Rest};
+use crate::method::{Paced, WAIT_MAX};
+use crate::pace::{RATES_PER_S, Rest};
 use crate::payload::{self, Stamp};
 use crate::peer::{Order, Peer};
-use crate::result::{ClockAhead, Load};
-use olivine::{OpenError, Publisher};
+use crate::result::{ClockAhead, Figures, Load};
+use olivine::Publisher;
 
 /// Messages a slice should have, and bounds for its time in nanoseconds.
 const SLICE_MESSAGES: f64 = 20_000.0;
@@ -24,6 +26,17 @@ const SLICE_NS: (f64, f64) = (40e6, 300e6);
 const CLOCK_ROUNDS: u64 = 10_000;
 /// Messages sent at the rate before anything counts, as a share of a slice.
 const WARM_UP_SHARE: u64 = 4;
+
+/// One way at a rate.
+pub const SCENARIO: Scenario = Scenario {
+    name: "latency",
+    about: "one-way latency at a fixed rate, from the planned send time (open loop)",
+    heading: "One way at a fixed rate, from the intended send time",
+    load: Load::Open,
+    keys: &["method", "rate", "wait", "capacity"],
+    in_harness: false,
+    run,
+};
 
 /// Measures every variant in turn, run by run.
 ///
@@ -72,65 +85,38 @@ fn slice_ns(variant: &Variant) -> f64 {
     (SLICE_MESSAGES / rate * 1e9).clamp(SLICE_NS.0, longest)
 }
 
-/// One channel, open on both sides.
-struct Line {
-    publisher: Publisher,
+/// Both ends, open.
+pub(super) struct Line {
+    way: Way,
     size: usize,
     rate_per_s: f64,
+    rest: Rest,
     /// Messages of a slice.
     count: u64,
     sequence: u64,
     delays: Vec<u64>,
     /// How far the subscriber's clock is ahead of the publisher's.
     clock_ahead: Option<ClockAhead>,
-    /// Stall before this message of a slice.
-    stall_before: Option<u64>,
-    _channel: TemporaryChannel,
+    /// Whether the sender stands still in the middle of each slice.
+    is_stalled: bool,
 }
 
 impl Subject for Line {
-    const SCENARIO: &'static str = "latency";
-    const LOAD: Load = Load::Open;
+    const SCENARIO: &'static Scenario = &SCENARIO;
 
     fn slice_ns(variant: &Variant) -> f64 {
         slice_ns(variant) * 1.1
     }
 
-    #[allow(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "small positive numbers"
-    )]
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let rate_per_s = rate(variant)?;
-        let settings = &variant.parameters.settings;
-        let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
-        session.peer.run(&Order::Open {
-            there: channel.uri(),
-        })?;
-        let publisher = Publisher::open(&channel.uri())?;
-        let mut line = Self {
-            publisher,
-            size: variant.size(),
-            rate_per_s,
-            count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(1),
-            sequence: 0,
-            delays: Vec::new(),
-            clock_ahead: clock_ahead(&mut session.peer, &session.clock, CLOCK_ROUNDS)?,
-            stall_before: None,
-            _channel: channel,
-        };
-        let warm_up = (line.count / WARM_UP_SHARE).max(1);
-        line.send(&mut session.peer, session.clock, warm_up)?;
-        Ok(line)
+        Self::resting(session, variant, Rest::Spin)
     }
 
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
-        Ok(Taken::OneWay {
-            clock_ahead: self.clock_ahead,
-            one_way: self.send(peer, *clock, self.count)?,
-            send_delay: distribution(&self.delays),
-        })
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+        let times = self.send(peer, *clock, self.count)?;
+        let mut figures = Figures::one_way(times, distribution(&self.delays));
+        figures.clock_ahead = self.clock_ahead;
+        Ok(figures)
     }
 
     fn close(self, peer: &mut Peer) -> Result<()> {
@@ -139,12 +125,41 @@ impl Subject for Line {
     }
 }
 
+impl Line {
+    /// Opens both ends; the sender passes the time between two messages like `rest`.
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "small positive numbers"
+    )]
+    pub(super) fn resting(
+        session: &mut Session<'_>,
+        variant: &Variant,
+        rest: Rest,
+    ) -> Result<Self> {
+        let rate_per_s = rate(variant)?;
+        let mut line = Self {
+            way: Way::open(session, variant)?,
+            size: variant.size(),
+            rate_per_s,
+            rest,
+            count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(1),
+            sequence: 0,
+            delays: Vec::new(),
+            clock_ahead: clock_ahead(&mut session.peer, &session.clock, CLOCK_ROUNDS)?,
+            is_stalled: false,
+        };
+        let warm_up = (line.count / WARM_UP_SHARE).max(1);
+        line.send(&mut session.peer, session.clock, warm_up)?;
+        Ok(line)
+    }
+}
+
 /// A subject that stalls in each slice.
 struct Stalled(Line);
 
 impl Subject for Stalled {
-    const SCENARIO: &'static str = Line::SCENARIO;
-    const LOAD: Load = Line::LOAD;
+    const SCENARIO: &'static Scenario = &SCENARIO;
 
     fn slice_ns(variant: &Variant) -> f64 {
         Line::slice_ns(variant)
@@ -152,11 +167,11 @@ impl Subject for Stalled {
 
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
         let mut line = Line::open(session, variant)?;
-        line.stall_before = Some(line.count / 2);
+        line.is_stalled = true;
         Ok(Self(line))
     }
 
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
         self.0.slice(peer, clock)
     }
 
@@ -169,29 +184,42 @@ impl Line {
     /// Sends `count` messages at the rate; returns the latencies that the other side saw. How late
     /// each one left lands in `self.delays`, in ticks.
     fn send(&mut self, peer: &mut Peer, clock: TickClock, count: u64) -> Result<Latency> {
-        peer.begin(&Order::Consume {
-            size_bytes: self.size,
-            first: self.sequence,
-            count,
-            timed: true,
-        })?;
+        let (first, size) = (self.sequence, self.size);
         let paced = Paced {
+            clock,
             rate_per_s: self.rate_per_s,
-            rest: Rest::Spin,
-            first: self.sequence,
+            rest: self.rest,
+            first,
             count,
+            stall: self.is_stalled.then_some((first + count / 2, STALL_NS)),
         };
-        let (publisher, size) = (&mut self.publisher, self.size);
-        let (stall_before, first) = (self.stall_before, self.sequence);
-        let latency = paced.send(peer, clock, &mut self.delays, |stamp, pacer, deadline| {
-            if stall_before.is_some_and(|n| stamp.sequence == first + n) {
-                let end = TickClock::ticks() + clock.ticks_for(STALL_NS);
-                pacer.wait(end, Rest::Spin, || false);
+        let delays = &mut self.delays;
+        let heard = match &mut self.way {
+            Way::Channel { publisher, .. } => {
+                peer.begin(&Order::Consume {
+                    size_bytes: size,
+                    first,
+                    count,
+                    timed: true,
+                })?;
+                paced.send(&mut peer.deadline(), delays, |stamp, deadline| {
+                    publish(publisher, size, stamp, deadline)
+                })?;
+                None
             }
-            publish(publisher, size, stamp, deadline)
-        })?;
+            Way::Pair(pair) => {
+                peer.begin(&Order::Hear { first, count })?;
+                let mut deadline = peer.deadline_of(WAIT_MAX);
+                let heard = pair.driver.pace(&paced, &mut deadline, delays);
+                heard.map_err(|error| peer.or_its_reason(error))?
+            }
+        };
+        let (_, snapshot) = peer.end()?;
         self.sequence += count;
-        Ok(latency)
+        let told = || snapshot.as_ref().map(Latency::from);
+        heard.or_else(told).ok_or_else(|| BenchError::Protocol {
+            found: "an end without latencies".to_owned(),
+        })
     }
 }
 
@@ -211,58 +239,6 @@ pub(super) fn publish(
             }
             Err(error) => deadline.wait_for_room(publisher, size, error)?,
         }
-    }
-}
-
-/// Messages with equally spaced due times.
-pub(super) struct Paced {
-    pub(super) rate_per_s: f64,
-    /// How to pass the time between two.
-    pub(super) rest: Rest,
-    /// Number of the first one.
-    pub(super) first: u64,
-    pub(super) count: u64,
-}
-
-impl Paced {
-    /// Has `send` send each one when it is due, to a peer that has begun to note when they arrive;
-    /// returns the latencies that it saw. How late each one left lands in `delays`, in ticks.
-    pub(super) fn send(
-        &self,
-        peer: &mut Peer,
-        clock: TickClock,
-        delays: &mut Vec<u64>,
-        mut send: impl FnMut(Stamp, &Pacer, &mut Deadline<'_>) -> Result<()>,
-    ) -> Result<Latency> {
-        delays.clear();
-        delays.reserve(usize::try_from(self.count).unwrap_or(0));
-        let mut deadline = peer.deadline();
-        let pacer = Pacer::start(clock, self.rate_per_s);
-        // The first one is due a period from now, so that slices of few messages keep the distance,
-        // too.
-        for n in 1..=self.count {
-            let due = pacer.due(n);
-            let mut trouble = None;
-            pacer.wait(due, self.rest, || {
-                trouble = deadline.look().err();
-                trouble.is_some()
-            });
-            if let Some(trouble) = trouble {
-                return Err(trouble);
-            }
-            let stamp = Stamp {
-                sequence: self.first + n - 1,
-                ticks: due,
-            };
-            send(stamp, &pacer, &mut deadline)?;
-            delays.push(TickClock::ticks().saturating_sub(due));
-            deadline.renew();
-        }
-        let (_, snapshot) = peer.end()?;
-        let missing = || BenchError::Protocol {
-            found: "an end without latencies".to_owned(),
-        };
-        Ok(Latency::from(&snapshot.ok_or_else(missing)?))
     }
 }
 

@@ -6,7 +6,8 @@
 //! Does not measure: more participants than CPUs on more CPUs; such rows are marked as
 //! oversubscribed.
 
-use super::turns::{Subject, Taken, measure};
+use super::registry::Scenario;
+use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::clock::TickClock;
@@ -14,7 +15,7 @@ use crate::error::{BenchError, Result};
 use crate::floor::nanos;
 use crate::kernel::Observed;
 use crate::peer::{Order, Peer};
-use crate::result::{Load, Pair, Parameters};
+use crate::result::{Figures, Load, Pair, Parameters};
 use olivine::OpenError;
 
 /// Time of one slice in nanoseconds.
@@ -26,12 +27,34 @@ const FIRST_COUNT: u64 = 2_000;
 /// Most messages of each publisher in a slice.
 const COUNT_MAX: u64 = 1 << 26;
 
+/// One publisher to several subscribers.
+pub const FANOUT: Scenario = Scenario {
+    name: "fanout",
+    about: "throughput of one publisher to several subscribers, each in its own process",
+    heading: "Full speed, one publisher, several subscribers that get every message",
+    load: Load::Saturated,
+    keys: &["subscribers", "batch", "wait", "capacity"],
+    in_harness: false,
+    run: fanout,
+};
+
+/// Several publishers to several subscribers.
+pub const MESH: Scenario = Scenario {
+    name: "mesh",
+    about: "throughput of several publishers to several subscribers, each in its own process",
+    heading: "Full speed, several publishers and subscribers, every message to each",
+    load: Load::Saturated,
+    keys: &["publishers", "subscribers", "batch", "wait", "capacity"],
+    in_harness: false,
+    run: mesh,
+};
+
 /// Measures one publisher with several subscribers, every variant in turn, run by run.
 ///
 /// # Errors
 ///
 /// [`BenchError`] if there is no row at all; a variant that fails has a row that says why.
-pub fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
+fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<true>>(setup, variants, watch)
 }
 
@@ -40,7 +63,7 @@ pub fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<F
 /// # Errors
 ///
 /// [`BenchError`] if there is no row at all; a variant that fails has a row that says why.
-pub fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
+fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<false>>(setup, variants, watch)
 }
 
@@ -61,8 +84,7 @@ struct Mesh<const FAN_OUT: bool> {
 }
 
 impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
-    const SCENARIO: &'static str = if FAN_OUT { "fanout" } else { "mesh" };
-    const LOAD: Load = Load::Saturated;
+    const SCENARIO: &'static Scenario = if FAN_OUT { &FANOUT } else { &MESH };
 
     fn slice_ns(_variant: &Variant) -> f64 {
         SLICE_NS * 1.3
@@ -91,12 +113,12 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
             (start(*publishers_count)?, start(*subscribers_count)?);
         // Counters of the participants, not of the two floor processes, which sleep in the
         // meantime.
-        let everybody: Vec<u32> = publishers
+        let processes: Vec<u32> = publishers
             .iter()
             .chain(&subscribers)
             .map(Peer::id)
             .collect();
-        session.observed = Observed::of_others(&everybody).on(&pinned);
+        session.observed = Observed::of_others(&processes).on(&pinned);
         for peer in &mut subscribers {
             let there = channel.uri();
             peer.run(&Order::Open { there })?;
@@ -125,7 +147,7 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-    fn slice(&mut self, _peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
+    fn slice(&mut self, _peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
         let count = self.count as f64;
         let (elapsed, pairs) = self.play(clock)?;
         let per_s = |ticks: u64| count / nanos(clock, ticks) * 1e9;
@@ -134,11 +156,9 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
             subscriber: *subscriber,
             messages_per_s: per_s(*ticks),
         };
-        Ok(Taken::Rate {
-            messages_per_s: per_s(elapsed) * self.publishers.len() as f64,
-            copy_bytes_per_s: None,
-            pairs: pairs.iter().map(pair).collect(),
-        })
+        let mut figures = Figures::rate(per_s(elapsed) * self.publishers.len() as f64);
+        figures.pairs = pairs.iter().map(pair).collect();
+        Ok(figures)
     }
 
     fn close(mut self, _peer: &mut Peer) -> Result<()> {

@@ -3,10 +3,11 @@
 use crate::error::{BenchError, Result};
 use crate::method::{Driver, MeetingFolder, Method, Side};
 use crate::payload;
-use crate::peer::{Order, Peer};
+use crate::peer::{Order, Peer, Role};
 
 /// Both ends of a method: ours, and that of the second process.
 pub(super) struct Pair {
+    pub(super) role: Role,
     pub(super) driver: Box<dyn Driver>,
     // Last, so that our end is closed before its objects are removed.
     _place: MeetingFolder,
@@ -26,11 +27,23 @@ impl Pair {
         size: usize,
         settings: &str,
     ) -> Result<Self> {
+        Self::open_as(Role::Measured, method, peer, size, settings)
+    }
+
+    /// The same in a role. What is measured is opened before the bare stream.
+    pub(super) fn open_as(
+        role: Role,
+        method: &dyn Method,
+        peer: &mut Peer,
+        size: usize,
+        settings: &str,
+    ) -> Result<Self> {
         if size < payload::SIZE_MIN {
             return Err(BenchError::TooShort { bytes: size });
         }
         let place = MeetingFolder::make()?;
         peer.begin(&Order::Join {
+            role,
             method: method.name().to_owned(),
             settings: settings.to_owned(),
             size_bytes: size,
@@ -46,6 +59,7 @@ impl Pair {
         })?;
         peer.end()?;
         Ok(Self {
+            role,
             driver,
             _place: place,
         })

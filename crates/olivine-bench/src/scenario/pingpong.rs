@@ -5,14 +5,15 @@
 //! flight: a closed loop) or a fixed rate; that is `latency`.
 
 use super::pair::Pair;
-use super::turns::{Subject, Taken, measure};
+use super::registry::Scenario;
+use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{distribution, middle_ns, nanos};
 use crate::method::{self, WAIT_MAX};
 use crate::peer::{Order, Peer};
-use crate::result::Load;
+use crate::result::{Figures, Load};
 
 /// Time of one slice of round trips, in nanoseconds.
 const SLICE_NS: f64 = 10e6;
@@ -24,6 +25,17 @@ const INTERRUPTED_TIMES: f64 = 10.0;
 const WARM_UP_ROUNDS: u64 = 2_000;
 /// Most rounds in a slice.
 const ROUNDS_MAX: u64 = 1 << 20;
+
+/// One message there and back.
+pub const SCENARIO: Scenario = Scenario {
+    name: "pingpong",
+    about: "round-trip time of a message and its reply, any method (closed loop)",
+    heading: "Round trip of a message and its answer",
+    load: Load::Closed,
+    keys: &["method", "wait", "capacity"],
+    in_harness: true,
+    run,
+};
 
 /// Measures every variant in turn, run by run.
 ///
@@ -46,8 +58,7 @@ pub(super) struct PingPong {
 }
 
 impl Subject for PingPong {
-    const SCENARIO: &'static str = "pingpong";
-    const LOAD: Load = Load::Closed;
+    const SCENARIO: &'static Scenario = &SCENARIO;
 
     fn slice_ns(_variant: &Variant) -> f64 {
         SLICE_NS * 1.6
@@ -76,9 +87,9 @@ impl Subject for PingPong {
         Ok(pingpong)
     }
 
-    fn slice(&mut self, peer: &mut Peer, _clock: &TickClock) -> Result<Taken> {
+    fn slice(&mut self, peer: &mut Peer, _clock: &TickClock) -> Result<Figures> {
         self.play(peer)?;
-        Ok(Taken::RoundTrips(distribution(&self.samples)))
+        Ok(Figures::round_trips(distribution(&self.samples)))
     }
 
     fn close(self, peer: &mut Peer) -> Result<()> {

@@ -1,11 +1,13 @@
 //! Streaming at full speed: one publisher, one subscriber, every byte of every message checked.
 //!
-//! Measures: from the first claim to the last check, in two processes. Does not measure: latency
-//! (the ring is full most of the time, so a message's age is the ring's length) or what a program
-//! does with a message.
+//! Measures: from the first claim to the last check, in two processes; before and after each slice,
+//! a bare stream of the same messages in a ring of the same size. Does not measure: latency (the
+//! ring is full most of the time, so a message's age is the ring's length) or what a program does
+//! with a message.
 
 use super::pair::Pair;
-use super::turns::{Subject, Taken, measure};
+use super::registry::Scenario;
+use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::channel::TemporaryChannel;
 use crate::clock::TickClock;
@@ -14,13 +16,15 @@ use crate::error::Result;
 use crate::floor::{copy_bytes_per_s, nanos};
 use crate::method::{self, Batches, WAIT_MAX};
 use crate::payload::{self, Stamp};
-use crate::peer::{Order, Peer};
-use crate::result::Load;
+use crate::peer::{Order, Peer, Role};
+use crate::result::{Figures, Load};
 use olivine::{Batch, NotSent, OpenError, Publisher};
 use std::ops::Range;
 
 /// Time of one slice of streaming, in nanoseconds.
-const SLICE_NS: f64 = 30e6;
+pub(super) const SLICE_NS: f64 = 10e6;
+/// Time of the bare stream before it, and again after it, in nanoseconds.
+const BARE_NS: f64 = 3e6;
 /// Messages that determine how many fit a slice.
 const FIRST_COUNT: u64 = 200;
 /// Bytes of the warm-up, where they fit a slice.
@@ -34,17 +38,28 @@ pub const BATCH_MAX: usize = 1024;
 /// A message of this size or more is compared with a copy of it, in bytes.
 pub const COPY_COMPARED_FROM: usize = 1024;
 
+/// One publisher to one subscriber at full speed.
+pub const SCENARIO: Scenario = Scenario {
+    name: "throughput",
+    about: "messages and bytes per second at full speed, one publisher, one subscriber",
+    heading: "Full speed, one publisher, one subscriber, nothing lost",
+    load: Load::Saturated,
+    keys: &["method", "batch", "wait", "capacity"],
+    in_harness: false,
+    run,
+};
+
 /// Measures every variant in turn, run by run.
 ///
 /// # Errors
 ///
 /// [`BenchError`](crate::error::BenchError); no figure is reported if any message was wrong.
 pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<Stream>(setup, variants, watch)
+    measure::<BesideBare>(setup, variants, watch)
 }
 
 /// One channel, open on both sides.
-struct Stream {
+pub(super) struct Stream {
     way: Way,
     size: usize,
     batch: usize,
@@ -55,7 +70,7 @@ struct Stream {
 
 /// The transport of the messages.
 #[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Way {
+pub(super) enum Way {
     /// A channel of this library, filled by the fastest call.
     Channel {
         publisher: Publisher,
@@ -66,7 +81,7 @@ enum Way {
 }
 
 impl Way {
-    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
+    pub(super) fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
         let settings = &variant.parameters.settings;
         let peer = &mut session.peer;
         if variant.method != OWN {
@@ -85,19 +100,88 @@ impl Way {
     }
 }
 
+/// A stream with the bare one beside it.
+struct BesideBare {
+    stream: Stream,
+    bare: Stream,
+}
+
+impl Subject for BesideBare {
+    const SCENARIO: &'static Scenario = &SCENARIO;
+
+    fn slice_ns(_variant: &Variant) -> f64 {
+        (SLICE_NS + 2.0 * BARE_NS) * 1.3
+    }
+
+    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
+        let stream = Stream::open(session, variant)?;
+        let (peer, size) = (&mut session.peer, variant.size());
+        // A frame and two headers fit.
+        let ring = stream.ring_bytes().max((size + 24).next_power_of_two());
+        let ring = format!("capacity={ring}");
+        let pair = Pair::open_as(Role::Bare, method::BARE, peer, size, &ring)?;
+        let bare = Stream::over(session, Way::Pair(pair), variant, BARE_NS)?;
+        Ok(Self { stream, bare })
+    }
+
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+        let before = self.bare.rate(peer, clock)?;
+        let figures = self.stream.slice(peer, clock)?;
+        let bare = f64::midpoint(before, self.bare.rate(peer, clock)?);
+        Ok(figures.with("bare_messages_per_s", bare))
+    }
+
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        self.stream.close(peer)
+    }
+}
+
 impl Subject for Stream {
-    const SCENARIO: &'static str = "throughput";
-    const LOAD: Load = Load::Saturated;
+    const SCENARIO: &'static Scenario = &SCENARIO;
 
     fn slice_ns(_variant: &Variant) -> f64 {
         SLICE_NS * 1.3
     }
 
-    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
+        let way = Way::open(session, variant)?;
+        Self::over(session, way, variant, SLICE_NS)
+    }
+
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+        let figures = Figures::rate(self.rate(peer, clock)?);
+        if self.size < COPY_COMPARED_FROM {
+            return Ok(figures);
+        }
+        let copy = copy_bytes_per_s(clock, self.size, self.ring_bytes());
+        Ok(figures.with("copy_bytes_per_s", copy))
+    }
+
+    fn close(self, peer: &mut Peer) -> Result<()> {
+        peer.run(&Order::Close)?;
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// Streams the messages of a slice; returns how many a second.
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    fn rate(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<f64> {
+        let elapsed = self.send(peer, self.count)?.checked();
+        Ok(self.count as f64 / nanos(clock, elapsed) * 1e9)
+    }
+
+    /// Warms up over what is open on both sides, for slices of `slice_ns`.
+    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+    pub(super) fn over(
+        session: &mut Session<'_>,
+        way: Way,
+        variant: &Variant,
+        slice_ns: f64,
+    ) -> Result<Self> {
         let batch = usize::try_from(variant.parameters.batch_count).unwrap_or(BATCH_MAX);
         let mut stream = Self {
-            way: Way::open(session, variant)?,
+            way,
             size: variant.size(),
             batch: batch.min(BATCH_MAX),
             sequence: 0,
@@ -106,28 +190,30 @@ impl Subject for Stream {
         let warm_up = (WARM_UP_BYTES / variant.parameters.size_bytes.max(1)).max(1);
         // The first few determine how many fit a slice; then enough for the warm-up.
         for most in [warm_up, COUNT_MAX] {
-            let elapsed = stream.send(&mut session.peer, stream.count)?;
-            let each_ns = nanos(&session.clock, elapsed) / stream.count as f64;
-            stream.count = super::rounds_in(SLICE_NS, each_ns, most);
+            let sent = stream.send(&mut session.peer, stream.count)?;
+            let each_ns = nanos(&session.clock, sent.checked()) / stream.count as f64;
+            stream.count = super::rounds_in(slice_ns, each_ns, most);
         }
         Ok(stream)
     }
+}
 
-    #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken> {
-        let elapsed = self.send(peer, self.count)?;
-        let compared = self.size >= COPY_COMPARED_FROM;
-        Ok(Taken::Rate {
-            messages_per_s: self.count as f64 / nanos(clock, elapsed) * 1e9,
-            copy_bytes_per_s: compared
-                .then(|| copy_bytes_per_s(clock, self.size, self.ring_bytes())),
-            pairs: Vec::new(),
-        })
+/// When streamed messages had come how far, in ticks.
+pub(super) struct Sent {
+    start: u64,
+    handed_over: u64,
+    checked: u64,
+}
+
+impl Sent {
+    /// Ticks until the last call that sends has returned.
+    pub(super) fn handed_over(&self) -> u64 {
+        self.handed_over.saturating_sub(self.start)
     }
 
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
-        Ok(())
+    /// Ticks until the other side has checked the last message.
+    fn checked(&self) -> u64 {
+        self.checked.saturating_sub(self.start)
     }
 }
 
@@ -141,13 +227,13 @@ impl Stream {
         usize::try_from(bytes).unwrap_or(usize::MAX).max(self.size)
     }
 
-    /// Streams `count` messages; returns the ticks from the first one to the other side's last
-    /// check.
-    fn send(&mut self, peer: &mut Peer, count: u64) -> Result<u64> {
+    /// Streams `count` messages.
+    pub(super) fn send(&mut self, peer: &mut Peer, count: u64) -> Result<Sent> {
         let first = self.sequence;
         let start = match &mut self.way {
             Way::Pair(pair) => {
-                peer.begin(&Order::Take { first, count })?;
+                let role = pair.role;
+                peer.begin(&Order::Take { role, first, count })?;
                 let mut deadline = peer.deadline_of(WAIT_MAX);
                 let batches = Batches {
                     first,
@@ -172,9 +258,14 @@ impl Stream {
                 start
             }
         };
+        let handed_over = TickClock::ticks();
         self.sequence += count;
-        let (end, _) = peer.end()?;
-        Ok(end.saturating_sub(start))
+        let (checked, _) = peer.end()?;
+        Ok(Sent {
+            start,
+            handed_over,
+            checked,
+        })
     }
 }
 

@@ -1,24 +1,20 @@
-//! Interleaved variants, run by run, in slices: the loop of all scenarios.
+//! Candidates that take turns, run by run: the loop of all scenarios.
 
+use super::registry::Scenario;
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
 use crate::error::{BenchError, Result, chain};
 use crate::floor::middle_ns;
-use crate::latency::Latency;
 use crate::method;
 use crate::peer::Peer;
-use crate::result::{ClockAhead, Collector, Figures, Load, Outcome, Pair, Row, Slice};
-use crate::spread::Spread;
+use crate::result::{Collector, Figures, Load, Parameters, Row, Slice};
 use olivine::clock;
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 /// One variant of a scenario during its measurement. Opened again for each run.
 pub(super) trait Subject: Sized {
-    /// Name of the scenario.
-    const SCENARIO: &'static str;
-    /// How messages are offered in it.
-    const LOAD: Load;
+    /// The scenario.
+    const SCENARIO: &'static Scenario;
 
     /// Time of a slice of this variant, floor included, in nanoseconds.
     fn slice_ns(variant: &Variant) -> f64;
@@ -27,234 +23,233 @@ pub(super) trait Subject: Sized {
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self>;
 
     /// Measures one slice.
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Taken>;
+    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures>;
 
     /// Closes both sides.
     fn close(self, peer: &mut Peer) -> Result<()>;
 }
 
-/// The owned results of one slice: [`Figures`].
-pub(super) enum Taken {
-    RoundTrips(Latency),
-    OneWay {
-        one_way: Latency,
-        send_delay: Latency,
-        /// Bounds of how far the receiver's clock is ahead, if measured.
-        clock_ahead: Option<ClockAhead>,
-    },
-    Rate {
-        messages_per_s: f64,
-        copy_bytes_per_s: Option<f64>,
-        /// A mesh, pair by pair.
-        pairs: Vec<Pair>,
-    },
+/// One run of a candidate: opens everything, measures slices, closes everything.
+type Play<'a> = Box<dyn FnMut(&mut RunSlot<'_, '_>) -> Result<()> + 'a>;
+
+/// One of the things that take turns.
+pub(crate) struct Candidate<'a> {
+    pub(crate) scenario: &'static str,
+    pub(crate) load: Load,
+    pub(crate) method: String,
+    pub(crate) lacks: &'static str,
+    pub(crate) parameters: Parameters,
+    /// Slices of a run.
+    pub(crate) slices: u32,
+    pub(crate) play: Play<'a>,
 }
 
-impl Taken {
-    /// The median of its distribution, for the progress bar.
-    pub(super) fn p50_ns(&self, clock: &TickClock) -> Option<f64> {
-        match self {
-            Self::RoundTrips(found) | Self::OneWay { one_way: found, .. } => {
-                Some(middle_ns(clock, found))
-            }
-            Self::Rate { .. } => None,
-        }
+impl<'a> Candidate<'a> {
+    /// A variant of a scenario.
+    pub(super) fn of<S: Subject + 'a>(setup: &Setup, variant: Variant) -> Self {
+        Self::opened(setup, variant, S::open)
     }
 
-    /// Its rate, for the progress bar.
-    pub(super) fn messages_per_s(&self) -> Option<f64> {
-        match self {
-            Self::Rate { messages_per_s, .. } => Some(*messages_per_s),
-            Self::RoundTrips(_) | Self::OneWay { .. } => None,
-        }
-    }
-
-    pub(super) fn figures(&self) -> Figures<'_> {
-        match self {
-            Self::RoundTrips(round_trips) => Figures::RoundTrips(round_trips),
-            Self::OneWay {
-                one_way,
-                send_delay,
-                ..
-            } => Figures::OneWay {
-                one_way,
-                send_delay,
-            },
-            &Self::Rate {
-                messages_per_s,
-                copy_bytes_per_s,
-                ..
-            } => Figures::Rate {
-                messages_per_s,
-                copy_bytes_per_s,
-            },
+    /// A variant of a scenario that `open` opens.
+    pub(super) fn opened<S: Subject + 'a>(
+        setup: &Setup,
+        variant: Variant,
+        open: impl Fn(&mut Session<'_>, &Variant) -> Result<S> + 'a,
+    ) -> Self {
+        let found = method::find(setup.methods, &variant.method);
+        Self {
+            scenario: S::SCENARIO.name,
+            load: S::SCENARIO.load,
+            method: variant.method.clone(),
+            lacks: found.map_or("", |method| method.lacks()),
+            parameters: variant.parameters.clone(),
+            slices: super::slices_per_run(setup, S::slice_ns(&variant)),
+            play: Box::new(move |turn| {
+                let mut subject = open(turn.session, &variant)?;
+                while turn.slice(|peer, clock| subject.slice(peer, clock))? {}
+                if turn.is_stopped {
+                    return Ok(());
+                }
+                subject.close(&mut turn.session.peer)
+            }),
         }
     }
 }
 
-/// The collected results of one variant.
+/// One run of a candidate, and where its slices go.
+pub(crate) struct RunSlot<'t, 's> {
+    pub(super) session: &'t mut Session<'s>,
+    collector: &'t mut Collector,
+    parameters: &'t Parameters,
+    run: u32,
+    /// Slices that are left.
+    left: u32,
+    /// When the time of the run is over.
+    end_ns: u64,
+    /// Whether a request to stop came.
+    is_stopped: bool,
+    /// Whether a request to stop has come, for long slices.
+    pub(super) stopped: &'t dyn Fn() -> bool,
+}
+
+impl RunSlot<'_, '_> {
+    /// Measures one slice between two slices of the floor; true if another one should follow.
+    pub(crate) fn slice(
+        &mut self,
+        thing: impl FnOnce(&mut Peer, &TickClock) -> Result<Figures>,
+    ) -> Result<bool> {
+        let session = &mut *self.session;
+        let clock = session.clock;
+        let slice = session.slice(|peer| thing(peer, &clock))?;
+        let figures = &slice.value;
+        self.collector.set_session(&session.name);
+        self.collector.add(
+            self.parameters,
+            &Slice {
+                run: self.run,
+                placement: slice.placement,
+                floor: &slice.floor,
+                at_s: slice.at_s,
+                kernel: slice.kernel,
+                figures,
+            },
+        );
+        session.progress.p50_ns = figures.times.as_ref().map(|times| middle_ns(&clock, times));
+        session.progress.messages_per_s = figures.value("messages_per_s");
+        self.left = self.left.saturating_sub(1);
+        self.is_stopped = session.step().is_break();
+        // Slices of a sleeping method last longer on a loaded machine; the total time stays as
+        // requested.
+        Ok(!self.is_stopped && self.left > 0 && clock::monotonic_ns() <= self.end_ns)
+    }
+}
+
+/// The collected results of a candidate.
 struct Collected {
     collector: Collector,
-    /// Rates of each pair of a mesh in each slice.
-    pairs: BTreeMap<(u32, u32), Vec<f64>>,
-    /// Bounds of how far the receiver's clock is ahead, over all runs.
-    clock_ahead: Option<ClockAhead>,
     /// Why there are no figures.
     reason: Option<String>,
 }
 
-impl Collected {
-    /// The pairs of a mesh at their median rate.
-    fn pairs(&self) -> Vec<Pair> {
-        let median = |(&(publisher, subscriber), rates): (&(u32, u32), &Vec<f64>)| {
-            Some(Pair {
-                publisher,
-                subscriber,
-                messages_per_s: Spread::of(rates)?.median,
-            })
-        };
-        self.pairs.iter().filter_map(median).collect()
-    }
+/// Measures every variant of a scenario interleaved, run by run.
+///
+/// # Errors
+///
+/// As [`measure_all`].
+pub(super) fn measure<S: Subject + 'static>(
+    setup: &Setup,
+    variants: &[Variant],
+    watch: Watch<'_>,
+) -> Result<Found> {
+    let candidates = variants
+        .iter()
+        .map(|variant| Candidate::of::<S>(setup, variant.clone()));
+    measure_all(setup, candidates.collect(), watch, &|| false)
 }
 
-/// Measures every variant interleaved, run by run. Returns for each variant a row for each
+/// Measures every candidate interleaved, run by run. Returns for each candidate a row for each
 /// placement, or one for its failure; none if it had no turn.
 ///
-/// A failure ends only its variant; the second process is restarted. A variant that fails once has
-/// no figures, whatever earlier runs gave.
+/// A failure ends only its candidate; the second process is restarted. A candidate that fails once
+/// has no figures, whatever earlier runs gave. A turn that fails because of a request to stop is
+/// neither a figure nor a failure.
 ///
 /// # Errors
 ///
 /// [`BenchError`] if the two processes cannot be started, or a request to stop came before there
 /// was a result.
-pub(super) fn measure<S: Subject>(
+pub(crate) fn measure_all(
     setup: &Setup,
-    variants: &[Variant],
+    mut candidates: Vec<Candidate<'_>>,
     watch: Watch<'_>,
+    stopped: &dyn Fn() -> bool,
 ) -> Result<Found> {
-    let slices = |variant: &Variant| super::slices_per_run(setup, S::slice_ns(variant));
-    let all: u64 = variants.iter().map(|v| u64::from(slices(v))).sum();
+    let all: u64 = candidates.iter().map(|one| u64::from(one.slices)).sum();
     let mut session = Session::start(setup, u64::from(setup.runs) * all, watch)?;
-    let mut turns: Vec<Collected> = Vec::new();
-    turns.resize_with(variants.len(), || Collected {
+    let mut found: Vec<Collected> = Vec::new();
+    found.resize_with(candidates.len(), || Collected {
         collector: Collector::new(session.clock),
-        pairs: BTreeMap::new(),
-        clock_ahead: None,
         reason: None,
     });
     'runs: for run in 0..setup.runs {
-        let open = variants.iter().zip(&mut turns);
-        for (variant, turn) in open.filter(|(_, turn)| turn.reason.is_none()) {
+        let open = candidates.iter_mut().zip(&mut found);
+        for (candidate, collected) in open.filter(|(_, collected)| collected.reason.is_none()) {
             let done = session.progress.done;
-            match one_run::<S>(&mut session, variant, run, slices(variant), turn) {
+            match one_run(
+                &mut session,
+                candidate,
+                run,
+                &mut collected.collector,
+                stopped,
+            ) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break 'runs,
+                Err(_) if stopped() => break 'runs,
                 Err(error) => {
-                    turn.reason = Some(chain(&error));
+                    collected.reason = Some(chain(&error));
                     session.progress.done = done;
-                    let left = u64::from(setup.runs - run) * u64::from(slices(variant));
+                    let left = u64::from(setup.runs - run) * u64::from(candidate.slices);
                     session.progress.total -= left;
                     session.renew()?;
                 }
             }
         }
     }
-    let mut rows = Vec::with_capacity(variants.len());
-    for (Variant { method, parameters }, turn) in variants.iter().zip(&turns) {
-        if let Some(reason) = &turn.reason {
-            let parameters = parameters.clone();
-            let failed = Row::failed(S::SCENARIO, S::LOAD, method, parameters, reason);
-            rows.push(vec![failed]);
-            continue;
+    let rows = |(candidate, collected): (&Candidate<'_>, &Collected)| {
+        let Candidate {
+            scenario,
+            load,
+            method,
+            parameters,
+            ..
+        } = candidate;
+        if let Some(reason) = &collected.reason {
+            return vec![Row::failed(
+                scenario,
+                *load,
+                method,
+                parameters.clone(),
+                reason,
+            )];
         }
-        let mut found = turn
+        let mut rows = collected
             .collector
-            .rows(S::SCENARIO, S::LOAD, method, parameters);
-        let lacks = method::find(setup.methods, method).map_or("", |method| method.lacks());
-        for row in &mut found {
-            lacks.clone_into(&mut row.lacks);
-            if let Outcome::Measured(measured) = &mut row.outcome {
-                measured.pairs = turn.pairs();
-                measured.clock_ahead = turn.clock_ahead;
-            }
-        }
-        rows.push(found);
-    }
-    if rows.iter().all(Vec::is_empty) {
+            .rows(scenario, *load, method, parameters);
+        rows.iter_mut()
+            .for_each(|row| candidate.lacks.clone_into(&mut row.lacks));
+        rows
+    };
+    let rows: Found = candidates.iter().zip(&found).map(rows).collect();
+    if !rows.is_empty() && rows.iter().all(Vec::is_empty) {
         return Err(BenchError::Stopped);
     }
     Ok(rows)
 }
 
-impl Session<'_> {
-    /// Collects the results of a slice of messages of `size_bytes`, and shows its median.
-    pub(super) fn keep(
-        &mut self,
-        collector: &mut Collector,
-        size_bytes: u64,
-        run: u32,
-        slice: &super::Slice<Taken>,
-    ) {
-        collector.set_session(&self.name);
-        collector.add(
-            size_bytes,
-            &Slice {
-                run,
-                placement: slice.placement,
-                floor: &slice.floor,
-                at_s: slice.at_s,
-                kernel: slice.kernel,
-                figures: slice.value.figures(),
-            },
-        );
-        self.progress.p50_ns = slice.value.p50_ns(&self.clock);
-        self.progress.messages_per_s = slice.value.messages_per_s();
-    }
-}
-
-/// One run of one variant; breaks on a request to stop.
-fn one_run<S: Subject>(
+/// One run of one candidate; breaks on a request to stop.
+fn one_run(
     session: &mut Session<'_>,
-    variant: &Variant,
+    candidate: &mut Candidate<'_>,
     run: u32,
-    slices: u32,
-    turn: &mut Collected,
+    collector: &mut Collector,
+    stopped: &dyn Fn() -> bool,
 ) -> Result<ControlFlow<()>> {
-    let ticks = session.clock;
-    let deadline = clock::monotonic_ns().saturating_add(session.setup.run_ns());
-    let planned = session.progress.done + u64::from(slices);
-    let mut subject = S::open(session, variant)?;
-    for _ in 0..slices {
-        let slice = session.slice(|peer| subject.slice(peer, &ticks))?;
-        session.keep(
-            &mut turn.collector,
-            variant.parameters.size_bytes,
-            run,
-            &slice,
-        );
-        match slice.value {
-            Taken::Rate { pairs, .. } => {
-                for pair in pairs {
-                    let rates = turn.pairs.entry((pair.publisher, pair.subscriber));
-                    rates.or_default().push(pair.messages_per_s);
-                }
-            }
-            Taken::OneWay { clock_ahead, .. } => {
-                let bounds = turn.clock_ahead.into_iter().chain(clock_ahead);
-                turn.clock_ahead = bounds.reduce(ClockAhead::or);
-            }
-            Taken::RoundTrips(_) => {}
-        }
-        if session.step().is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        // Slices of a sleeping method last longer on a loaded machine; the total time stays as
-        // requested.
-        if clock::monotonic_ns() > deadline {
-            break;
-        }
+    let planned = session.progress.done + u64::from(candidate.slices);
+    let end_ns = clock::monotonic_ns().saturating_add(session.setup.run_ns());
+    let mut turn = RunSlot {
+        session,
+        collector,
+        parameters: &candidate.parameters,
+        run,
+        left: candidate.slices,
+        end_ns,
+        is_stopped: false,
+        stopped,
+    };
+    (candidate.play)(&mut turn)?;
+    if turn.is_stopped {
+        return Ok(ControlFlow::Break(()));
     }
     session.progress.done = planned;
-    subject.close(&mut session.peer)?;
     Ok(ControlFlow::Continue(()))
 }

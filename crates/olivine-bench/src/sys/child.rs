@@ -2,6 +2,7 @@
 
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 
@@ -23,6 +24,24 @@ pub(crate) fn start(command: &mut Command, last: Signal) -> io::Result<Child> {
     // lock is taken.
     unsafe { command.pre_exec(bind) };
     command.process_group(0).spawn()
+}
+
+/// A process that is killed when this is dropped: what it did was checked elsewhere.
+#[derive(Debug)]
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A currently unused port of the loopback interface.
+pub(crate) fn free_port() -> io::Result<u16> {
+    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    Ok(probe.local_addr()?.port())
 }
 
 #[cfg(test)]

@@ -115,13 +115,13 @@ impl Mapping {
     ///
     /// # Panics
     ///
-    /// If they do not lie in the mapping.
+    /// If they are not in the mapping.
     #[inline(always)]
     pub(super) fn at(&self, offset: usize, length: usize) -> *mut u8 {
         let end = offset.checked_add(length);
         assert!(
             end.is_some_and(|end| end <= self.length),
-            "{length} bytes at {offset} lie outside a mapping of {} bytes",
+            "{length} bytes at {offset} are outside a mapping of {} bytes",
             self.length
         );
         // SAFETY: inside the mapping, as checked above.

@@ -116,7 +116,7 @@ impl<'a> Monitor<'a> {
     /// Locks the mutex; `None` if its holder keeps it for a while: it may be stopped, and no signal
     /// to us ends that.
     pub(crate) fn hold(&'a self) -> io::Result<Option<Held<'a>>> {
-        // SAFETY: made by `make` before anybody else learns of the place.
+        // SAFETY: made by `make` before other processes know the place.
         let mut held = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
         if held == libc::EBUSY {
             let until = in_a_while(libc::CLOCK_REALTIME)?;
@@ -133,7 +133,7 @@ impl<'a> Monitor<'a> {
 
     /// Signals one waiter.
     pub(crate) fn tell(&self, change: Change) -> io::Result<()> {
-        // SAFETY: made by `make` before anybody else learns of the place.
+        // SAFETY: made by `make` before other processes know the place.
         code(unsafe { libc::pthread_cond_signal(self.condition(change)) })
     }
 }

@@ -23,8 +23,13 @@ pub(crate) fn counter_is_constant() -> bool {
         *CONSTANT.get_or_init(|| {
             // Leaf 0x8000_0007, EDX bit 8: invariant TSC (AMD APM vol. 3, appendix E; Intel SDM
             // vol. 2A, CPUID).
-            let highest = core::arch::x86_64::__cpuid(0x8000_0000).eax;
-            highest >= 0x8000_0007 && core::arch::x86_64::__cpuid(0x8000_0007).edx & (1 << 8) != 0
+            #[allow(
+                unused_unsafe,
+                reason = "it is safe in later versions of Rust than 1.89"
+            )]
+            // SAFETY: every x86-64 processor has the instruction.
+            let leaf = |number| unsafe { core::arch::x86_64::__cpuid(number) };
+            leaf(0x8000_0000).eax >= 0x8000_0007 && leaf(0x8000_0007).edx & (1 << 8) != 0
         })
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]

@@ -14,9 +14,10 @@ const ROWS_OF_ONE_MAX: usize = 12;
 /// Curves with a companion for p99 in one figure.
 const COMPANIONS_MAX: usize = 4;
 /// What figures have as an axis across, in their order.
-const ACROSS: [Param; 6] = [
+const ACROSS: [Param; 7] = [
     Param::Rate,
     Param::Size,
+    Param::Depth,
     Param::Ring,
     Param::Batch,
     Param::Subscribers,
@@ -45,6 +46,7 @@ pub(super) fn figures(part: &Part<'_>, groups: &[Group<'_>]) -> Vec<Figure> {
         if group.main.placement != Placement::Changed {
             figures.extend(context.dots(group, &name));
             figures.extend(context.curves(&group.main, &name));
+            figures.extend(context.over_time(&group.main, &name));
         }
     }
     // Sizes and rates are compared across groups, where most of them were measured.
@@ -87,6 +89,9 @@ impl Context<'_> {
     /// Axis and title of the figure that rows are ranked by.
     fn words(&self) -> (&'static str, &'static str) {
         match self.part.load {
+            Load::Closed | Load::Open if self.part.is_of_servers() => {
+                ("from request to answer", "Answer")
+            }
             Load::Closed => ("round trip", "Round trip"),
             Load::Open => ("one way, from the intended send time", "One way"),
             Load::Saturated => ("messages a second", "Full speed"),
@@ -120,7 +125,9 @@ impl Context<'_> {
         };
         let placement = entries.first().map(|entry| entry.measured.placement);
         let placement = placement.map_or_else(String::new, |found| format!("CPUs {found}"));
-        [constant(entries), placement, count].join("; ")
+        let mut parts = vec![constant(entries), placement, count];
+        parts.retain(|part| !part.is_empty());
+        parts.join("; ")
     }
 
     /// The floor beside rows of times.
@@ -135,7 +142,10 @@ impl Context<'_> {
 
     /// The tooltip of a point.
     fn note(&self, entry: &Entry<'_>, name: &str, figure: &str, value: f64) -> String {
-        let ratio = entry.measured.ratio_p50.filter(|_| figure == "p50");
+        let ratio = entry
+            .measured
+            .spread("ratio_p50")
+            .filter(|_| figure == "p50");
         let ratio = ratio.map_or_else(String::new, |ratio| {
             format!(", {} × the floor", text::three_figures(ratio.median))
         });
@@ -164,7 +174,7 @@ impl Context<'_> {
                 (found.min, found.max)
             } else {
                 // Over all samples: it may be lower if most of them come from a few fast runs.
-                let p99_ns = entry.measured.distribution()?.1.percentiles.p99_ns;
+                let p99_ns = entry.measured.distribution.as_ref()?.percentiles.p99_ns;
                 (found.median, p99_ns.unwrap_or(0.0).max(found.median))
             };
             let name = entry.label(&differ);
@@ -214,7 +224,7 @@ impl Context<'_> {
         let shown: Vec<Entry<'_>> = place.entries.iter().copied().take(SERIES_MAX).collect();
         let differ = varied(&OF_TABLES, &shown);
         let curve = |(series, entry): (usize, &Entry<'_>)| {
-            let (_, found) = entry.measured.distribution()?;
+            let found = entry.measured.distribution.as_ref()?;
             let points = found.curve().into_iter();
             let points = points.map(|(x, y)| Point {
                 x,
@@ -258,6 +268,46 @@ impl Context<'_> {
         };
         let title = format!("{title}: all percentiles");
         Some(self.figure(&format!("percentiles{name}"), &title, plot, caption))
+    }
+
+    /// Each slice over the time of the measurement, of the first rows.
+    fn over_time(&self, place: &PlacementRows<'_>, name: &str) -> Option<Figure> {
+        let shown: Vec<Entry<'_>> = place.entries.iter().copied().take(SERIES_MAX).collect();
+        let differ = varied(&OF_TABLES, &shown);
+        let curve = |(series, entry): (usize, &Entry<'_>)| {
+            let slices = entry.measured.series.iter();
+            let point = |&(_, x, y): &(u32, f64, f64)| Point {
+                x,
+                y,
+                note: String::new(),
+            };
+            let points: Vec<Point> = slices.map(point).collect();
+            (points.len() > 1).then(|| Curve {
+                name: entry.label(&differ),
+                series,
+                is_thin: true,
+                is_marked: false,
+                points,
+            })
+        };
+        let curves: Vec<Curve> = shown.iter().enumerate().filter_map(curve).collect();
+        let (what, title) = self.words();
+        let axis = |scale, title: &str, unit| AxisPlan {
+            scale,
+            title: title.to_owned(),
+            unit,
+        };
+        let caption = format!("A point for each slice, all runs. {}.", self.holds(&shown));
+        (!curves.is_empty()).then(|| {
+            let plot = Plot::Curves {
+                x: axis(Scale::Linear, "time from the start", seconds),
+                y: axis(Scale::Log, what, short_unit(self.part.load)),
+                curves,
+                floor: self.floor(&shown),
+            };
+            let title = format!("{title}, slice by slice");
+            self.figure(&format!("slices{name}"), &title, plot, caption)
+        })
     }
 
     /// Figures against a parameter, a curve for what else differs; split where there are too many
@@ -329,7 +379,7 @@ impl Context<'_> {
             curve(figure, &|entry| Some(entry.figure()?.median));
             if has_companions {
                 curve("p99", &|entry| {
-                    entry.measured.distribution()?.1.percentiles.p99_ns
+                    entry.measured.distribution.as_ref()?.percentiles.p99_ns
                 });
             }
         }
@@ -469,10 +519,8 @@ fn groups<'a>(param: Param, entries: &[Entry<'a>]) -> Vec<(String, Vec<Entry<'a>
 
 /// Samples behind a row: of its distribution, or slices of a rate.
 fn count(entry: &Entry<'_>) -> u64 {
-    let found = entry.measured.distribution();
-    found.map_or(entry.measured.slices_count, |(_, found)| {
-        found.percentiles.count
-    })
+    let found = entry.measured.distribution.as_ref();
+    found.map_or(entry.measured.slices_count, |found| found.percentiles.count)
 }
 
 /// The unit of a load on an axis.
@@ -481,6 +529,10 @@ fn short_unit(load: Load) -> fn(f64) -> String {
         Load::Saturated => text::short_rate,
         Load::Closed | Load::Open => text::short_nanos,
     }
+}
+
+fn seconds(seconds: f64) -> String {
+    format!("{seconds:.0} s")
 }
 
 /// A quantile as the percentile that it is known by.

@@ -227,7 +227,7 @@ pub(crate) struct Curve {
     pub(crate) points: Vec<Point>,
 }
 
-/// Curves told apart by colour; more are not drawn in one figure.
+/// Most curves in a figure: there are as many colours.
 pub(crate) const SERIES_MAX: usize = 8;
 
 /// A cell of a field: value, text, note; `None` where nothing was measured.
@@ -317,14 +317,15 @@ pub struct View {
 }
 
 impl View {
-    /// What the heads of the shown columns mean, each head once.
+    /// What the heads of the columns mean, each head once; `is_page` if details are shown.
     #[must_use]
-    pub fn legend(&self) -> Vec<(&'static str, &'static str)> {
+    pub fn legend(&self, is_page: bool) -> Vec<(&'static str, &'static str)> {
         let mut found: Vec<(&str, &str)> = Vec::new();
         let tables = self.sections.iter().flat_map(|section| &section.tables);
         for column in tables.flat_map(|table| &table.columns) {
             let entry = (column.head, column.meaning);
-            if !column.meaning.is_empty() && !found.contains(&entry) {
+            let is_shown = is_page || !column.is_detail;
+            if is_shown && !column.meaning.is_empty() && !found.contains(&entry) {
                 found.push(entry);
             }
         }

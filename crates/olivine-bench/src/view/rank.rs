@@ -48,7 +48,7 @@ fn situation(entry: &Entry<'_>) -> Situation {
 /// by the figure, after all others.
 fn key(entry: &Entry<'_>) -> f64 {
     let figure = entry.figure().map(|figure| figure.median);
-    match (entry.row.load, entry.measured.ratio_p50) {
+    match (entry.row.load, entry.measured.spread("ratio_p50")) {
         (Load::Saturated, _) => figure.map_or(f64::MAX, |rate| -rate),
         (_, Some(ratio)) => ratio.median,
         (_, None) => figure.map_or(f64::MAX, |ns| ns * 1e9),
@@ -166,7 +166,7 @@ impl<'a> PlacementRows<'a> {
     /// The median floor beside the rows, in nanoseconds.
     pub(super) fn floor_ns(&self) -> Option<f64> {
         let floors = self.entries.iter();
-        let floors = floors.filter_map(|entry| entry.measured.floor_round_trip.as_ref()?.p50_ns);
+        let floors = floors.filter_map(|entry| entry.measured.floor.as_ref()?.p50_ns);
         Some(Spread::of(&floors.collect::<Vec<_>>())?.median)
     }
 
@@ -220,7 +220,7 @@ fn figure(entry: &Entry<'_>) -> String {
         return "too few samples".to_owned();
     };
     let text = unit(entry.row.load)(found.median);
-    match entry.measured.ratio_p50 {
+    match entry.measured.spread("ratio_p50") {
         Some(ratio) => format!("{text}, {} × floor", text::three_figures(ratio.median)),
         None => text,
     }

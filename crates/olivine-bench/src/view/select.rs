@@ -1,12 +1,17 @@
 //! Groups of rows, their distinguishing parameters, and their names.
 
-use crate::method::{OLIVINE_PREFIX, THREADS};
-use crate::result::{Load, Measured, ResultFile, Row};
+use crate::method::THREADS;
+use crate::result::{Load, Measured, ResultFile, Row, floor};
 use crate::spread::Spread;
 use crate::text;
 
 /// Settings with a separate parameter.
 const OWN_SETTINGS: [&str; 2] = ["wait=", "capacity="];
+
+/// How names of this library's methods and servers begin.
+const OURS: &str = "olivine";
+/// Scenarios of servers under load.
+const OF_SERVERS: [&str; 3] = ["http", "tcp", "frames"];
 
 /// A row that has figures.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +23,7 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     /// Whether it is a method of this library.
     pub(super) fn is_ours(&self) -> bool {
-        self.row.method.starts_with(OLIVINE_PREFIX)
+        self.row.method.starts_with(OURS)
     }
 
     /// Whether both ends are threads of one process.
@@ -33,7 +38,7 @@ impl Entry<'_> {
     /// The figure for ranking and drawing: p50 of the median run, or messages per second.
     pub(super) fn figure(&self) -> Option<Spread> {
         match self.row.load {
-            Load::Saturated => self.measured.messages_per_s,
+            Load::Saturated => self.measured.spread("messages_per_s"),
             Load::Closed | Load::Open => self.measured.p50_ns(),
         }
     }
@@ -96,8 +101,34 @@ pub(super) struct Part<'a> {
     pub(super) entries: Vec<Entry<'a>>,
     /// Rows without, and why.
     pub(super) failed: Vec<(&'a Row, &'a str)>,
-    /// Whether several methods are compared.
+    /// Whether several methods are ranked.
     pub(super) compares: bool,
+}
+
+impl Part<'_> {
+    /// Whether it is of servers under load.
+    pub(super) fn is_of_servers(&self) -> bool {
+        OF_SERVERS.contains(&self.scenario)
+    }
+
+    /// Heads of the columns of small outputs, for rows that are not ranked: hardware limits and
+    /// servers.
+    pub(super) fn heads(&self) -> Option<&'static [&'static str]> {
+        if self.is_of_servers() {
+            return Some(&[
+                "p50",
+                "p99",
+                "messages",
+                "CPU",
+                "busy",
+                "generator",
+                "closed",
+                "unanswered",
+            ]);
+        }
+        let is_floor = self.scenario == floor::SCENARIO;
+        is_floor.then_some(&["p50", "p50 runs", "bytes", "bytes runs"])
+    }
 }
 
 /// The scenarios of a file, in the order in which they are met.
@@ -125,9 +156,9 @@ pub(super) fn parts(file: &ResultFile) -> Vec<Part<'_>> {
     }
     for part in &mut parts {
         let methods = part.entries.windows(2);
-        part.compares = methods
-            .map(|pair| [pair[0].row, pair[1].row])
-            .any(|[one, other]| one.method != other.method);
+        let mut methods = methods.map(|pair| [pair[0].row, pair[1].row]);
+        part.compares =
+            part.heads().is_none() && methods.any(|[one, other]| one.method != other.method);
     }
     parts
 }
@@ -139,6 +170,8 @@ pub(super) enum Param {
     Size,
     Batch,
     Rate,
+    Connections,
+    Depth,
     Ring,
     Wait,
     Shape,
@@ -148,11 +181,13 @@ pub(super) enum Param {
 }
 
 /// Parameters in tables and titles.
-pub(super) const OF_TABLES: [Param; 8] = [
+pub(super) const OF_TABLES: [Param; 10] = [
     Param::Method,
     Param::Size,
     Param::Batch,
     Param::Rate,
+    Param::Connections,
+    Param::Depth,
     Param::Ring,
     Param::Wait,
     Param::Shape,
@@ -160,11 +195,13 @@ pub(super) const OF_TABLES: [Param; 8] = [
 ];
 
 /// Parameters of curves.
-pub(super) const OF_CURVES: [Param; 9] = [
+pub(super) const OF_CURVES: [Param; 11] = [
     Param::Method,
     Param::Size,
     Param::Batch,
     Param::Rate,
+    Param::Connections,
+    Param::Depth,
     Param::Ring,
     Param::Wait,
     Param::Publishers,
@@ -180,6 +217,8 @@ impl Param {
             Self::Size => "size",
             Self::Batch => "batch",
             Self::Rate => "rate",
+            Self::Connections => "connections",
+            Self::Depth => "depth",
             Self::Ring => "ring",
             Self::Wait => "waits",
             Self::Shape => "shape",
@@ -198,6 +237,14 @@ impl Param {
             Self::Batch if of.batch_count == 1 => "one by one".to_owned(),
             Self::Batch => format!("batches of {}", of.batch_count),
             Self::Rate => of.rate_per_s.map(text::short_rate).unwrap_or_default(),
+            Self::Connections => {
+                let counted = |count| text::plural(count, "connection");
+                of.connections_count.map(counted).unwrap_or_default()
+            }
+            Self::Depth => {
+                let depth = of.depth_count.map(|depth| format!("depth {depth}"));
+                depth.unwrap_or_default()
+            }
             Self::Ring => of.ring_bytes.map(text::bytes).unwrap_or_default(),
             Self::Wait => of.wait.clone().unwrap_or_default(),
             Self::Shape => format!(
@@ -227,6 +274,8 @@ impl Param {
             Self::Size => Some(of.size_bytes as f64),
             Self::Batch => Some(of.batch_count as f64),
             Self::Rate => of.rate_per_s,
+            Self::Connections => of.connections_count.map(|count| count as f64),
+            Self::Depth => of.depth_count.map(|count| count as f64),
             Self::Ring => of.ring_bytes.map(|bytes| bytes as f64),
             Self::Publishers => Some(f64::from(of.publishers_count)),
             Self::Subscribers => Some(f64::from(of.subscribers_count)),
@@ -241,6 +290,8 @@ impl Param {
             Self::Size => ("message size", text::short_bytes),
             Self::Batch => ("messages made visible at once", whole),
             Self::Rate => ("messages a second, evenly paced", text::short_rate),
+            Self::Connections => ("connections", whole),
+            Self::Depth => ("requests in flight on a connection", whole),
             Self::Ring => ("ring size", text::short_bytes),
             Self::Publishers => ("publishers", whole),
             _ => ("subscribers", whole),
@@ -272,6 +323,7 @@ pub(super) fn constant(entries: &[Entry<'_>]) -> String {
     let compares = differ.contains(&Param::Method);
     let shown = OF_TABLES.into_iter().filter(|param| {
         let says_nothing = match param {
+            Param::Size => of.size_bytes == 0,
             Param::Batch => of.batch_count == 1,
             Param::Shape => of.publishers_count == 1 && of.subscribers_count == 1,
             // Names of methods have them.

@@ -12,8 +12,8 @@ use crate::text::{self, three_figures};
 /// with the fastest and the slowest built-in method.
 pub(super) fn sentence(parts: &[(Part<'_>, Vec<Group<'_>>)]) -> Option<String> {
     let of_load = |load: Load| {
-        let mut parts = parts.iter().filter(|(part, _)| part.load == load);
-        let (_, groups) = parts.find(|(part, _)| part.compares)?;
+        let is_it = |(part, _): &&(Part<'_>, _)| part.load == load && part.compares;
+        let (_, groups) = parts.iter().find(is_it)?;
         said(load, groups.first()?)
     };
     of_load(Load::Closed).or_else(|| of_load(Load::Saturated))
@@ -30,7 +30,7 @@ fn said(load: Load, group: &Group<'_>) -> Option<String> {
         Load::Saturated => format!("Olivine passes {figure} of {size}"),
         Load::Closed | Load::Open => format!("Olivine passes {size} and back in {figure}"),
     };
-    if let Some(ratio) = ours.measured.ratio_p50 {
+    if let Some(ratio) = ours.measured.spread("ratio_p50") {
         let ratio = three_figures(ratio.median);
         sentence.push_str(&format!(", {ratio} × what this hardware does bare"));
     }
@@ -60,7 +60,7 @@ fn said(load: Load, group: &Group<'_>) -> Option<String> {
 
 /// How many times faster ours is: by the ratios to the floor if both have one, as in tables.
 fn times(load: Load, ours: &Entry<'_>, theirs: &Entry<'_>) -> Option<f64> {
-    let ratios = [ours, theirs].map(|entry| entry.measured.ratio_p50);
+    let ratios = [ours, theirs].map(|entry| entry.measured.spread("ratio_p50"));
     let (ours, theirs) = match ratios {
         [Some(ours), Some(theirs)] => (ours.median, theirs.median),
         _ => (ours.figure()?.median, theirs.figure()?.median),

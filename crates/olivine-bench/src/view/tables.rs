@@ -4,7 +4,8 @@ use super::model::{Cell, Column, Line, Table};
 use super::rank::Group;
 use super::select::{Entry, OF_TABLES, Param, Part, constant, varied};
 use crate::latency::Percentiles;
-use crate::result::{ClockAhead, Load, Measured, Published};
+use crate::result::statistic::{self, STATISTICS, Shown};
+use crate::result::{ClockAhead, Distribution, Load, Measured, Published, floor};
 use crate::text;
 
 /// Most rows of one method with a table of percentiles.
@@ -13,23 +14,22 @@ const PERCENTILES_MAX: usize = 16;
 const BLANK: &str = "-";
 
 /// A cell of a row.
-type Of = fn(&Entry<'_>) -> Cell;
+type Of = Box<dyn Fn(&Entry<'_>) -> Cell>;
+/// The words of a cell.
+type Words = fn(&Entry<'_>) -> String;
 
 /// Every table of a part.
 pub(super) fn tables(part: &Part<'_>, groups: &[Group<'_>]) -> Vec<Table> {
-    let mut tables: Vec<Table> = groups
-        .iter()
-        .map(|group| ranked(part.load, group))
-        .collect();
+    let mut tables: Vec<Table> = groups.iter().map(|group| ranked(part, group)).collect();
     if !part.compares && part.load != Load::Saturated {
-        tables.extend(groups.iter().filter_map(percentiles));
+        tables.extend(groups.iter().filter_map(|group| percentiles(part, group)));
     }
     tables.extend(published(part));
     tables
 }
 
 /// The rows of a group with their figures.
-fn ranked(load: Load, group: &Group<'_>) -> Table {
+fn ranked(part: &Part<'_>, group: &Group<'_>) -> Table {
     let entries = &group.main.entries;
     let others = group.others.iter().flat_map(|place| &place.entries);
     let all: Vec<Entry<'_>> = entries.iter().chain(others.clone()).copied().collect();
@@ -42,15 +42,15 @@ fn ranked(load: Load, group: &Group<'_>) -> Table {
     } else {
         params = varied(&OF_TABLES, &all);
         if params.is_empty() {
-            params.push(Param::Size);
+            let has_size = all.iter().all(|entry| entry.row.parameters.size_bytes > 0);
+            params.push(if has_size { Param::Size } else { Param::Method });
+        }
+        if part.is_of_servers() && !params.contains(&Param::Method) {
+            params.insert(0, Param::Method);
         }
         columns.extend(params.iter().map(|param| Column::words(param.head())));
     }
-    let figures = if load == Load::Saturated {
-        rates(group.compares)
-    } else {
-        latencies(group.compares)
-    };
+    let figures = self::columns(part);
     columns.extend(figures.iter().map(|(column, _)| *column));
     let cells = |entry: &Entry<'_>, place: Option<u64>| {
         let mut cells: Vec<Cell> = if group.compares {
@@ -65,8 +65,9 @@ fn ranked(load: Load, group: &Group<'_>) -> Table {
         cells.extend(figures.iter().map(|(_, of)| of(entry)));
         cells
     };
+    let has_methods = group.compares || params.contains(&Param::Method);
     let line = |entry: &Entry<'_>, place: Option<u64>, is_detail| Line {
-        is_ours: group.compares && entry.is_ours(),
+        is_ours: has_methods && entry.is_ours(),
         is_detail,
         cells: cells(entry, place),
     };
@@ -78,8 +79,9 @@ fn ranked(load: Load, group: &Group<'_>) -> Table {
     let constant = constant(entries);
     let mut notes = group.notes();
     notes.extend(clocks(entries));
+    let comma = if constant.is_empty() { "" } else { ", " };
     let table = Table {
-        title: format!("{constant}, {}", group.main.text()),
+        title: format!("{constant}{comma}{}", group.main.text()),
         columns,
         lines,
         notes,
@@ -87,125 +89,53 @@ fn ranked(load: Load, group: &Group<'_>) -> Table {
     table.only(|_| true)
 }
 
-fn latencies(compares: bool) -> Vec<(Column, Of)> {
-    fn at(entry: &Entry<'_>, pick: fn(&Percentiles) -> Option<f64>) -> Cell {
-        let found = entry.measured.distribution();
-        Cell::number(
-            found.and_then(|(_, found)| pick(&found.percentiles)),
-            text::nanos,
-        )
+/// A column for each statistic that is shown, and the surroundings.
+fn columns(part: &Part<'_>) -> Vec<(Column, Of)> {
+    let heads = part.heads();
+    let is_detail = |head: &str, shown: Shown| match (heads, shown) {
+        (Some(heads), _) => !heads.contains(&head),
+        (None, Shown::Everywhere) => false,
+        (None, Shown::Unranked) => part.compares,
+        _ => true,
+    };
+    let mut columns: Vec<(Column, Of)> = Vec::new();
+    let shown = STATISTICS.iter().filter(|one| one.shown != Shown::Nowhere);
+    for statistic in shown {
+        let (head, unit) = (statistic.head, statistic.unit.text());
+        // One subscriber receives what is published.
+        let is_known = move |e: &Entry<'_>| {
+            statistic.name == "deliveries_per_s" && e.row.parameters.subscribers_count == 1
+        };
+        let column = Column::number(head, statistic.meaning);
+        columns.push((
+            column.detail_if(is_detail(head, statistic.shown)),
+            Box::new(move |e| {
+                let value = e.measured.value(statistic).filter(|_| !is_known(e));
+                Cell::number(value, unit)
+            }),
+        ));
+        if let Some((head, meaning, shown)) = statistic.range {
+            columns.push((
+                Column::number(head, meaning).detail_if(is_detail(head, shown)),
+                Box::new(move |e| Cell::range(e.measured.spread(statistic.name), unit)),
+            ));
+        }
     }
-    let mut columns: Vec<(Column, Of)> = vec![
-        (Column::number("p50", "of the median run"), |e| {
-            Cell::median(e.measured.p50_ns(), text::nanos)
-        }),
-        (
-            Column::number("p50 runs", "least and most p50 of the runs").detail_if(compares),
-            |e| Cell::range(e.measured.p50_ns(), text::nanos),
-        ),
-        (Column::number("p90", "").detail_if(true), |e| {
-            at(e, |p| p.p90_ns)
-        }),
-        (
-            Column::number("p99", "p90 and above are of all samples"),
-            |e| at(e, |p| p.p99_ns),
-        ),
-        (Column::number("p99.9", ""), |e| at(e, |p| p.p99_9_ns)),
-        (Column::number("p99.99", "").detail_if(true), |e| {
-            at(e, |p| p.p99_99_ns)
-        }),
-        (Column::number("max", "").detail_if(compares), |e| {
-            at(e, |p| Some(p.max_ns))
-        }),
-        (
-            Column::number(
-                "× floor",
-                "p50 to that of a bare cache line, median of the runs",
-            ),
-            |e| Cell::median(e.measured.ratio_p50, text::three_figures),
-        ),
-        (
-            Column::number("× runs", "least and most of the runs"),
-            |e| Cell::range(e.measured.ratio_p50, text::three_figures),
-        ),
-        (Column::number("samples", "").detail_if(true), |e| {
-            let found = e.measured.distribution();
-            found.map_or_else(Cell::default, |(_, found)| {
-                Cell::count(found.percentiles.count)
+    let words: [(&str, Words); 3] = [
+        ("likely cause of max", |e| {
+            let worst = e.measured.worst.as_ref();
+            worst.map_or_else(String::new, |worst| {
+                format!("{}, at {:.1} s", worst.cause, worst.at_s)
             })
         }),
-        (Column::words("likely cause of max").detail_if(true), |e| {
-            let worst = e.measured.worst.as_ref();
-            Cell::word(worst.map_or_else(String::new, |worst| {
-                format!("{}, at {:.1} s", worst.cause, worst.at_s)
-            }))
-        }),
+        ("CPUs", |e| e.measured.placement.to_string()),
+        ("does without", |e| e.row.lacks.clone()),
     ];
-    columns.extend(surroundings());
+    columns.extend(words.map(|(head, of)| -> (Column, Of) {
+        let column = Column::words(head).detail_if(true);
+        (column, Box::new(move |e| Cell::word(of(e))))
+    }));
     columns
-}
-
-fn rates(compares: bool) -> Vec<(Column, Of)> {
-    let mut columns: Vec<(Column, Of)> = vec![
-        (
-            Column::number("messages", "published a second by all, median of the runs"),
-            |e| Cell::median(e.measured.messages_per_s, text::rate),
-        ),
-        (Column::number("runs", "least and most of the runs"), |e| {
-            Cell::range(e.measured.messages_per_s, text::rate)
-        }),
-        (
-            Column::number("received", "messages received a second by all subscribers"),
-            |e| {
-                let is_many = e.row.parameters.subscribers_count > 1;
-                let rate = e.measured.deliveries_per_s.filter(|_| is_many);
-                Cell::number(rate, text::rate)
-            },
-        ),
-        (
-            Column::number("bytes", "received a second by all subscribers").detail_if(compares),
-            |e| Cell::number(e.measured.bytes_per_s, text::byte_rate),
-        ),
-        (
-            Column::number(
-                "per floor",
-                "messages in the time of one bare cache-line round trip",
-            ),
-            |e| {
-                Cell::median(
-                    e.measured.messages_per_floor_round_trip,
-                    text::three_figures,
-                )
-            },
-        ),
-        (
-            Column::number(
-                "× copy",
-                "bytes to a copy of as many through a ring's length",
-            )
-            .detail_if(compares),
-            |e| Cell::median(e.measured.ratio_to_copy, text::three_figures),
-        ),
-        (Column::number("copy", "").detail_if(true), |e| {
-            Cell::median(e.measured.copy_bytes_per_s, text::byte_rate)
-        }),
-        (Column::number("slices", "").detail_if(true), |e| {
-            Cell::count(e.measured.slices_count)
-        }),
-    ];
-    columns.extend(surroundings());
-    columns
-}
-
-fn surroundings() -> Vec<(Column, Of)> {
-    vec![
-        (Column::words("CPUs").detail_if(true), |e| {
-            Cell::word(e.measured.placement.to_string())
-        }),
-        (Column::words("does without").detail_if(true), |e| {
-            Cell::word(e.row.lacks.as_str())
-        }),
-    ]
 }
 
 /// The possible difference of the two clocks: the possible error of one-way times.
@@ -234,7 +164,7 @@ fn clocks(entries: &[Entry<'_>]) -> Vec<String> {
 }
 
 /// Whole distributions beside the floor.
-fn percentiles(group: &Group<'_>) -> Option<Table> {
+fn percentiles<'a>(part: &Part<'_>, group: &Group<'a>) -> Option<Table> {
     let entries = &group.main.entries;
     if entries.len() > PERCENTILES_MAX {
         return None;
@@ -249,24 +179,31 @@ fn percentiles(group: &Group<'_>) -> Option<Table> {
         };
         let mut row = |what: &str, found: Option<&Percentiles>| {
             let Some(found) = found else { return };
-            let mut cells = vec![Cell::word(format!("{label}{what}"))];
+            let name = format!("{label}{what}");
+            let mut cells = vec![Cell::word(name.trim_end_matches(": "))];
             cells.extend(found.rows().map(|(_, ns)| Cell::number(ns, text::nanos)));
             rows.push(cells);
         };
         let Measured {
+            distribution,
             send_delay,
-            floor_round_trip,
+            floor: beside,
             ..
         } = entry.measured;
-        let found = entry.measured.distribution();
-        if let Some((what, found)) = found {
-            row(what, Some(&found.percentiles));
+        let times = |found: &'a Distribution| &found.percentiles;
+        if part.scenario == floor::SCENARIO {
+            // The limits of the hardware are a floor themselves.
+            row("", distribution.as_ref().map(times));
+            continue;
         }
-        row(
-            "left late",
-            send_delay.as_ref().map(|found| &found.percentiles),
-        );
-        row("floor", floor_round_trip.as_ref());
+        let what = match entry.row.load {
+            _ if entry.row.parameters.depth_count.is_some() => "answer",
+            Load::Open => "one way",
+            _ => "round trip",
+        };
+        row(what, distribution.as_ref().map(times));
+        row("left late", send_delay.as_ref().map(times));
+        row("floor", beside.as_ref());
     }
     Some(percentile_table(&rows))
 }
@@ -338,25 +275,12 @@ fn beside<'a>(
     measured: &Measured,
     published: &'a Published,
 ) -> (&'a str, Option<f64>, fn(f64) -> String) {
-    let percentiles = measured.distribution().map(|(_, found)| &found.percentiles);
-    let p = |pick: fn(&Percentiles) -> Option<f64>| percentiles.and_then(pick);
-    let rate = measured.messages_per_s.map(|rate| rate.median);
-    let p50 = measured.p50_ns().map(|p50| p50.median);
-    match published.figure.as_str() {
-        "p50_ns" => ("p50", p50, text::nanos),
-        "p90_ns" => ("p90", p(|p| p.p90_ns), text::nanos),
-        "p99_ns" => ("p99", p(|p| p.p99_ns), text::nanos),
-        "p99_9_ns" => ("p99.9", p(|p| p.p99_9_ns), text::nanos),
-        "p99_99_ns" => ("p99.99", p(|p| p.p99_99_ns), text::nanos),
-        "max_ns" => ("max", p(|p| Some(p.max_ns)), text::nanos),
-        // Means of latencies are not stored: the median is compared, and the name says so.
-        "mean_ns" => ("p50 to mean", p50, text::nanos),
-        "messages_per_s" => ("messages", rate, text::rate),
-        "deliveries_per_s" => ("received", measured.deliveries_per_s, text::rate),
-        "bytes_per_s" => ("bytes", measured.bytes_per_s, text::byte_rate),
-        // As many as fit with the median round trip.
-        "round_trips_per_s" => ("round trips", p50.map(|ns| 1e9 / ns), text::rate),
-        "requests_per_s" => ("requests", None, text::rate),
-        other => (other, None, text::rate),
+    match statistic::find(&published.figure) {
+        Some(statistic) => (
+            statistic.head,
+            measured.value(statistic),
+            statistic.unit.text(),
+        ),
+        None => (&published.figure, None, text::rate),
     }
 }

@@ -54,19 +54,17 @@ pub(crate) fn rows(kind: &Kind<'_>) -> Vec<Row> {
         let value = latency(&clock, kind.value.min(1e7) * factor, kind.samples / 5);
         let delay = latency(&clock, 30.0, kind.samples / 5);
         let figures = match kind.load {
-            Load::Closed => Figures::RoundTrips(&value),
-            Load::Open => Figures::OneWay {
-                one_way: &value,
-                send_delay: &delay,
-            },
-            _ => Figures::Rate {
-                messages_per_s: if far {
-                    kind.value / 2.0
+            Load::Closed => Figures::round_trips(value),
+            Load::Open => Figures::one_way(value, delay),
+            _ => {
+                let factor = if far { 0.5 } else { drift };
+                let figures = Figures::rate(kind.value * factor);
+                if kind.parameters.size_bytes >= 1024 {
+                    figures.with("copy_bytes_per_s", 1.2e10)
                 } else {
-                    kind.value * drift
-                },
-                copy_bytes_per_s: (kind.parameters.size_bytes >= 1024).then_some(1.2e10),
-            },
+                    figures
+                }
+            }
         };
         let slice = Slice {
             run: run % 5,
@@ -82,9 +80,9 @@ pub(crate) fn rows(kind: &Kind<'_>) -> Vec<Row> {
                 waited_for_cpu_ns: u64::from(run == 4) * 9_000_000,
                 ..Counts::default()
             },
-            figures,
+            figures: &figures,
         };
-        collector.add(kind.parameters.size_bytes, &slice);
+        collector.add(&kind.parameters, &slice);
     }
     collector.rows(kind.scenario, kind.load, kind.method, &kind.parameters)
 }
@@ -103,8 +101,9 @@ pub(crate) fn file(scenario: &str, results: Vec<Row>) -> ResultFile {
         cut_short: false,
         privileges: Privileges::default(),
         measuring_error: None,
-        floor: None,
         results,
+        ratios: Vec::new(),
+        left_out: Vec::new(),
     }
 }
 

@@ -2,7 +2,10 @@
 
 use super::{FarArgs, TEMPLATE, load, values};
 use crate::bench::files::{report_help, save_help};
-use clap::{Args, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use olivine_bench::plan::Matrix;
+use olivine_bench::scenario::registry::{self, SCENARIOS};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,7 +43,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Scenario {
     Floor(FloorArgs),
     Pingpong(PingpongArgs),
-    Throughput(ThroughputArgs),
+    #[command(flatten)]
+    Stream(Stream),
     Latency(LatencyArgs),
     Fanout(FanoutArgs),
     Mesh(MeshArgs),
@@ -92,15 +96,17 @@ pub(crate) struct RingArgs {
     /// Bytes to which messages are padded [default: 8; pingpong: 8 and 64]
     #[arg(long, value_name = "BYTES")]
     pub(crate) align: Option<String>,
-    /// Bytes of a ring [default: 1MiB; throughput: 1MiB and 4MiB]
+    /// Bytes of a ring [default: 1MiB; streams: 1MiB and 4MiB]
     #[arg(long, value_name = "BYTES")]
     pub(crate) capacity: Option<String>,
 }
 
 impl RingArgs {
-    /// How both sides wait.
-    pub(crate) fn wait(&self) -> &str {
-        self.wait.as_deref().unwrap_or("spin")
+    /// Puts what is given into a matrix.
+    pub(crate) fn set(&self, matrix: &mut Matrix) {
+        matrix.wait.extend(self.wait.clone());
+        matrix.align.extend(self.align.clone());
+        matrix.capacity.extend(self.capacity.clone());
     }
 }
 
@@ -147,9 +153,63 @@ pub(crate) struct PingpongArgs {
     pub(crate) method_args: MethodArgs,
 }
 
-/// Messages per second at full speed, one publisher and one subscriber
+/// A scenario that streams: a command for each one in the registry.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) scenario: &'static registry::Scenario,
+    pub(crate) args: StreamArgs,
+}
+
+/// The registered scenario called `name`, if it streams.
+fn streaming(name: &str) -> Option<&'static registry::Scenario> {
+    registry::find(name).filter(|scenario| scenario.streams())
+}
+
+/// `text` with a capital letter at its start.
+fn capitalized(text: &str) -> String {
+    let (first, rest) = text.split_at_checked(1).unwrap_or(("", text));
+    first.to_uppercase() + rest
+}
+
+impl FromArgMatches for Stream {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let found = matches.subcommand();
+        let found = found.and_then(|(name, matches)| Some((streaming(name)?, matches)));
+        let (scenario, matches) =
+            found.ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))?;
+        Ok(Self {
+            scenario,
+            args: StreamArgs::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Subcommand for Stream {
+    fn augment_subcommands(command: Command) -> Command {
+        let streams = SCENARIOS.iter().filter(|scenario| scenario.streams());
+        streams.fold(command, |command, scenario| {
+            let stream = StreamArgs::augment_args(Command::new(scenario.name));
+            command.subcommand(stream.about(capitalized(scenario.about)))
+        })
+    }
+
+    fn augment_subcommands_for_update(command: Command) -> Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        streaming(name).is_some()
+    }
+}
+
+/// Options of a scenario that streams.
 #[derive(Debug, Args)]
-pub(crate) struct ThroughputArgs {
+pub(crate) struct StreamArgs {
     /// Methods from `olivine bench list`, or all that can stream [default:
     /// olivine-shm with its fastest settings]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -244,9 +304,9 @@ A job file has an 'about' line and any number of blocks. Each block measures
 every combination of its lists. A list that its scenario lacks is refused:
   about = \"sizes against methods\"
   [[measure]]
-  scenario = \"pingpong\"            # or latency, throughput, fanout, mesh
+  scenario = \"pingpong\"            # or latency, throughput, fanout, mesh, cost
   size = [32, 1024]                # bytes of a message; all scenarios
-  method = [\"olivine-shm\", \"pipe\"]   # pingpong, throughput
+  method = [\"olivine-shm\", \"pipe\"]   # pingpong, throughput, latency
   wait = [\"spin\", \"adaptive\"]      # of channels of this library
   capacity = [\"64KiB\", \"1MiB\"]     # of channels of this library
   rate = [1000.0]                  # latency: messages per second
@@ -271,6 +331,16 @@ pub(crate) struct SweepArgs {
 /// One-way latency at a fixed rate, from the planned send time
 #[derive(Debug, Args)]
 pub(crate) struct LatencyArgs {
+    /// Methods from `olivine bench list`, or all that can stream [default:
+    /// olivine-shm]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) method: Vec<String>,
+    /// Also measure the rivals that `cargo xtask rivals` has built in this folder
+    #[arg(
+        long, value_name = "PATH", num_args = 0..=1,
+        default_missing_value = "rivals/target/release"
+    )]
+    pub(crate) rivals: Option<PathBuf>,
     /// Messages a second; a list is measured in turns
     #[arg(
         long, short, value_name = "RATE", allow_negative_numbers = true,
@@ -287,7 +357,7 @@ pub(crate) struct LatencyArgs {
     #[command(flatten)]
     pub(crate) ring: RingArgs,
     #[command(flatten)]
-    pub(crate) method: MethodArgs,
+    pub(crate) method_args: MethodArgs,
 }
 
 /// Compare two methods or result files, with the margin of error

@@ -4,8 +4,12 @@ use crate::failure::{Failure, Outcome};
 use clap::{Arg, ArgMatches, Command, error::Error};
 use olivine::{Config, End, Key, Scheme};
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 const HEADING: &str = "Channel settings (also keys of the URI; a flag overrides the URI)";
+
+/// Longest line of the help.
+const COLUMNS: usize = 80;
 
 /// Second names of flags.
 const ALIASES: [(&str, &str); 1] = [("subscribers", "wait-for")];
@@ -18,6 +22,27 @@ fn keys(end: End) -> impl Iterator<Item = &'static Key> {
     Config::keys().filter(move |key| {
         key.schemes().contains(&Scheme::Shm) && [End::Both, end].contains(&key.end())
     })
+}
+
+/// The keys without a flag: lines of the help, with a paragraph for each scheme.
+pub(super) fn keys_without_flags() -> String {
+    let mut text = String::new();
+    for scheme in [Scheme::Sealed, Scheme::Tcp, Scheme::Nats, Scheme::File] {
+        let mut line = format!("  {:<10}", format!("{scheme}://"));
+        for key in Config::keys() {
+            let schemes = key.schemes();
+            if !schemes.contains(&scheme) || schemes.contains(&Scheme::Shm) {
+                continue;
+            }
+            if line.len() + 1 + key.name().len() > COLUMNS {
+                write!(text, "\n{line}").expect("a String");
+                line = " ".repeat(12);
+            }
+            write!(line, " {}", key.name()).expect("a String");
+        }
+        write!(text, "\n{line}").expect("a String");
+    }
+    text
 }
 
 /// What a flag does: the first paragraph of the key, its values and its default.

@@ -7,15 +7,11 @@ use olivine_net::Backend;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Results of servers have fewer formats than those of channels.
-const SAVE: &str = "Also write the result to this file: .json or .md; repeatable";
-
 /// Load an HTTP server and check every reply
 #[derive(Debug, Args)]
 #[command(
     mut_arg("fifo", |arg| arg.hide(true)),
     mut_arg("mlock", |arg| arg.hide(true)),
-    mut_arg("save", |arg| arg.help(SAVE)),
     mut_arg("backend", |arg| arg.conflicts_with("url")),
 )]
 pub(crate) struct HttpArgs {
@@ -65,7 +61,6 @@ pub(crate) struct HttpArgs {
 #[command(
     mut_arg("fifo", |arg| arg.hide(true)),
     mut_arg("mlock", |arg| arg.hide(true)),
-    mut_arg("save", |arg| arg.help(SAVE)),
     mut_arg("backend", |arg| arg.conflicts_with("address")),
     mut_arg("rate", |arg| arg.conflicts_with("frames")),
 )]
@@ -123,7 +118,7 @@ pub(crate) struct LoadArgs {
     /// Kernel interface of the generator; io-uring only without --rate
     #[arg(long, value_enum, default_value = "epoll", value_name = "INTERFACE")]
     pub(crate) generator: InterfaceName,
-    /// Kernel interface of our own server; a list is measured in turns
+    /// Kernel interface of Olivine's server; a list is measured in turns
     #[arg(long, value_enum, value_delimiter = ',', default_value = "mio")]
     pub(crate) backend: Vec<BackendName>,
     /// Print the tables in Markdown
@@ -152,7 +147,7 @@ pub(crate) enum BackendName {
     IoUring,
 }
 
-/// Names of our own servers.
+/// Names of Olivine's servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KindName {
     Hello,

@@ -1,6 +1,6 @@
 //! Arguments of `olivine pub` and `olivine sub`.
 
-use super::channel::{PublisherArgs, SubscriberArgs};
+use super::channel::{PublisherArgs, SubscriberArgs, keys_without_flags};
 use super::values::Rate;
 use super::{TEMPLATE, values};
 use crate::failure::{Failure, Outcome};
@@ -9,9 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Publish messages: from arguments, from standard input, or generated
-#[derive(Debug, Args)]
-#[command(help_template = TEMPLATE, after_help = "\
+const PUB_EXAMPLES: &str = "\
 Examples:
   olivine pub shm://ticks hello world         two messages
   olivine pub shm://log --stdin lines < file  one message for each line
@@ -22,13 +20,13 @@ Examples:
 Without MESSAGE and --stdin, messages are generated. Each has a sequence number,
 its planned send time and a pattern; 'sub --verify' checks them.
 
-Besides the settings below, a URI of these schemes accepts these keys:
-  shm+fd://  peers timeout
-  tcp://     role timeout token tls tls_cert tls_key tls_ca
-  nats://    timeout token user password nkey creds tls tls_cert tls_key tls_ca
-             servers stream replicas storage retention max_bytes max_age
-             duplicates
-  file://    channel sync rotate compress follow pace unfinished")]
+Besides the settings below, a URI of these schemes accepts these keys:";
+
+/// Publish messages: from arguments, from standard input, or generated
+#[derive(Debug, Args)]
+#[command(
+    help_template = TEMPLATE, after_help = format!("{PUB_EXAMPLES}{}", keys_without_flags())
+)]
 pub(crate) struct PubArgs {
     /// Channel, such as ticks, shm://ticks or shm://ticks?capacity=4MiB
     pub(crate) uri: String,
@@ -47,7 +45,10 @@ pub(crate) struct PubArgs {
     pub(crate) size: Vec<u64>,
     /// Stop after this many messages; MESSAGEs repeat until then [default: each
     /// MESSAGE once; otherwise never]
-    #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    #[arg(
+        long, short = 'c', value_name = "N", allow_negative_numbers = true,
+        value_parser = values::count
+    )]
     pub(crate) count: Option<u64>,
     /// Stop after this time [default: never]
     #[arg(
@@ -106,7 +107,10 @@ pub(crate) struct SubArgs {
     /// Channel, such as ticks, shm://ticks or file:///data/ticks.olv
     pub(crate) uri: String,
     /// Stop after this many messages [default: never]
-    #[arg(long, short = 'c', value_name = "N", allow_negative_numbers = true, value_parser = count)]
+    #[arg(
+        long, short = 'c', value_name = "N", allow_negative_numbers = true,
+        value_parser = values::count
+    )]
     pub(crate) count: Option<u64>,
     /// Stop after this time [default: never]
     #[arg(
@@ -114,7 +118,8 @@ pub(crate) struct SubArgs {
         value_parser = values::duration
     )]
     pub(crate) duration: Option<Duration>,
-    /// Stop when the last publisher has closed and everything is read
+    /// Stop when the last publisher has closed and everything is read; without
+    /// a publisher yet, wait for one
     #[arg(long)]
     pub(crate) once: bool,
     /// Format on standard output; json is one object per line
@@ -213,36 +218,5 @@ impl OutputForm {
     pub(crate) fn word(self) -> String {
         let value = self.to_possible_value();
         value.map_or_else(String::new, |value| value.get_name().to_owned())
-    }
-}
-
-/// A number of messages: 1 or more, with K, M or G for thousands.
-fn count(text: &str) -> Result<u64, String> {
-    let (digits, factor) = match text.strip_suffix(['K', 'k', 'M', 'G']) {
-        Some(digits) if text.ends_with('M') => (digits, 1_000_000),
-        Some(digits) if text.ends_with('G') => (digits, 1_000_000_000),
-        Some(digits) => (digits, 1_000),
-        None => (text, 1),
-    };
-    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    plain
-        .then(|| digits.parse::<u64>().ok()?.checked_mul(factor))
-        .flatten()
-        .filter(|count| *count > 0)
-        .ok_or_else(|| "expected a number of messages above 0 such as 10, 5K or 1M".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_take_decimal_units() {
-        assert_eq!(count("10"), Ok(10));
-        assert_eq!(count("5K"), Ok(5_000));
-        assert_eq!(count("2M"), Ok(2_000_000));
-        for bad in ["", "0", "K", "-1", "+1", "1.5K", "99999999999999G", "ten"] {
-            assert!(count(bad).is_err(), "{bad:?}");
-        }
     }
 }

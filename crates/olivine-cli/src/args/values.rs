@@ -77,6 +77,22 @@ pub(crate) fn latency_rate(text: &str) -> Result<f64, String> {
     latency::check_rate(steady_rate(text)?).map_err(|error| error.to_string())
 }
 
+/// A number of messages: 1 or more, with K, M or G for thousands.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.strip_suffix(['K', 'k', 'M', 'G']) {
+        Some(digits) if text.ends_with('M') => (digits, 1_000_000),
+        Some(digits) if text.ends_with('G') => (digits, 1_000_000_000),
+        Some(digits) => (digits, 1_000),
+        None => (text, 1),
+    };
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain
+        .then(|| digits.parse::<u64>().ok()?.checked_mul(factor))
+        .flatten()
+        .filter(|count| *count > 0)
+        .ok_or_else(|| "expected a number of messages above 0 such as 10, 5K or 1M".to_owned())
+}
+
 /// Two CPU numbers, such as `0,1`.
 pub(crate) fn cpu_pair(text: &str) -> Result<(u32, u32), String> {
     let refused = || "expected two different CPU numbers such as 0,1".to_owned();
@@ -126,6 +142,16 @@ mod tests {
             "1 KiB",
         ] {
             assert!(size(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn counts_take_decimal_units() {
+        assert_eq!(count("10"), Ok(10));
+        assert_eq!(count("5K"), Ok(5_000));
+        assert_eq!(count("2M"), Ok(2_000_000));
+        for bad in ["", "0", "K", "-1", "+1", "1.5K", "99999999999999G", "ten"] {
+            assert!(count(bad).is_err(), "{bad:?}");
         }
     }
 

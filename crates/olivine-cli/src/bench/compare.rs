@@ -1,12 +1,13 @@
 //! `olivine bench compare`: two methods measured interleaved, or two result files.
 
-use super::{Bench, files, method_variants};
+use super::{Bench, files, variants};
 use crate::args::{Common, CompareArgs, refuse_given};
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, print, print_json};
+use olivine_bench::plan::Matrix;
 use olivine_bench::result::compare::{CompareError, Comparison};
 use olivine_bench::result::{Placement, ResultFile, Row};
-use olivine_bench::scenario::pingpong;
+use olivine_bench::scenario::{Variant, pingpong};
 use olivine_bench::text;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -52,13 +53,13 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
             tell(&first, &second, common)
         }
         (Side::Method(first), Side::Method(second)) => {
-            let names = [first.clone(), second.clone()];
-            let variants = method_variants(&names, &args.size, "")?;
+            let mut variants = variants_of(&first, &args.size)?;
+            let of_first = variants.len();
+            variants.extend(variants_of(&second, &args.size)?);
             let bench = Bench::new("pingpong", &args.method)?;
             let mut found = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
             files::save(&bench.file(found.concat().into()), &args.method.save)?;
             // By variants, so that a method can be compared with itself.
-            let of_first = variants.len() / 2;
             let of_second = found.split_off(of_first.min(found.len()));
             let second_file = bench.file(of_second.concat().into());
             let first_file = bench.file(found.concat().into());
@@ -75,6 +76,13 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
             'olivine bench list'",
         )),
     }
+}
+
+/// A method with messages of each size.
+fn variants_of(method: &str, sizes: &[u64]) -> Outcome<Vec<Variant>> {
+    let mut matrix = Matrix::new(&pingpong::SCENARIO, sizes);
+    matrix.method.push(method.to_owned());
+    variants(&[matrix])
 }
 
 /// Rows to compare, with their name in the output.
@@ -253,6 +261,18 @@ fn side(text: &str) -> Side {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A regression: with two sizes one size was compared with the other.
+    #[test]
+    fn each_method_has_messages_of_every_size() {
+        for method in ["olivine-spin", "pipe"] {
+            let variants = variants_of(method, &[32, 64]).unwrap();
+            assert!(variants.iter().all(|variant| variant.method == method));
+            let sizes = variants.iter().map(|variant| variant.parameters.size_bytes);
+            let sizes: std::collections::BTreeSet<u64> = sizes.collect();
+            assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [32, 64]);
+        }
+    }
 
     #[test]
     fn methods_and_files_are_distinguished() {

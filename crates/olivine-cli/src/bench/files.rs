@@ -30,7 +30,11 @@ const FORMS: &[Form] = &[
     Form {
         ending: "csv",
         takes_several: false,
-        render: |sources| each(sources, |file| Ok(export::csv(file).into_bytes())),
+        render: |sources| {
+            each(sources, |file| {
+                export::csv(file).map_err(|error| Failure::Failed(error.into()))
+            })
+        },
     },
     Form {
         ending: "hlog",

@@ -1,21 +1,17 @@
 //! `olivine bench http` and `olivine bench tcp`: servers under load.
 
-mod kept;
-
 use super::Bench;
-use crate::args::Common;
 use crate::args::load::{
     BackendName, HttpArgs, InterfaceName, KindName, LoadArgs, ServeArgs, TcpArgs, WaitName, word,
 };
+use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
-use crate::log;
 use crate::stop::Stop;
 use olivine_bench::error::chain;
-use olivine_bench::load::compare::{self, Row};
+use olivine_bench::load::compare::{self, Contest};
 use olivine_bench::load::server::{self, PATH, Settings};
 use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
-use olivine_bench::scenario::{Progress, Setup};
-use olivine_bench::view;
+use olivine_bench::scenario::Setup;
 use olivine_net::WaitStrategy;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,39 +30,41 @@ impl From<LoadError> for Failure {
     }
 }
 
-/// Format of the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    /// Columns on a terminal.
-    Text,
-    /// Tables in Markdown.
-    Markdown,
-}
-
-/// A server that cannot be compared, and why.
-type LeftOut = (String, String);
-
-fn form(load: &LoadArgs, common: Common) -> Outcome<Form> {
-    match (load.markdown, common.json) {
-        (true, true) => Err(Failure::usage(
+/// A measurement of servers.
+fn bench(
+    name: &'static str,
+    method: &MethodArgs,
+    load: &LoadArgs,
+    common: Common,
+) -> Outcome<Bench> {
+    if load.markdown && common.json {
+        return Err(Failure::usage(
             "--markdown and --json cannot be combined: leave one out",
-        )),
-        (true, false) => Ok(Form::Markdown),
-        (false, _) => Ok(Form::Text),
+        ));
     }
+    // Checked once before anything is started, not for each server.
+    if load.rate.is_some() && load.generator == InterfaceName::IoUring {
+        return Err(LoadError::Paced.into());
+    }
+    for (asked, option) in [(method.fifo, "--fifo"), (method.mlock, "--mlock")] {
+        if asked {
+            return Err(Failure::usage(format!(
+                "{option} does not go with http and tcp: a server chooses its own threads; \
+                 leave it out"
+            )));
+        }
+    }
+    let mut bench = Bench::new(name, method)?;
+    bench.markdown = load.markdown;
+    Ok(bench)
 }
 
 /// Runs `bench http`.
 pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
-    let form = form(&args.load, common)?;
-    refuse_pace_on_io_uring(&args.load)?;
-    kept::refuse_unfit(&args.method)?;
-    let bench = Bench::new("http", &args.method)?;
-    let plans: Vec<Plan> = args
-        .depth
-        .iter()
-        .map(|&depth| plan(&bench, args.connections, depth, &args.load, WaitName::Block))
-        .collect();
+    let bench = bench("http", &args.method, &args.load, common)?;
+    let depths = args.depth.iter();
+    let plan = |&depth| plan(&bench, args.connections, depth, &args.load, WaitName::Block);
+    let plans: Vec<Plan> = depths.map(plan).collect();
     let folder = tempfile::tempdir().map_err(|error| {
         Failure::Failed(anyhow::Error::new(error).context("cannot make a temporary folder"))
     })?;
@@ -84,44 +82,48 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
         for &backend in &args.load.backend {
             servers.push(own(&bench.setup, kind, backend, WaitName::Block)?);
         }
-        let (found, missing) = peers(&bench, &args.peers, &args.rivals, folder.path())?;
-        servers.extend(found);
-        left_out = missing;
+        let found = peers(&bench, &args.peers, &args.rivals, folder.path())?;
+        servers.extend(found.0);
+        left_out = found.1;
         let target =
             |server: &Server| (server.name().to_owned(), Url::local(server.address(), PATH));
         targets.extend(servers.iter().map(target));
     }
     let (names, urls): (Vec<_>, Vec<_>) = targets.into_iter().unzip();
-    let runs = bench.setup.runs;
-    let rows = bench.measure(|_, watch| {
-        compare::run(&names, &plans, runs, watch, |server, plan| {
-            load::http(&urls[server], plan)
-        })
+    let contest = Contest {
+        scenario: "http",
+        servers: &names,
+        plans: &plans,
+        size_bytes: 0,
+        figure: "cpu_ns",
+        reference: 0,
+    };
+    let mut found = bench.measure(|setup, watch| {
+        contest.run(setup, watch, |server, plan| load::http(&urls[server], plan))
     })?;
-    let section = view::http(&rows, &left_out);
-    kept::report(&bench, &args.method.save, common, form, &rows, section)?;
-    verdict(&rows)?;
-    bench.stop.cut_short()
+    found.left_out = left_out;
+    bench.report(common, found)
 }
 
 /// Runs `bench tcp`.
 pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
-    let form = form(&args.load, common)?;
-    kept::refuse_unfit(&args.method)?;
-    if args.frames {
-        return stream(args, common, form);
+    if args.frames && args.load.generator != InterfaceName::Epoll {
+        return Err(Failure::usage(
+            "--generator io-uring does not go with --frames: a stream is one blocking sender",
+        ));
     }
-    refuse_pace_on_io_uring(&args.load)?;
-    let size = usize::try_from(args.size)
-        .ok()
-        .filter(|_| args.size >= SIZE_MIN)
-        .ok_or_else(|| {
-            Failure::usage(format!(
-                "--size {} is too small: a checked message takes {SIZE_MIN} bytes or more",
-                args.size
-            ))
-        })?;
-    let bench = Bench::new("tcp", &args.method)?;
+    let size = usize::try_from(args.size).ok();
+    let size = size.filter(|_| args.size >= SIZE_MIN).ok_or_else(|| {
+        Failure::usage(format!(
+            "--size {} is too small: a checked message takes {SIZE_MIN} bytes or more",
+            args.size
+        ))
+    })?;
+    let bench = bench("tcp", &args.method, &args.load, common)?;
+    let wait = args.load.wait.unwrap_or(WaitName::Spin);
+    if args.frames {
+        return stream(args, common, bench, wait);
+    }
     let plan = plan(
         &bench,
         args.connections,
@@ -129,19 +131,11 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
         &args.load,
         WaitName::Spin,
     );
-    let wait = args.load.wait.unwrap_or(WaitName::Spin);
-    let mut ours: Vec<(KindName, BackendName)> = Vec::new();
-    if args.address.is_none() {
-        ours.extend(
-            args.load
-                .backend
-                .iter()
-                .map(|&backend| (KindName::Echo, backend)),
-        );
-        // The plain loop serves one connection and one message at a time, and always spins.
-        if (args.connections, args.depth, wait) == (1, 1, WaitName::Spin) {
-            ours.push((KindName::Bare, BackendName::Mio));
-        }
+    let backends = args.load.backend.iter();
+    let mut ours: Vec<_> = backends.map(|&backend| (KindName::Echo, backend)).collect();
+    // The plain loop serves one connection and one message at a time, and always spins.
+    if (args.connections, args.depth, wait) == (1, 1, WaitName::Spin) {
+        ours.push((KindName::Bare, BackendName::Mio));
     }
     let names: Vec<String> = match args.address {
         Some(address) => vec![address.to_string()],
@@ -150,74 +144,45 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
             .map(|&(kind, backend)| name(kind, backend).to_owned())
             .collect(),
     };
-    let runs = bench.setup.runs;
-    let rows = bench.measure(|setup, watch| {
-        compare::run(&names, &[plan], runs, watch, |server, plan| {
-            match args.address {
-                Some(address) => load::echo(address, size, plan),
-                None => {
-                    // Only for its turn: a spinning server would take the CPU from the next one.
-                    let (kind, backend) = ours[server];
-                    let server = own(setup, kind, backend, wait)?;
-                    load::echo(server.address(), size, plan)
-                }
+    let contest = Contest {
+        scenario: "tcp",
+        servers: &names,
+        plans: &[plan],
+        size_bytes: args.size,
+        figure: "p50_ns",
+        reference: names.len() - 1,
+    };
+    let found = bench.measure(|setup, watch| {
+        contest.run(setup, watch, |server, plan| match args.address {
+            Some(address) => load::echo(address, size, plan),
+            None => {
+                // Only for its turn: a spinning server would take the CPU from the next one.
+                let (kind, backend) = ours[server];
+                let server = own(setup, kind, backend, wait)?;
+                load::echo(server.address(), size, plan)
             }
         })
     })?;
-    let section = view::echo(&rows, args.size);
-    kept::report(&bench, &args.method.save, common, form, &rows, section)?;
-    verdict(&rows)?;
-    bench.stop.cut_short()
+    bench.report(common, found)
 }
 
-fn stream(args: &TcpArgs, common: Common, form: Form) -> Outcome {
-    if args.load.generator != InterfaceName::Epoll {
-        return Err(Failure::usage(
-            "--generator io-uring does not go with --frames: a stream is one blocking sender",
-        ));
-    }
-    let bench = Bench::new("tcp", &args.method)?;
-    let wait = args.load.wait.unwrap_or(WaitName::Spin);
-    let runs = bench.setup.runs;
-    let seconds = bench.setup.seconds / f64::from(runs);
+fn stream(args: &TcpArgs, common: Common, bench: Bench, wait: WaitName) -> Outcome {
     let backends = &args.load.backend;
-    let cells: Vec<(u32, BackendName)> = args
-        .batch
-        .iter()
-        .flat_map(|&batch| backends.iter().map(move |&backend| (batch, backend)))
-        .collect();
-    let mut found: Vec<Vec<frames::Streamed>> = vec![Vec::new(); cells.len()];
-    bench.measure(|setup, watch| {
-        let total = u64::from(runs) * cells.len() as u64;
-        let mut done = 0;
-        for _ in 0..runs {
-            for ((batch, backend), found) in cells.iter().zip(&mut found) {
-                if watch(Progress::of(done, total)).is_break() {
-                    return Ok(());
-                }
-                done += 1;
-                let batch = usize::try_from(*batch).unwrap_or(1);
-                let server = own(setup, KindName::Frames, *backend, wait)?;
-                let (address, cpu) = (server.address(), setup.cpus.1);
-                found.push(frames::stream(address, batch, seconds, cpu)?);
-            }
-        }
-        Ok::<(), LoadError>(())
-    })?;
-    let rows: Vec<frames::Rates> = cells
-        .iter()
-        .zip(&found)
-        .filter_map(|((batch, backend), found)| {
-            frames::Rates::of(name(KindName::Frames, *backend), *batch, found)
+    let batches = args.batch.iter();
+    let cases = batches.flat_map(|&batch| backends.iter().map(move |&backend| (backend, batch)));
+    let cases: Vec<(BackendName, u32)> = cases.collect();
+    let names = cases.iter();
+    let names = names.map(|&(backend, batch)| (name(KindName::Frames, backend).to_owned(), batch));
+    let names: Vec<(String, u32)> = names.collect();
+    let found = bench.measure(|setup, watch| {
+        compare::stream(setup, &names, watch, |case| {
+            let (backend, batch) = cases[case];
+            let batch = usize::try_from(batch).unwrap_or(1);
+            let server = own(setup, KindName::Frames, backend, wait)?;
+            frames::stream(server.address(), batch, setup.run_s(), setup.cpus.1)
         })
-        .collect();
-    if rows.is_empty() {
-        bench.stop.cut_short()?;
-        return Err(LoadError::Stopped.into());
-    }
-    let section = view::frames(&rows);
-    kept::report(&bench, &args.method.save, common, form, &rows, section)?;
-    bench.stop.cut_short()
+    })?;
+    bench.report(common, found)
 }
 
 /// Runs as a server that another process of this tool measures, until standard input ends.
@@ -251,22 +216,14 @@ fn plan(bench: &Bench, connections: u32, depth: u32, load: &LoadArgs, default: W
         connections: usize::try_from(connections).unwrap_or(1),
         depth: usize::try_from(depth).unwrap_or(1),
         rate_per_s: load.rate,
-        seconds: bench.setup.seconds / f64::from(bench.setup.runs),
+        seconds: bench.setup.run_s(),
         cpu: bench.setup.cpus.1,
         waiting: Waiting::from(load.wait.unwrap_or(default)),
         interface: load.generator.into(),
     }
 }
 
-/// Checked once before anything is started, not for each server.
-fn refuse_pace_on_io_uring(load: &LoadArgs) -> Outcome {
-    if load.rate.is_some() && load.generator == InterfaceName::IoUring {
-        return Err(LoadError::Paced.into());
-    }
-    Ok(())
-}
-
-/// Starts one of our own servers on the first CPU.
+/// Starts one of Olivine's servers on the first CPU.
 fn own(
     setup: &Setup,
     kind: KindName,
@@ -294,13 +251,13 @@ fn name(kind: KindName, backend: BackendName) -> &'static str {
     }
 }
 
-/// Starts the servers to compare with, and reports the missing ones.
+/// Starts the servers to compare with; a line for each missing one.
 fn peers(
     bench: &Bench,
     names: &[String],
     folder: &Path,
     place: &Path,
-) -> Outcome<(Vec<Server>, Vec<LeftOut>)> {
+) -> Outcome<(Vec<Server>, Vec<String>)> {
     let known = rivals::names();
     let wanted: Vec<&str> = if names.iter().any(|name| name == "all") {
         known
@@ -323,22 +280,8 @@ fn peers(
         });
         match started {
             Ok(server) => servers.push(server),
-            Err(why) => {
-                log::warn(&format!("{name} is left out: {why}"));
-                left_out.push((name.to_owned(), why));
-            }
+            Err(why) => left_out.push(format!("{name} is left out: {why}")),
         }
     }
     Ok((servers, left_out))
-}
-
-/// A server without a figure makes the command fail, after the table is printed.
-fn verdict(rows: &[Row]) -> Outcome {
-    if rows
-        .iter()
-        .any(|row| row.failure.is_some() || row.cut_count > 0)
-    {
-        return Err(Failure::BadResult);
-    }
-    Ok(())
 }

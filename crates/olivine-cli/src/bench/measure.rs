@@ -3,47 +3,27 @@
 use super::{WAITED_NOTABLY, cpus, files, print as show, setup};
 use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
+use crate::log;
 use crate::output::{folded, print, print_json};
 use crate::progress::Progress;
 use crate::stop::Stop;
 use olivine_bench::machine::Machine;
 use olivine_bench::privileges::Privileges;
+use olivine_bench::render;
 use olivine_bench::result::file::{SCHEMA, unix_time_s};
-use olivine_bench::result::{FloorResult, MeasuringError, Parameters, ResultFile, Row};
-use olivine_bench::scenario::bridge::Ratio;
+use olivine_bench::result::{Parameters, ResultFile, Results, Row};
+use olivine_bench::scenario::registry::Run;
 use olivine_bench::scenario::{self, Setup, Variant};
 use olivine_bench::text;
 use olivine_bench::twice;
 use olivine_bench::view::{self, Source};
 use std::cell::Cell;
-use std::mem;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Fewest processes of a measurement: the measuring one and the second one.
 const PAIR: u32 = 2;
-
-/// The result of a measurement.
-#[derive(Default)]
-pub(super) struct Found {
-    pub(super) rows: Vec<Row>,
-    pub(super) error: Option<MeasuringError>,
-    pub(super) floor: Option<FloorResult>,
-    /// Comparisons of bridges, run by run.
-    pub(super) ratios: Vec<Ratio>,
-    /// Text above the tables.
-    pub(super) about: String,
-}
-
-impl From<Vec<Row>> for Found {
-    fn from(rows: Vec<Row>) -> Self {
-        Self {
-            rows,
-            ..Self::default()
-        }
-    }
-}
 
 /// One measurement.
 pub(super) struct Bench {
@@ -61,6 +41,10 @@ pub(super) struct Bench {
     is_used_up: Cell<bool>,
     /// Files for the result.
     save: Vec<PathBuf>,
+    /// Text above the tables.
+    pub(super) about: String,
+    /// Whether the tables are printed in Markdown.
+    pub(super) markdown: bool,
 }
 
 impl Bench {
@@ -86,12 +70,14 @@ impl Bench {
             budget: None,
             is_used_up: Cell::new(false),
             save: method.save.clone(),
+            about: String::new(),
+            markdown: false,
         })
     }
 
     /// The same with a time budget, also if turns are slower than planned.
-    pub(super) fn within(mut self, budget: Duration) -> Self {
-        self.budget = Some(budget);
+    pub(super) fn within(mut self, budget: Option<Duration>) -> Self {
+        self.budget = budget;
         self
     }
 
@@ -163,25 +149,23 @@ impl Bench {
     }
 
     /// Measures variants of a scenario, one of them twice.
-    pub(super) fn measure_twice(
-        &self,
-        scenario: twice::Scenario,
-        variants: &[Variant],
-    ) -> Outcome<Found> {
-        let (rows, error) =
+    pub(super) fn measure_twice(&self, scenario: Run, variants: &[Variant]) -> Outcome<Results> {
+        let (rows, measuring_error) =
             self.measure(|setup, watch| twice::run(scenario, setup, variants, watch))?;
-        Ok(Found {
+        Ok(Results {
             rows,
-            error,
-            ..Found::default()
+            measuring_error,
+            ..Results::default()
         })
     }
 
     /// Prints the results, and writes the requested files. Rows without figures make the command
     /// fail.
-    pub(super) fn report(self, common: Common, mut found: Found) -> Outcome {
+    pub(super) fn report(self, common: Common, found: Results) -> Outcome {
         let busy = busy(&found.rows, self.started.elapsed());
-        let (mut out, ratios) = (mem::take(&mut found.about), mem::take(&mut found.ratios));
+        for line in &found.left_out {
+            log::warn(line);
+        }
         let file = self.file(found);
         // If a file cannot be written, the result is still printed.
         let saved = files::save(&file, &self.save);
@@ -189,12 +173,15 @@ impl Bench {
             print_json(&file)?;
         } else {
             let name = self.name.to_owned();
-            let mut view = view::view(&[Source {
+            let view = view::view(&[Source {
                 name,
                 file: file.clone(),
             }]);
-            view.sections.extend(view::ratios(&ratios));
-            out.push_str(&show::text(&view));
+            if self.markdown {
+                print(&render::markdown(&view))?;
+                return self.ended(&file, saved);
+            }
+            let mut out = self.about.clone() + &show::text(&view);
             if self.is_used_up.get() {
                 let seconds = self.started.elapsed().as_secs();
                 out.push_str(&format!(
@@ -205,6 +192,11 @@ impl Bench {
             out.push_str(&busy);
             print(&folded(&out))?;
         }
+        self.ended(&file, saved)
+    }
+
+    /// The end of a command that has printed its results.
+    fn ended(&self, file: &ResultFile, saved: Outcome) -> Outcome {
         saved?;
         if file.failures().next().is_some() {
             return Err(Failure::BadResult);
@@ -213,7 +205,7 @@ impl Bench {
     }
 
     /// The results, with their conditions.
-    pub(super) fn file(&self, found: Found) -> ResultFile {
+    pub(super) fn file(&self, found: Results) -> ResultFile {
         ResultFile {
             schema: SCHEMA.to_owned(),
             scenario: self.name.to_owned(),
@@ -225,9 +217,10 @@ impl Bench {
             interrupted: self.stop.interrupted(),
             cut_short: self.is_used_up.get(),
             privileges: self.setup.privileges,
-            measuring_error: found.error,
-            floor: found.floor,
+            measuring_error: found.measuring_error,
             results: found.rows,
+            ratios: found.ratios,
+            left_out: found.left_out,
         }
     }
 }

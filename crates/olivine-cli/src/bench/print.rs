@@ -19,7 +19,7 @@ pub(super) fn text(view: &View) -> String {
         }
         out.push('\n');
     }
-    for (head, meaning) in view.legend() {
+    for (head, meaning) in view.legend(false) {
         out.push_str(&format!("{}: {meaning}\n", head.to_uppercase()));
     }
     if let Some(warning) = &view.warning {

@@ -1,13 +1,13 @@
 //! Job files and presets, point by point.
 
-use super::{Bench, Found};
+use super::Bench;
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::json_line;
 use crate::progress::Progress;
 use olivine_bench::cpus;
 use olivine_bench::job::{Job, JobError};
-use olivine_bench::result::{ResultFile, Row};
+use olivine_bench::result::{ResultFile, Results, Row};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -69,12 +69,8 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         }
     }
     bar.clear();
-    let found = Found {
-        rows,
-        about: format!("{}: {}\n\n", job.name, job.about),
-        ..Found::default()
-    };
-    bench.report(common, found)
+    bench.about = format!("{}: {}\n\n", job.name, job.about);
+    bench.report(common, rows.into())
 }
 
 /// Results of an earlier sweep without its failures; nothing if the file does not exist. The start
@@ -85,7 +81,7 @@ fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
         return Ok(Vec::new());
     }
     let file = ResultFile::read(path).map_err(|error| Failure::Usage(error.into()))?;
-    if let Some(difference) = file.differs(&bench.file(Found::default())) {
+    if let Some(difference) = file.differs(&bench.file(Results::default())) {
         return Err(Failure::usage(format!(
             "{} was measured under other conditions: {difference}; go on under the same ones, or \
              name another file with \

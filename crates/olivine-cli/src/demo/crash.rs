@@ -8,8 +8,9 @@
 mod crew;
 mod seen;
 
+use super::Outline;
 use crate::args::{Common, DemoArgs};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::output::{print, print_json};
 use crate::stop::Stop;
 use crew::{Action, Crew, Member, Taken};
@@ -53,10 +54,8 @@ struct Event {
 /// The JSON output.
 #[derive(Serialize)]
 struct Report {
-    ok: bool,
-    interrupted: bool,
-    size_bytes: u64,
-    rate_per_s: f64,
+    #[serde(flatten)]
+    outline: Outline,
     publishers_count: usize,
     subscribers_count: usize,
     killed_count: usize,
@@ -105,10 +104,7 @@ pub(super) fn run(args: &DemoArgs, common: Common) -> Outcome {
     let stalls = (0..SUBSCRIBERS).map(|one| crew.seen(one, seen::Seen::worst).ns);
     let of = |action| events.iter().filter(|one| one.action == action).count();
     let report = Report {
-        ok: counts.is_clean(),
-        interrupted: stop.interrupted(),
-        size_bytes: args.size,
-        rate_per_s: rate,
+        outline: Outline::of(&counts, args.size, rate, &stop),
         publishers_count: PUBLISHERS,
         subscribers_count: SUBSCRIBERS,
         killed_count: of(Action::Kill),
@@ -126,11 +122,7 @@ pub(super) fn run(args: &DemoArgs, common: Common) -> Outcome {
     } else {
         print(&report.text())?;
     }
-    if report.ok {
-        stop.cut_short()
-    } else {
-        Err(Failure::BadResult)
-    }
+    report.outline.judge(&stop)
 }
 
 /// Waits for a time; false if a request to stop comes first.
@@ -207,7 +199,7 @@ impl Event {
 impl Report {
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     fn text(&self) -> String {
-        let interrupted = if self.interrupted {
+        let interrupted = if self.outline.interrupted {
             " (interrupted)"
         } else {
             ""

@@ -2,7 +2,7 @@
 
 use super::snapshot::Snapshot;
 
-/// Limits of memory above this are no limits: version 1 shows the largest number of pages.
+/// Limits of memory above this mean "unlimited": version 1 shows the largest number of pages.
 const NO_LIMIT: u64 = 1 << 60;
 
 /// A limit of CPU time.
@@ -107,7 +107,7 @@ pub(super) fn cpu_quota(seen: &Snapshot) -> Result<Option<Quota>, String> {
     }
     for folder in folders(seen, Some("cpu"))? {
         let file = format!("{folder}/cpu.cfs_quota_us");
-        // Without a limit it is -1, which is no number here.
+        // Without a limit it is -1, which is not a number here.
         let period_us = seen.number(&format!("{folder}/cpu.cfs_period_us"));
         if let (Ok(quota_us), Ok(period_us)) = (seen.number(&file), period_us) {
             found.push(Quota {
@@ -135,7 +135,7 @@ pub(super) fn memory(seen: &Snapshot) -> Result<Option<Memory>, String> {
     for (controller, limit, used) in names {
         for folder in folders(seen, controller)? {
             let file = format!("{folder}/{limit}");
-            // The root of version 2 has no file, and "max" is no number.
+            // The root of version 2 has no file, and "max" is not a number.
             let Ok(limit_bytes) = seen.number(&file) else {
                 continue;
             };

@@ -1,4 +1,4 @@
-//! Checks of memory: where channels lie, and what limits it.
+//! Checks of memory: where channels are, and what limits it.
 
 use super::cgroup;
 use super::rule::{Effect, Judged, Rule, Status, Verdict};
@@ -23,7 +23,7 @@ const RING: Effect = Effect {
 pub(crate) const RULES: &[Rule<Snapshot>] = &[
     Rule {
         id: "shm",
-        why: "channels lie in /dev/shm; where little of it is free, default rings are small",
+        why: "channels are in /dev/shm; where little of it is free, default rings are small",
         effect: Some(RING),
         judge: shm,
     },
@@ -117,7 +117,7 @@ fn shm(seen: &Snapshot) -> Judged {
             status = Status::Warning;
         }
     }
-    // Channels that lie elsewhere work without it.
+    // Channels in other folders work without it.
     if status == Status::Problem && !seen.facts.folder.starts_with(SHM) {
         status = Status::Warning;
     }

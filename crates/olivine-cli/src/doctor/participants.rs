@@ -4,7 +4,7 @@ use super::processors::{DISTANCE, SET_GOVERNOR};
 use super::rule::{Judged, Rule, Status, Verdict};
 use super::snapshot::Snapshot;
 use super::topology::{self, Distance};
-use olivine::LaneState;
+use crate::process;
 use olivine::admin::ChannelInfo;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -37,23 +37,12 @@ impl Participants {
     pub(crate) fn of(seen: &Snapshot, info: &ChannelInfo) -> Self {
         let control = std::fs::metadata(info.path.join("control"));
         let inode = control.map(|control| control.ino()).unwrap_or(0);
-        let publishers = info
-            .publishers
-            .iter()
-            .filter(|publisher| publisher.state == LaneState::Open)
-            .map(|publisher| ("publisher", publisher.pid));
-        let subscribers = info
-            .subscribers
-            .iter()
-            .filter(|subscriber| subscriber.alive)
-            .map(|subscriber| ("subscriber", subscriber.pid));
-        Self::new(seen, inode, publishers.chain(subscribers))
+        Self::new(seen, inode, process::participants(info))
     }
 
     /// Those given, by role and process number. A number in shared memory is of the process's own
     /// PID namespace, so only a process that has mapped the control file is taken for it.
     fn new(seen: &Snapshot, inode: u64, given: impl Iterator<Item = (&'static str, u64)>) -> Self {
-        let inode = inode.to_string();
         let mut found = Self {
             seen: seen.clone(),
             visible: Vec::new(),
@@ -66,12 +55,8 @@ impl Participants {
             }
             let participant = Participant { role, process_id };
             let maps = seen.read(&format!("/proc/{process_id}/maps"));
-            let has_mapped = |maps: &String| {
-                maps.lines()
-                    .any(|line| line.split_ascii_whitespace().nth(4) == Some(&inode))
-            };
             match maps {
-                Ok(maps) if has_mapped(&maps) => found.visible.push(participant),
+                Ok(maps) if process::has_mapped(&maps, inode) => found.visible.push(participant),
                 Ok(_) => found
                     .hidden
                     .push((participant, "of another PID namespace".to_owned())),

@@ -256,7 +256,7 @@ fn remove_ipc(seen: &Snapshot) -> Judged {
     let name = name.unwrap_or_else(|| facts.user_id.to_string());
     Ok(Verdict::bad(
         Status::Warning,
-        "RemoveIPC=yes, and this user is no system user",
+        "RemoveIPC=yes, and this user is not a system user",
         format!("sudo loginctl enable-linger {name}"),
     ))
 }

@@ -438,10 +438,10 @@ fn missing_file_is_unknown_with_its_name() {
     }
 }
 
-/// Nonsense, huge numbers, bytes that are no text and a folder in place of a file: unknown or a
+/// Nonsense, huge numbers, bytes that are not text and a folder in place of a file: unknown or a
 /// verdict, never a panic.
 #[test]
-fn nonsense_in_any_file_is_no_panic() {
+fn nonsense_in_any_file_does_not_panic() {
     let nonsense: [&[u8]; 7] = [
         b"",
         b"-",

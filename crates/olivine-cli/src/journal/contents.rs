@@ -21,6 +21,28 @@ struct LaneContents {
     last_ns: u64,
 }
 
+/// Messages of a lane that were never recorded.
+#[derive(Debug)]
+struct Hole {
+    channel: String,
+    publisher: u32,
+    /// Position in its lane at which they begin.
+    lane_position: u64,
+    /// Position in the journal between the messages before and behind it.
+    position: u64,
+    /// When the message behind it was recorded.
+    next_ns: u64,
+    bytes: u64,
+}
+
+/// What a journal holds.
+struct Contents {
+    lanes: BTreeMap<(String, u32), LaneContents>,
+    holes: Vec<Hole>,
+    position: u64,
+    end: End,
+}
+
 /// The ending of a journal.
 enum End {
     State(ReplayState),
@@ -65,13 +87,37 @@ impl End {
 /// A journal that cannot be opened; damage, after printing what precedes it.
 pub(crate) fn inspect(path: &Path, common: Common) -> Outcome {
     let mut replay = Replay::open(path).map_err(|error| Failure::Failed(error.into()))?;
+    let contents = read(&mut replay);
+    if common.json {
+        print_json(&contents.as_json(path))?;
+    } else {
+        print(&contents.as_text(path))?;
+    }
+    match contents.end {
+        End::State(_) => Ok(()),
+        End::Damaged(_) => Err(Failure::BadResult),
+    }
+}
+
+fn read(replay: &mut Replay) -> Contents {
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
+    let mut holes = Vec::new();
     let end = loop {
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
             Ok(None) => break End::State(replay.state()),
             Err(error) => break End::Damaged(error),
         };
+        if run.missed_bytes > 0 {
+            holes.push(Hole {
+                channel: run.lane.channel.clone(),
+                publisher: run.lane.publisher,
+                lane_position: run.position - run.missed_bytes,
+                position: run.journal_position,
+                next_ns: run.time_ns,
+                bytes: run.missed_bytes,
+            });
+        }
         let lane = lanes
             .entry((run.lane.channel.clone(), run.lane.publisher))
             .or_default();
@@ -85,14 +131,11 @@ pub(crate) fn inspect(path: &Path, common: Common) -> Outcome {
             lane.payload_bytes += message.payload.len() as u64;
         }
     };
-    if common.json {
-        print_json(&as_json(path, &lanes, replay.position(), &end))?;
-    } else {
-        print(&as_text(path, lanes, replay.position(), &end))?;
-    }
-    match end {
-        End::State(_) => Ok(()),
-        End::Damaged(_) => Err(Failure::BadResult),
+    Contents {
+        position: replay.position(),
+        lanes,
+        holes,
+        end,
     }
 }
 
@@ -101,50 +144,80 @@ fn date(time_ns: u64) -> String {
     start.strip_prefix("time:").unwrap_or(&start).to_owned()
 }
 
-fn as_text(
-    path: &Path,
-    lanes: BTreeMap<(String, u32), LaneContents>,
-    position: u64,
-    end: &End,
-) -> String {
-    let messages: u64 = lanes.values().map(|lane| lane.messages).sum();
-    let mut out = format!(
-        "journal      {}\nstate        {}: {}\nmessages     {messages}\n\
-         position     {position} bytes of frames\n",
-        path.display(),
-        end.word(),
-        end.sentence(),
-    );
-    let heads = ["CHANNEL", "PUBLISHER", "MESSAGES", "BYTES", "FIRST", "LAST"];
-    let rows: Vec<Vec<String>> = lanes
-        .into_iter()
-        .map(|((channel, publisher), lane)| {
+impl Contents {
+    fn word(&self) -> &'static str {
+        match self.end.word() {
+            "complete" if !self.holes.is_empty() => "incomplete",
+            word => word,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let end = self.end.sentence();
+        if self.holes.is_empty() {
+            return end;
+        }
+        let bytes: u64 = self.holes.iter().map(|hole| hole.bytes).sum();
+        format!(
+            "{end}; {bytes} bytes of frames were never recorded, in {} places",
+            self.holes.len()
+        )
+    }
+
+    fn as_text(&self, path: &Path) -> String {
+        let messages: u64 = self.lanes.values().map(|lane| lane.messages).sum();
+        let mut out = format!(
+            "journal      {}\nstate        {}: {}\nmessages     {messages}\n\
+             position     {} bytes of frames\n",
+            path.display(),
+            self.word(),
+            self.sentence(),
+            self.position,
+        );
+        let heads = ["CHANNEL", "PUBLISHER", "MESSAGES", "BYTES", "FIRST", "LAST"];
+        let row = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
             vec![
-                channel,
+                channel.clone(),
                 publisher.to_string(),
                 lane.messages.to_string(),
                 text::bytes(lane.payload_bytes),
                 date(lane.first_ns),
                 date(lane.last_ns),
             ]
-        })
-        .collect();
-    if !rows.is_empty() {
-        out.push('\n');
-        out.push_str(&table(&heads, &[1, 2, 3], rows));
+        };
+        if !self.lanes.is_empty() {
+            out.push('\n');
+            let rows = self.lanes.iter().map(row).collect();
+            out.push_str(&table(&heads, &[1, 2, 3], rows));
+        }
+        let heads = [
+            "MISSING BYTES",
+            "CHANNEL",
+            "PUBLISHER",
+            "FROM",
+            "AT",
+            "BEFORE",
+        ];
+        let row = |hole: &Hole| {
+            vec![
+                hole.bytes.to_string(),
+                hole.channel.clone(),
+                hole.publisher.to_string(),
+                hole.lane_position.to_string(),
+                hole.position.to_string(),
+                date(hole.next_ns),
+            ]
+        };
+        if !self.holes.is_empty() {
+            out.push('\n');
+            let rows = self.holes.iter().map(row).collect();
+            out.push_str(&table(&heads, &[0, 2, 3, 4], rows));
+        }
+        out
     }
-    out
-}
 
-fn as_json(
-    path: &Path,
-    lanes: &BTreeMap<(String, u32), LaneContents>,
-    position: u64,
-    end: &End,
-) -> Value {
-    let lanes: Vec<Value> = lanes
-        .iter()
-        .map(|((channel, publisher), lane)| {
+    fn as_json(&self, path: &Path) -> Value {
+        let lane = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
             json!({
                 "channel": channel,
                 "publisher": publisher,
@@ -154,13 +227,24 @@ fn as_json(
                 "first_unix_ns": lane.first_ns,
                 "last_unix_ns": lane.last_ns,
             })
+        };
+        let hole = |hole: &Hole| {
+            json!({
+                "channel": hole.channel,
+                "publisher": hole.publisher,
+                "missed_bytes": hole.bytes,
+                "lane_position_bytes": hole.lane_position,
+                "position_bytes": hole.position,
+                "next_unix_ns": hole.next_ns,
+            })
+        };
+        json!({
+            "path": path,
+            "state": self.word(),
+            "reason": self.sentence(),
+            "position_bytes": self.position,
+            "lanes": self.lanes.iter().map(lane).collect::<Vec<_>>(),
+            "holes": self.holes.iter().map(hole).collect::<Vec<_>>(),
         })
-        .collect();
-    json!({
-        "path": path,
-        "state": end.word(),
-        "reason": end.sentence(),
-        "position_bytes": position,
-        "lanes": lanes,
-    })
+    }
 }

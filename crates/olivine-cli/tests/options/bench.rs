@@ -45,6 +45,7 @@ pub(crate) const SCENES: &[Scene] = &[
     level!("bench floor", "--cpus", "0,1000"),
     level!("bench pingpong", "--cpus", "0,1000"),
     level!("bench throughput", "--cpus", "0,1000"),
+    level!("bench cost", "--cpus", "0,1000"),
     level!("bench latency", "--cpus", "0,1000"),
     level!("bench fanout", "--cpus", "0,1000"),
     level!("bench mesh", "--cpus", "0,1000"),

@@ -1,7 +1,8 @@
 //! Options of the commands that list and remove channels, and of those about the tool.
 
-use crate::common::{TestFolder, json};
+use crate::common::{Running, TestFolder, json};
 use crate::stage::{Scene, Stage};
+use serde_json::Value;
 
 const REPORT: &[&str] = &["--json", "--log-level"];
 
@@ -10,6 +11,17 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("ls", REPORT, |stage| report(stage, &["ls"])),
     Scene::acts("inspect", &["--dir"], |stage| dir(stage, &["inspect", "x"])),
     Scene::acts("inspect", REPORT, |stage| report(stage, &["inspect", "x"])),
+    Scene::acts("top", &["--dir"], |stage| {
+        dir(stage, &["top", "--once", "--interval", "50ms"])
+    }),
+    Scene::acts("top", &["--once", "--interval"], once_and_interval),
+    Scene::acts("top", REPORT, |stage| {
+        report(stage, &["top", "--once", "--interval", "50ms"])
+    }),
+    Scene::acts("tap", &["--count", "--sample", "--head"], count_and_sample),
+    Scene::acts("tap", &["--hz", "--interval"], hz_and_interval),
+    Scene::acts("tap", &["--duration", "--dir"], duration_and_dir),
+    Scene::acts("tap", REPORT, report_of_tap),
     Scene::acts("rm", &["--dir"], |stage| dir(stage, &["rm", "x"])),
     Scene::acts("rm", &["--force", "--name"], force_and_name),
     Scene::acts("rm", REPORT, report_of_rm),
@@ -49,6 +61,87 @@ fn report(stage: &Stage, words: &[&str]) {
     stage.ok(&["pub", "x", "a"]);
     stage.shows_level(words);
     stage.shows_json(words);
+}
+
+/// Without `--once` it does not end; rates are of the interval.
+fn once_and_interval(stage: &Stage) {
+    let mut endless = stage.start(&["top"]);
+    let once = stage.ok(&["top", "--once", "--json"]);
+    let window = |output| json(output)["window_ns"].as_u64().unwrap();
+    assert!(window(&once) >= 500_000_000);
+    let short = stage.ok(&["top", "--once", "--json", "--interval", "60ms"]);
+    assert!(window(&short) >= 60_000_000);
+    assert!(
+        stage
+            .fails(&["top", "--interval", "1ms"], 2)
+            .contains("50ms or more")
+    );
+    assert!(endless.child.try_wait().unwrap().is_none());
+}
+
+/// A publisher of one message again and again.
+fn ticking(place: &TestFolder, message: &str) -> Running {
+    let publisher = place.start(&["pub", "x", message, "--rate", "200", "--count", "1M"]);
+    place.await_publishing("x");
+    publisher
+}
+
+fn count_and_sample(stage: &Stage) {
+    let _publisher = ticking(&stage.place, "three");
+    let text = stage.out(&["tap", "x", "--count", "2", "--head", "3"]);
+    let behind = |line: &str| line["00:00:00.000000Z".len()..].to_owned();
+    let expected = "  lane 0  tag 0  5 B  -  thr…";
+    assert_eq!(text.lines().map(behind).collect::<Vec<_>>(), [expected; 2]);
+    let words = ["tap", "x", "--count", "2", "--sample", "3", "--json"];
+    let lines = stage.out(&words);
+    let position = |line| serde_json::from_str::<Value>(line).unwrap()["position"].as_u64();
+    let positions: Vec<_> = lines.lines().filter_map(position).collect();
+    assert_eq!(positions[1] - positions[0], 3 * 16, "{lines}");
+    for bad in [["--head", "4097"], ["--sample", "0"], ["--count", "0"]] {
+        stage.fails(&[&["tap", "x"], &bad[..]].concat(), 2);
+    }
+}
+
+fn hz_and_interval(stage: &Stage) {
+    stage.fails(&["tap", "x", "--interval", "1us"], 2);
+    stage.fails(&["tap", "x", "--hz", "--sample", "2"], 2);
+    let _publisher = ticking(&stage.place, "three");
+    let words = ["tap", "x", "--hz", "--count", "1", "--interval", "2ms"];
+    let text = stage.out(&words);
+    assert!(
+        text.contains(" msg/s") && text.contains("5 B to 5 B"),
+        "{text}"
+    );
+    let row = json(&stage.ok(&[&words[..], &["--json"]].concat()));
+    assert!(row["messages_count"].as_u64().unwrap() > 0, "{row}");
+    assert_eq!(row["payload_min_bytes"], 5);
+}
+
+fn duration_and_dir(stage: &Stage) {
+    let other = TestFolder::new();
+    let folder = other.path().display().to_string();
+    let words = ["tap", "x", "--count", "1"];
+    // Its channel is not there.
+    let output = stage.ok(&[&words[..], &["--duration", "1s"]].concat());
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let tap = stage.start(&[&words[..], &["--dir", &folder]].concat());
+    let _publisher = ticking(&other, "a");
+    assert!(tap.output().stdout.ends_with(b"-  a\n"));
+}
+
+fn report_of_tap(stage: &Stage) {
+    let _publisher = ticking(&stage.place, "\u{1b}a");
+    let seen = json(&stage.ok(&["tap", "x", "--count", "1", "--json"]));
+    assert_eq!(
+        (&seen["text"], &seen["payload_bytes"]),
+        (&"\u{1b}a".into(), &2.into())
+    );
+    assert!(
+        stage
+            .out(&["tap", "x", "--count", "1"])
+            .ends_with("-  \\x1ba\n")
+    );
+    stage.shows_level(&["tap", "x", "--count", "1"]);
 }
 
 fn report_of_rm(stage: &Stage) {

@@ -8,7 +8,7 @@ fn note(n: u64) -> String {
     format!("n = {n}")
 }
 
-/// Coordinates of every shape lie on the drawing.
+/// Coordinates of every shape are on the drawing.
 fn is_within(svg: &Svg) -> bool {
     let drawing = svg.standalone();
     let number = |part: &str| part.split('"').next().and_then(|n| n.parse::<f64>().ok());

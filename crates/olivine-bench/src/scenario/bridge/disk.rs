@@ -3,15 +3,14 @@
 //! Timed: from the first message to the return of `close`, after which everything is on the disk as
 //! the policy says. Afterwards every message is replayed and checked.
 
-use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
+use super::{Field, Part, Plan, Resources, Target, count_in, rate, read_back};
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{Result, io};
 use crate::payload::{self, Stamp};
-use crate::result::Parameters;
+use crate::result::{Figures, Parameters};
 use crate::rival::unpinned;
 use crate::scenario::latency::publish;
-use crate::scenario::turns::Taken;
 use olivine::Publisher;
 use std::fs::File;
 use std::io::Write;
@@ -83,11 +82,11 @@ fn place(folder: &Path) -> Result<(tempfile::TempDir, PathBuf)> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a constant far below 2^52")]
-fn count(turn: &RunSlot<'_>) -> u64 {
+fn count(turn: &Resources<'_>) -> u64 {
     count_in(turn.seconds(), BYTES_PER_S / SIZE as f64)
 }
 
-fn record(turn: &mut RunSlot<'_>, folder: &Path, settings: &str) -> Result<Taken> {
+fn record(turn: &mut Resources<'_>, folder: &Path, settings: &str) -> Result<Figures> {
     let count = count(turn);
     let (_folder, path) = place(folder)?;
     let path = path.display();
@@ -102,10 +101,10 @@ fn record(turn: &mut RunSlot<'_>, folder: &Path, settings: &str) -> Result<Taken
     publisher.close()?;
     let end = TickClock::ticks();
     read_back(&format!("file://{path}?from=oldest"), count, RECORD_MAX)?;
-    Ok(rated(rate(&turn.clock, count, start, end)))
+    Ok(Figures::rate(rate(&turn.clock, count, start, end)))
 }
 
-fn write(turn: &mut RunSlot<'_>, folder: &Path, sync: Sync) -> Result<Taken> {
+fn write(turn: &mut Resources<'_>, folder: &Path, sync: Sync) -> Result<Figures> {
     let count = count(turn);
     let (_folder, path) = place(folder)?;
     let mut bytes = vec![0; CHUNK];
@@ -132,5 +131,5 @@ fn write(turn: &mut RunSlot<'_>, folder: &Path, sync: Sync) -> Result<Taken> {
     };
     put().map_err(io("write a file"))?;
     let end = TickClock::ticks();
-    Ok(rated(rate(&turn.clock, count, start, end)))
+    Ok(Figures::rate(rate(&turn.clock, count, start, end)))
 }

@@ -1,4 +1,4 @@
-//! A NATS server of our own, with streams in a folder, for as long as it is measured.
+//! A NATS server that is started for the measurement, with streams in a folder.
 
 use crate::error::{BenchError, Result, io};
 use crate::method::Held;
@@ -6,9 +6,9 @@ use crate::rival::unpinned;
 use crate::sys::child;
 use rustix::process::Signal;
 use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How names of folders of servers start.
@@ -17,11 +17,11 @@ const PREFIX: &str = "olivine-nats-";
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A server; killed when dropped, its folder with it.
+/// A server; killed when dropped, and then its folder and streams are removed.
 #[derive(Debug)]
 struct NatsServer {
     port: u16,
-    child: Child,
+    child: child::Ended,
     _folder: Held,
 }
 
@@ -80,8 +80,7 @@ impl NatsServer {
     /// What the system refuses; [`BenchError::Library`] if it does not answer.
     fn start(program: &Path, folder: &Path) -> Result<Self> {
         let folder = Held::make(folder, PREFIX)?;
-        let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|it| it.local_addr());
-        let port = bound.map_err(io("find a free port"))?.port();
+        let port = child::free_port().map_err(io("find a free port"))?;
         let mut command = Command::new(program);
         command
             .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
@@ -92,12 +91,12 @@ impl NatsServer {
         let child = child::start(&mut command, Signal::KILL).map_err(io("start nats-server"))?;
         let mut server = Self {
             port,
-            child,
+            child: child::Ended(child),
             _folder: folder,
         };
         let give_up = Instant::now() + START_MAX;
         while !server.answers() {
-            let has_ended = !matches!(server.child.try_wait(), Ok(None));
+            let has_ended = !matches!(server.child.0.try_wait(), Ok(None));
             if has_ended || Instant::now() >= give_up {
                 return Err(BenchError::Library {
                     library: "nats-server",
@@ -118,13 +117,5 @@ impl NatsServer {
     /// Address and port.
     fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
-    }
-}
-
-impl Drop for NatsServer {
-    fn drop(&mut self) {
-        // Its streams go with its folder.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -4,15 +4,14 @@
 //! channel is one of the stream, so both store the same number, with the same payload, in a file.
 //! Afterwards every message is read back and checked.
 
-use super::{Field, Part, Plan, RunSlot, Target, count_in, rate, rated, read_back};
+use super::{Field, Part, Plan, Resources, Target, count_in, rate, read_back};
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload::Stamp;
-use crate::result::Parameters;
+use crate::result::{Figures, Parameters};
 use crate::rival::{Program, unpinned};
 use crate::scenario::latency::publish;
-use crate::scenario::turns::Taken;
 use olivine::Publisher;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -96,11 +95,11 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
 
 /// Messages of a run.
 #[allow(clippy::cast_precision_loss, reason = "sizes stay far below 2^52")]
-fn count(turn: &RunSlot<'_>, size: usize) -> u64 {
+fn count(turn: &Resources<'_>, size: usize) -> u64 {
     count_in(turn.seconds(), PER_S.min(BYTES_PER_S / size as f64))
 }
 
-fn ours(turn: &mut RunSlot<'_>, address: &str, subject: &str, size: usize) -> Result<Taken> {
+fn ours(turn: &mut Resources<'_>, address: &str, subject: &str, size: usize) -> Result<Figures> {
     let count = count(turn, size);
     let uri = format!("nats://{address}/{subject}?storage=file&linger=5s&capacity={RING}");
     let mut publisher = Publisher::open(&uri)?;
@@ -117,14 +116,14 @@ fn ours(turn: &mut RunSlot<'_>, address: &str, subject: &str, size: usize) -> Re
     }
     publisher.close()?;
     check(address, subject, count)?;
-    Ok(rated(rate(&turn.clock, count, start, end)))
+    Ok(Figures::rate(rate(&turn.clock, count, start, end)))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-fn theirs(client: &Program, job: &StoreJob, stopped: &dyn Fn() -> bool) -> Result<Taken> {
+fn theirs(client: &Program, job: &StoreJob, stopped: &dyn Fn() -> bool) -> Result<Figures> {
     let stored: Stored = client.ask(STORE, job, STORE_MAX, stopped)?;
     check(&job.address, &job.subject, job.count)?;
-    Ok(rated(job.count as f64 / stored.seconds.max(1e-9)))
+    Ok(Figures::rate(job.count as f64 / stored.seconds.max(1e-9)))
 }
 
 /// Reads every message back.

@@ -2,13 +2,13 @@
 //! without.
 
 use super::paced::OURS;
-use super::{Beside, Field, Part, Plan, RunSlot, Target, rated};
+use super::{Beside, Field, Part, Plan, Resources, Target};
 use crate::error::{BenchError, Result};
-use crate::result::{Parameters, Row};
+use crate::result::{Figures, Parameters, Row};
 use crate::rival::{Job, Program, unpinned};
-use crate::scenario::turns::Taken;
-use crate::scenario::{Setup, Variant, throughput};
-use std::ops::ControlFlow;
+use crate::scenario::throughput::{self, Stream};
+use crate::scenario::turns::Candidate;
+use crate::scenario::{Setup, Variant};
 
 const SMALL: u64 = 32;
 const LARGE: u64 = 8192;
@@ -27,7 +27,7 @@ const LARGE_PER_S: f64 = ((1 << 30) / LARGE) as f64;
 const RIVALS: [(&str, &str, bool); 2] =
     [("zeromq", "zeromq-tcp", false), ("nats", "nats-core", true)];
 
-pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
+pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
     let parameters = |size: u64, batch: u64, settings: &str| Parameters {
         batch_count: batch,
         settings: settings.to_owned(),
@@ -43,12 +43,11 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
                     ..parameters(size, batch, &format!("capacity={ring}"))
                 },
             };
-            field.add(
-                Part::Stream,
-                &name,
-                variant.parameters.clone(),
-                move |turn| ours(turn, &variant),
-            );
+            field.candidates.push(Candidate {
+                scenario: Part::Stream.scenario(),
+                method: name,
+                ..Candidate::of::<Stream>(setup, variant)
+            });
         }
     }
     let best = format!("{OURS} {}", crate::text::bytes(RINGS[1]));
@@ -88,42 +87,25 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
     }
 }
 
-/// A set-up for one run.
-fn one_run(turn: &RunSlot<'_>) -> Setup {
-    Setup {
+fn theirs(turn: &mut Resources<'_>, program: &Program, variant: &Variant) -> Result<Figures> {
+    let job = Job {
+        scenario: throughput::SCENARIO.name.to_owned(),
+        variants: vec![variant.clone()],
+        cpus: turn.setup.cpus,
         runs: 1,
         seconds: turn.seconds(),
-        ..turn.setup.clone()
-    }
-}
-
-fn ours(turn: &mut RunSlot<'_>, variant: &Variant) -> Result<Taken> {
-    let setup = one_run(turn);
-    let variants = std::slice::from_ref(variant);
-    let rows = throughput::run(&setup, variants, &mut |_| ControlFlow::Continue(()))?;
-    rate_of(&rows.concat(), &variant.method)
-}
-
-fn theirs(turn: &mut RunSlot<'_>, program: &Program, variant: &Variant) -> Result<Taken> {
-    let setup = one_run(turn);
-    let job = Job {
-        scenario: "throughput".to_owned(),
-        variants: vec![variant.clone()],
-        cpus: setup.cpus,
-        runs: 1,
-        seconds: setup.seconds,
-        privileges: setup.privileges,
+        privileges: turn.setup.privileges,
     };
     let rows = unpinned(|| program.measure(&job, turn.stopped))?;
     rate_of(&rows, &variant.method)
 }
 
 /// The rate of the place that most slices were in.
-fn rate_of(rows: &[Row], name: &str) -> Result<Taken> {
+fn rate_of(rows: &[Row], name: &str) -> Result<Figures> {
     let measured = rows.iter().filter_map(Row::measured);
     let best = measured.max_by_key(|found| found.slices_count);
-    let rate = best.and_then(|found| found.messages_per_s);
-    rate.map(|rate| rated(rate.median)).ok_or_else(|| {
+    let rate = best.and_then(|found| found.spread("messages_per_s"));
+    rate.map(|rate| Figures::rate(rate.median)).ok_or_else(|| {
         let reason = rows.iter().find_map(|row| match &row.outcome {
             crate::result::Outcome::Failed { reason } => Some(reason.clone()),
             crate::result::Outcome::Measured(_) => None,

@@ -1,7 +1,7 @@
 //! What one subscriber received, over all its lives: every byte and every number is checked.
 //!
-//! A durable subscriber that is killed gets the message in work again. So the first message of a
-//! publisher after a kill may be the last one before it: that one counts as redelivered. Every
+//! A durable subscriber that is killed gets the message returned last again. So the first message
+//! of a publisher after a kill may be the last one before it: that one counts as redelivered. Every
 //! other message that comes twice counts as repeated.
 
 use super::PUBLISHERS;

@@ -1,0 +1,252 @@
+//! The bare stream: the frames of a channel in a ring of the same size, and nothing else.
+//!
+//! Each frame has its header last; the header behind it is cleared first. The writer stores a
+//! cursor; the reader stores its position once it has read an eighth of the ring. Neither side
+//! checks anything, sleeps, or survives the other's death. Streams are compared with it, as with a
+//! plain loop: not as with a bound (`docs/method.md`).
+
+use super::harness::{Driver, End, drive};
+use super::mirror::{place, rings};
+use super::{Described, Rendezvous, Side};
+use crate::deadline::Deadline;
+use crate::error::{BenchError, Result};
+use crate::sys::mapping::Mapping;
+use olivine::{Config, OpenError};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of a ring, if the settings do not say.
+const RING: u64 = 1 << 20;
+/// Bytes of the header before each message: its length and a mark.
+const HEADER: usize = 8;
+/// Distinguishes a header from cleared memory.
+const MARK: u64 = 1 << 63;
+/// Offsets of the writer's cursor and the reader's position: two cache lines apart.
+const CURSOR: usize = 0;
+const POSITION: usize = 128;
+
+/// Two bare rings.
+pub(super) const BARE_RING: Described = Described {
+    name: "bare-ring",
+    about: "the frames of a channel in a mirrored ring without checks, spinning",
+    wait: "spin",
+    streams: true,
+    batches: true,
+    threads: false,
+    lacks: "one reader, no checks, stuck for ever if either side dies",
+    open,
+};
+
+fn open(
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    settings: &str,
+) -> Result<Box<dyn Driver>> {
+    let mark = if settings.is_empty() { "" } else { "?" };
+    let config = Config::parse(&format!("shm://bare{mark}{settings}")).map_err(OpenError::from)?;
+    let capacity = config.get_capacity().unwrap_or(RING).next_power_of_two();
+    let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+    let frame = HEADER + size.next_multiple_of(8);
+    if frame + HEADER > capacity {
+        return Err(BenchError::TooLong {
+            bytes: size,
+            max: capacity - 2 * HEADER,
+            limit: "the ring",
+        });
+    }
+    let (from, to) = rings(side, rendezvous, capacity)?;
+    let end = BareEnd {
+        writer: Writer {
+            ring: to,
+            written: 0,
+            limit: capacity as u64,
+        },
+        reader: Reader {
+            ring: from,
+            read: 0,
+            stored: 0,
+        },
+        capacity,
+        frame: frame as u64,
+        size,
+    };
+    Ok(drive(end, size))
+}
+
+struct BareEnd {
+    writer: Writer,
+    reader: Reader,
+    /// Bytes of a ring.
+    capacity: usize,
+    /// Bytes of a frame.
+    frame: u64,
+    size: usize,
+}
+
+struct Writer {
+    ring: Mapping,
+    /// End of what is published.
+    written: u64,
+    /// End of what may be written.
+    limit: u64,
+}
+
+struct Reader {
+    ring: Mapping,
+    /// End of what was read.
+    read: u64,
+    /// The position that the writer sees.
+    stored: u64,
+}
+
+impl BareEnd {
+    /// The header at a position of the ring that is read.
+    #[inline(always)]
+    fn header(&self) -> &AtomicU64 {
+        self.reader
+            .ring
+            .word(place(self.reader.read, self.capacity))
+    }
+
+    /// Waits until `count` frames and the cleared header behind them have room.
+    #[inline(always)]
+    fn reserve(&mut self, count: u64, deadline: &mut Deadline<'_>) -> Result<()> {
+        let end = self.writer.written + count * self.frame + HEADER as u64;
+        while end > self.writer.limit {
+            // Acquire: the read bytes are ours again; pairs with the store in `release`.
+            let position = self.writer.ring.word(POSITION).load(Ordering::Acquire);
+            self.writer.limit = position + self.capacity as u64;
+            deadline.spend()?;
+        }
+        Ok(())
+    }
+
+    /// Writes the message of the frame at `position`, and clears the header behind it.
+    #[inline(always)]
+    fn write(&mut self, position: u64, fill: impl FnOnce(&mut [u8])) {
+        let ring = &self.writer.ring;
+        let at = place(position, self.capacity);
+        // SAFETY: the reader has read these bytes, or never saw their header: see `reserve`. It
+        // sees them again only after the store of their header.
+        fill(unsafe { ring.bytes_mut(at + HEADER, self.size) });
+        let next = place(position + self.frame, self.capacity);
+        // Relaxed: published by the store of the header before it.
+        ring.word(next).store(0, Ordering::Relaxed);
+    }
+
+    /// Publishes the frame at the cursor, and with it `count` frames.
+    #[inline(always)]
+    fn commit(&mut self, count: u64) {
+        let ring = &self.writer.ring;
+        let header = ring.word(place(self.writer.written, self.capacity));
+        // Release: the messages are complete; pairs with the load in `next`.
+        header.store(self.size as u64 | MARK, Ordering::Release);
+        self.writer.written += count * self.frame;
+        ring.word(CURSOR)
+            .store(self.writer.written, Ordering::Release);
+    }
+
+    /// Whether there is a message; fails if it has another length.
+    #[inline(always)]
+    fn next(&self) -> Result<bool> {
+        // Acquire: pairs with the store in `commit`.
+        let header = self.header().load(Ordering::Acquire);
+        if header == 0 {
+            return Ok(false);
+        }
+        if header != self.size as u64 | MARK {
+            return Err(BenchError::Protocol {
+                found: format!("a message of {} bytes", header & !MARK),
+            });
+        }
+        Ok(true)
+    }
+
+    /// Handles the message that [`BareEnd::next`] saw.
+    #[inline(always)]
+    fn take<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> T {
+        let at = place(self.reader.read, self.capacity);
+        // SAFETY: written before its header, and not written again before the position is stored.
+        let result = handle(unsafe { self.reader.ring.bytes(at + HEADER, self.size) });
+        self.reader.read += self.frame;
+        if self.reader.read - self.reader.stored >= self.capacity as u64 / 8 {
+            self.release();
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn release(&mut self) {
+        self.reader.stored = self.reader.read;
+        // Release: the bytes are read; pairs with the load in `reserve`.
+        let word = self.reader.ring.word(POSITION);
+        word.store(self.reader.stored, Ordering::Release);
+    }
+}
+
+impl End for BareEnd {
+    #[inline(always)]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+        self.reserve(1, deadline)?;
+        self.write(self.writer.written, fill);
+        self.commit(1);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn receive<T>(
+        &mut self,
+        handle: impl FnOnce(&[u8]) -> T,
+        deadline: &mut Deadline<'_>,
+    ) -> Result<T> {
+        while !self.next()? {
+            deadline.spend()?;
+        }
+        Ok(self.take(handle))
+    }
+
+    #[inline(always)]
+    fn send_many(
+        &mut self,
+        count: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+        deadline: &mut Deadline<'_>,
+    ) -> Result<()> {
+        let room = usize::try_from(self.capacity as u64 / 4 / self.frame).unwrap_or(1);
+        let mut sent = 0;
+        while sent < count {
+            let part = (count - sent).min(room.max(1));
+            self.reserve(part as u64, deadline)?;
+            let first = self.writer.written;
+            self.write(first, |place| fill(sent, place));
+            for number in 1..part {
+                let position = first + number as u64 * self.frame;
+                self.write(position, |place| fill(sent + number, place));
+                let header = self.writer.ring.word(place(position, self.capacity));
+                // Relaxed: published by the store of the first header.
+                header.store(self.size as u64 | MARK, Ordering::Relaxed);
+            }
+            self.commit(part as u64);
+            sent += part;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn receive_many(
+        &mut self,
+        limit: usize,
+        mut handle: impl FnMut(&[u8]),
+        deadline: &mut Deadline<'_>,
+    ) -> Result<usize> {
+        while !self.next()? {
+            deadline.spend()?;
+        }
+        let mut taken = 0;
+        while taken < limit && self.next()? {
+            self.take(&mut handle);
+            taken += 1;
+        }
+        Ok(taken)
+    }
+}

@@ -1,0 +1,96 @@
+//! The scenarios that measure variants in turns: a line each.
+//!
+//! Command line, job files, reports and rivals read what a scenario says of itself. A new one is a
+//! file with a [`Scenario`] and a line in [`SCENARIOS`]. If it [streams](Scenario::streams), the
+//! tool has a command for it.
+
+use super::{Found, Setup, Variant, Watch, cost, latency, mesh, pingpong, throughput};
+use crate::error::Result;
+use crate::result::Load;
+use serde::de::{Deserialize, Deserializer, Error as _};
+
+/// Measures every variant in turn, run by run.
+pub type Run = fn(&Setup, &[Variant], Watch<'_>) -> Result<Found>;
+
+/// A measured situation.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "a scenario states each of them")]
+pub struct Scenario {
+    /// Its name on the command line, in job files and in rows.
+    pub name: &'static str,
+    /// What it measures, for `bench list` and help.
+    pub about: &'static str,
+    /// What the numbers of its tables are.
+    pub heading: &'static str,
+    /// How messages are offered.
+    pub load: Load,
+    /// The lists of a job that change what is measured, beside `size`.
+    pub keys: &'static [&'static str],
+    /// Whether this library is measured through the harness, as the method `olivine-WAIT`.
+    /// Otherwise by its fastest calls, as [`throughput::OWN`].
+    pub in_harness: bool,
+    /// Measures it.
+    pub run: Run,
+}
+
+/// Every scenario, in the order of the help.
+pub const SCENARIOS: &[&Scenario] = &[
+    &pingpong::SCENARIO,
+    &throughput::SCENARIO,
+    &cost::SCENARIO,
+    &latency::SCENARIO,
+    &mesh::FANOUT,
+    &mesh::MESH,
+];
+
+/// The scenario called `name`.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Scenario> {
+    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    found.copied()
+}
+
+impl Scenario {
+    /// Whether `key` is one of its lists.
+    #[must_use]
+    pub fn reads(&self, key: &str) -> bool {
+        self.keys.contains(&key)
+    }
+
+    /// Whether it measures methods that send without replies, in batches, from one publisher to one
+    /// subscriber. Such scenarios have the same options.
+    #[must_use]
+    pub fn streams(&self) -> bool {
+        self.reads("method") && self.load == Load::Saturated
+    }
+}
+
+impl PartialEq for Scenario {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl<'de> Deserialize<'de> for &'static Scenario {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        find(&name).ok_or_else(|| {
+            let known: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+            let known = known.join(", ");
+            D::Error::custom(format!("there is no scenario '{name}'; there are {known}"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_scenario_is_found_by_its_unique_name() {
+        for scenario in SCENARIOS {
+            assert_eq!(find(scenario.name).unwrap().about, scenario.about);
+        }
+        assert!(find("pigeon").is_none());
+    }
+}

@@ -1,0 +1,175 @@
+//! What is wrong: who holds publishers back, since when, and the command that helps.
+
+use super::format::{percent, seconds, who};
+use super::sample::Channel;
+use super::tracker::LaneStep;
+use super::view::{ChannelView, Finding, Participant, Role, Severity, State};
+use crate::terminal::escaped;
+use olivine::LaneState;
+use std::collections::BTreeMap;
+
+/// A subscriber that held a publisher back for a smaller part of the window is not reported.
+const SLOWED_SHARE: f64 = 0.05;
+/// A ring with less behind a subscriber that does not read is not reported.
+const RISK_FILL: f64 = 0.05;
+
+/// What one subscriber does to the lanes of a channel.
+#[derive(Debug, Default)]
+struct Blame {
+    held_ns: u64,
+    is_minimum: bool,
+    fill: f64,
+    publishers: Vec<u64>,
+    /// Nanoseconds until the first ring is full, at the present rate.
+    full_in_ns: Option<u64>,
+}
+
+/// The findings of one channel, in no order.
+pub(super) fn findings(
+    shown: &ChannelView,
+    channel: &Channel,
+    lanes: &[LaneStep],
+    place: &str,
+) -> Vec<Finding> {
+    let mut blames: BTreeMap<usize, Blame> = BTreeMap::new();
+    for (lane, step) in channel.lanes.iter().zip(lanes) {
+        // Nothing waits in the lane of a publisher that has ended.
+        let Some(slot) = step.blamed.filter(|_| lane.state == LaneState::Open) else {
+            continue;
+        };
+        let blame = blames.entry(slot).or_default();
+        blame.fill = blame.fill.max(step.fill);
+        if step.held_for_ns > 0 {
+            let held = (step.held_for_ns, step.held_for_is_minimum);
+            (blame.held_ns, blame.is_minimum) = (blame.held_ns, blame.is_minimum).max(held);
+            blame.publishers.push(lane.pid);
+        }
+        if let Some(rate) = step.bytes_per_s.filter(|rate| *rate > 0.0) {
+            let ns = time_to_fill(step.fill, channel.capacity, rate);
+            blame.full_in_ns = Some(blame.full_in_ns.map_or(ns, |least| least.min(ns)));
+        }
+    }
+    let subscriber = |slot: usize| {
+        let mut subscribers = shown.participants.iter();
+        subscribers.find(|one| one.role == Role::Subscriber && one.index == slot)
+    };
+    let found = blames.into_iter().filter_map(|(slot, blame)| {
+        let one = subscriber(slot)?;
+        let severity = severity(one, &blame)?;
+        Some(finding(shown, one, severity, blame, place))
+    });
+    found.collect()
+}
+
+/// Nanoseconds until a ring is full.
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "a positive time, shown with two figures"
+)]
+fn time_to_fill(fill: f64, capacity: u64, bytes_per_s: f64) -> u64 {
+    ((1.0 - fill) * capacity as f64 / bytes_per_s * 1e9) as u64
+}
+
+fn severity(one: &Participant, blame: &Blame) -> Option<Severity> {
+    let idles = matches!(one.state, State::Stopped | State::Gone | State::NotReading);
+    if blame.held_ns > 0 {
+        Some(Severity::Held)
+    } else if one.held_share.is_some_and(|share| share >= SLOWED_SHARE) {
+        Some(Severity::Slowed)
+    } else if one.state == State::Stopped || idles && blame.fill >= RISK_FILL {
+        Some(Severity::Risk)
+    } else {
+        None
+    }
+}
+
+fn finding(
+    shown: &ChannelView,
+    one: &Participant,
+    severity: Severity,
+    blame: Blame,
+    place: &str,
+) -> Finding {
+    let who = culprit(one);
+    let ring = format!("ring {}", percent(blame.fill));
+    let channel = &shown.name;
+    let text = match severity {
+        Severity::Held => {
+            let more = if blame.is_minimum { ">" } else { "" };
+            let lasts = seconds(blame.held_ns);
+            format!("{channel}: held {more}{lasts} by {who}, {ring}")
+        }
+        Severity::Slowed => {
+            let share = percent(one.held_share.unwrap_or(0.0));
+            format!("{channel}: held {share} of the time by {who}, {ring}")
+        }
+        Severity::Risk => {
+            let full = blame.full_in_ns.map(seconds);
+            let full = full.map_or_else(String::new, |full| format!(", full in {full}"));
+            format!("{channel}: {who} does not read, {ring}{full}")
+        }
+    };
+    Finding {
+        severity,
+        channel: channel.clone(),
+        text,
+        remedy: remedy(shown, one, place),
+        slot: one.index,
+        process_id: one.process_id,
+        name: one.name.clone(),
+        state: one.state,
+        held_ns: (blame.held_ns > 0).then_some(blame.held_ns),
+        held_ns_is_minimum: blame.is_minimum,
+        held_share: one.held_share,
+        ring_fill: blame.fill,
+        publisher_process_ids: blame.publishers,
+    }
+}
+
+/// `'audit' (pid 6388, STOPPED)`.
+fn culprit(one: &Participant) -> String {
+    let called = match &one.name {
+        Some(name) => format!("'{}'", escaped(name)),
+        None => who(one),
+    };
+    let state = match one.state {
+        State::Gone if one.absent_ns > 0 => {
+            return format!("{called} (gone for {})", seconds(one.absent_ns));
+        }
+        State::Gone => ", gone",
+        State::Stopped => ", STOPPED",
+        State::NotReading => ", reads nothing",
+        State::Moving => ", reads",
+        State::Evicted => ", evicted",
+        _ => "",
+    };
+    format!("{called} (pid {}{state})", one.process_id)
+}
+
+/// The command that ends the hold, or shows why it lasts. `place` is behind each command of the
+/// tool that names a channel.
+fn remedy(shown: &ChannelView, one: &Participant, place: &str) -> String {
+    let (channel, id) = (&shown.name, one.process_id);
+    match (one.state, one.name.as_deref().and_then(quoted)) {
+        (State::Stopped, _) => format!("kill -CONT {id}"),
+        (State::Gone, Some(name)) => format!("olivine rm shm://{channel} --name {name}{place}"),
+        (State::Gone, None) => format!("olivine inspect shm://{channel}{place}"),
+        // Only the number of a visible process is surely its number here.
+        (State::NotReading | State::Parked, _) if one.command.is_some() => {
+            format!("gdb -p {id} --batch -ex 'thread apply all backtrace'")
+        }
+        _ => format!("olivine doctor shm://{channel}{place}"),
+    }
+}
+
+/// A name for a shell; `None` if it has characters that a line cannot show.
+fn quoted(name: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    match escaped(name) {
+        shown if shown != name || name.contains('\t') => None,
+        _ if !name.starts_with('-') && name.chars().all(is_plain) => Some(name.to_owned()),
+        _ => Some(format!("'{}'", name.replace('\'', "'\\''"))),
+    }
+}

@@ -1,0 +1,130 @@
+//! Figures and names as they are shown, short enough for columns.
+
+use super::view::{Participant, Role};
+use crate::terminal::escaped;
+use olivine_bench::text;
+
+/// What is shown where nothing is known.
+pub(super) const NOTHING: &str = "-";
+
+/// A part as `43 %`.
+pub(super) fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+/// A time that people wait: `12 ms`, `2.1 s`, `3 min`, `5 h`.
+#[allow(clippy::cast_precision_loss, reason = "shown with two figures")]
+pub(super) fn seconds(ns: u64) -> String {
+    match ns as f64 / 1e9 {
+        s if s < 0.0005 => text::short_nanos((ns as f64 / 1e3).round() * 1e3),
+        s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 99.5 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s if s < 172_800.0 => format!("{:.0} h", s / 3600.0),
+        s => format!("{:.0} d", s / 86_400.0),
+    }
+}
+
+/// A share of the window or of a CPU, if it is known.
+pub(super) fn share(part: Option<f64>) -> String {
+    part.map_or_else(|| NOTHING.to_owned(), percent)
+}
+
+/// Bytes a second, if they are known.
+pub(super) fn rate(bytes_per_s: Option<f64>) -> String {
+    bytes_per_s.map_or_else(|| NOTHING.to_owned(), text::byte_rate)
+}
+
+/// An estimated number of messages.
+pub(super) fn about(messages: Option<f64>) -> String {
+    let shown = |number: f64| match number {
+        few if few < 999.5 => format!("~{few:.0}"),
+        // Three figures and the unit of a rate, without `/s`.
+        many => format!("~{}", text::rate(many).replace("/s", "")),
+    };
+    messages.map_or_else(|| NOTHING.to_owned(), shown)
+}
+
+/// An estimated rate of messages.
+pub(super) fn about_rate(messages_per_s: Option<f64>) -> String {
+    let shown = |rate: f64| format!("~{}", text::rate(rate));
+    messages_per_s.map_or_else(|| NOTHING.to_owned(), shown)
+}
+
+/// Bytes behind; nothing for a publisher.
+pub(super) fn behind(one: &Participant) -> String {
+    match one.role {
+        Role::Publisher => String::new(),
+        Role::Subscriber => text::bytes(one.behind_bytes),
+    }
+}
+
+/// The age of what is behind: `>2.1 s` if it may be older.
+pub(super) fn age(one: &Participant) -> String {
+    let more = if one.behind_ns_is_minimum { ">" } else { "" };
+    let shown = |ns| format!("{more}{}", seconds(ns));
+    match one.role {
+        Role::Publisher => String::new(),
+        Role::Subscriber => one.behind_ns.map_or_else(|| NOTHING.to_owned(), shown),
+    }
+}
+
+/// Messages behind; nothing for a publisher.
+pub(super) fn messages(one: &Participant) -> String {
+    match one.role {
+        Role::Publisher => String::new(),
+        Role::Subscriber => about(one.behind_messages_estimate),
+    }
+}
+
+/// `pub` or `sub`.
+pub(super) fn role(one: &Participant) -> &'static str {
+    match one.role {
+        Role::Publisher => "pub",
+        Role::Subscriber => "sub",
+    }
+}
+
+/// The name of a participant: its durable name, else its command.
+pub(super) fn who(one: &Participant) -> String {
+    match (&one.name, &one.command) {
+        (Some(name), _) => escaped(name).replace('\t', "\\t"),
+        (None, Some(command)) if !command.is_empty() => command.replace('\t', "\\t"),
+        (None, _) if one.role == Role::Publisher => "a publisher".to_owned(),
+        (None, _) => "a subscriber".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_counts_fit_seven_columns() {
+        let cases = [
+            (400, "0 ns"),
+            (12_000_000, "12 ms"),
+            (999_400_000, "999 ms"),
+            (999_600_000, "1.0 s"),
+            (2_100_000_000, "2.1 s"),
+            (99_000_000_000, "99 s"),
+            (3_600_000_000_000, "60 min"),
+            (90_000_000_000_000, "25 h"),
+            (900_000_000_000_000, "10 d"),
+        ];
+        for (ns, expected) in cases {
+            assert_eq!(seconds(ns), expected);
+        }
+        assert_eq!(about(Some(12_345.0)), "~12.3 K");
+        assert_eq!(
+            (about(Some(0.0)), about(Some(2.6))),
+            ("~0".to_owned(), "~3".to_owned())
+        );
+        assert_eq!(about_rate(Some(1e6)), "~1.00 M/s");
+        assert_eq!(
+            (share(Some(0.426)), share(None)),
+            ("43 %".to_owned(), "-".to_owned())
+        );
+    }
+}

@@ -1,0 +1,252 @@
+//! One look at all channels and at the processes of their participants. It reads only.
+
+use crate::process::{self, Stat};
+use olivine::admin::{self, ChannelInfo, Observer, PublisherInfo, SubscriberInfo};
+use olivine::{Config, LaneState, OpenError, Scheme, clock};
+use olivine_bench::error::chain;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+/// Everything that was seen at one time.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) at_ns: u64,
+    /// By name.
+    pub(crate) channels: Vec<Seen>,
+}
+
+/// One channel, or why it cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) name: String,
+    pub(crate) looked: Result<Channel, String>,
+}
+
+/// What the difference of two samples needs of a channel.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Channel {
+    pub(crate) incarnation: u64,
+    /// 0 while no publisher has fixed it.
+    pub(crate) capacity: u64,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) readers: Vec<Reader>,
+    /// Processes that are known to be participants, by number.
+    pub(crate) processes: HashMap<u64, Process>,
+}
+
+/// A lane and its publisher.
+#[derive(Clone, Debug)]
+pub(crate) struct Lane {
+    pub(crate) index: usize,
+    pub(crate) pid: u64,
+    pub(crate) state: LaneState,
+    pub(crate) parked: bool,
+    pub(crate) cursor: u64,
+    /// Nanoseconds without room, up to now.
+    pub(crate) waited_ns: u64,
+    /// Nanoseconds of the current wait for room; 0 if it does not wait.
+    pub(crate) blocked_ns: u64,
+    pub(crate) blocked_by: Option<usize>,
+    /// Mean bytes of some frames, with header and padding.
+    pub(crate) frame_bytes: Option<f64>,
+}
+
+/// A slot and its subscriber.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) slot: usize,
+    pub(crate) ticket: u64,
+    pub(crate) pid: u64,
+    pub(crate) alive: bool,
+    pub(crate) evicted: bool,
+    pub(crate) gates: bool,
+    pub(crate) name: Option<String>,
+    pub(crate) delivery: String,
+    pub(crate) parked: bool,
+    pub(crate) absent_ns: u64,
+    pub(crate) lost_bytes: u64,
+    /// Its released position in each of `Channel::lanes`.
+    pub(crate) positions: Vec<u64>,
+}
+
+/// A process of a participant.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    /// Escaped.
+    pub(crate) command: String,
+    pub(crate) stat: Stat,
+}
+
+/// Takes samples.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    dir: PathBuf,
+    /// Channels that were asked for; all of the folder if empty.
+    asked: Vec<Config>,
+    observers: BTreeMap<String, Watched>,
+    /// Commands by process number and start.
+    commands: HashMap<(u64, u64), String>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    observer: Observer,
+    /// Incarnation and inode of the control file.
+    control: (u64, u64),
+    /// Processes that have mapped it, by number and start.
+    members: HashSet<(u64, u64)>,
+    /// Cursors of the last sample, by lane.
+    cursors: HashMap<usize, u64>,
+}
+
+impl Sampler {
+    pub(crate) fn new(dir: PathBuf, asked: Vec<Config>) -> Self {
+        Self {
+            dir,
+            asked,
+            observers: BTreeMap::new(),
+            commands: HashMap::new(),
+        }
+    }
+
+    /// The folder whose channels are looked at.
+    pub(crate) fn dir(&self) -> &std::path::Path {
+        &self.dir
+    }
+
+    /// Looks at everything once.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read or trusted. A channel that cannot be read is in the sample.
+    pub(crate) fn sample(&mut self) -> Result<Sample, admin::AdminError> {
+        let configs: Vec<Config> = if self.asked.is_empty() {
+            let config = |name: String| Config::new(Scheme::Shm, &name).dir(&self.dir);
+            admin::names(&self.dir)?.into_iter().map(config).collect()
+        } else {
+            self.asked.clone()
+        };
+        let names: HashSet<&str> = configs.iter().map(Config::channel).collect();
+        self.observers
+            .retain(|name, _| names.contains(name.as_str()));
+        let mut stats = HashMap::new();
+        let mut channels = Vec::new();
+        for config in &configs {
+            let name = config.channel().to_owned();
+            let watched = self.observers.entry(name.clone());
+            let watched = watched.or_insert_with(|| Watched::new(config));
+            let looked = match watched.observer.look() {
+                Ok(info) => Ok(watched.channel(&info, &mut stats, &mut self.commands)),
+                // It was removed since it was listed, or is being made.
+                Err(OpenError::Missing { .. }) if self.asked.is_empty() => continue,
+                Err(error) => Err(chain(&error)),
+            };
+            channels.push(Seen { name, looked });
+        }
+        let living: HashSet<(u64, u64)> = stats
+            .iter()
+            .filter_map(|(id, stat)| Some((*id, stat.as_ref()?.started)))
+            .collect();
+        self.commands.retain(|key, _| living.contains(key));
+        Ok(Sample {
+            at_ns: clock::monotonic_ns(),
+            channels,
+        })
+    }
+}
+
+impl Watched {
+    fn new(config: &Config) -> Self {
+        Self {
+            observer: Observer::new(config),
+            control: (0, 0),
+            members: HashSet::new(),
+            cursors: HashMap::new(),
+        }
+    }
+
+    /// What is needed of a channel, with its processes. A process is read once a sample (`stats`).
+    fn channel(
+        &mut self,
+        info: &ChannelInfo,
+        stats: &mut HashMap<u64, Option<Stat>>,
+        commands: &mut HashMap<(u64, u64), String>,
+    ) -> Channel {
+        if self.control.0 != info.incarnation {
+            let control = std::fs::metadata(info.path.join("control"));
+            self.control = (info.incarnation, control.map_or(0, |control| control.ino()));
+            self.members.clear();
+            self.cursors.clear();
+        }
+        let mut processes = HashMap::new();
+        let mut members = HashSet::new();
+        for (_, id) in process::participants(info) {
+            let stat = stats.entry(id).or_insert_with(|| Stat::of(id));
+            let Some(stat) = stat else { continue };
+            let key = (id, stat.started);
+            let is_member =
+                || process::maps(id).is_some_and(|maps| process::has_mapped(&maps, self.control.1));
+            if !members.contains(&key) && !self.members.contains(&key) && !is_member() {
+                continue;
+            }
+            members.insert(key);
+            let command = commands.entry(key);
+            let command = command.or_insert_with(|| process::command(id).unwrap_or_default());
+            processes.entry(id).or_insert_with(|| Process {
+                command: command.clone(),
+                stat: stat.clone(),
+            });
+        }
+        self.members = members;
+        let lanes = info.publishers.iter();
+        let lanes = lanes
+            .map(|one| self.lane(one, info.capacity_bytes))
+            .collect();
+        self.cursors = info.publishers.iter().map(|p| (p.lane, p.cursor)).collect();
+        Channel {
+            incarnation: info.incarnation,
+            capacity: info.capacity_bytes,
+            lanes,
+            readers: info.subscribers.iter().map(reader).collect(),
+            processes,
+        }
+    }
+
+    fn lane(&self, one: &PublisherInfo, capacity: u64) -> Lane {
+        // The frames since the last sample, else older frames, not overwritten yet: a frame
+        // starts a ring's length before the limit.
+        let before = self.cursors.get(&one.lane).copied();
+        let moved = before.filter(|before| *before < one.cursor);
+        let mean = |from| self.observer.mean_frame_bytes(one.lane, from);
+        let oldest = one.limit.saturating_sub(capacity);
+        Lane {
+            index: one.lane,
+            pid: one.pid,
+            state: one.state,
+            parked: one.parked,
+            cursor: one.cursor,
+            waited_ns: one.back_pressure_ns,
+            blocked_ns: one.blocked_ns,
+            blocked_by: one.blocked_by,
+            frame_bytes: moved.and_then(|from| mean(from).or_else(|| mean(oldest))),
+        }
+    }
+}
+
+fn reader(one: &SubscriberInfo) -> Reader {
+    Reader {
+        slot: one.slot,
+        ticket: one.ticket,
+        pid: one.pid,
+        alive: one.alive,
+        evicted: one.evicted,
+        gates: one.gates,
+        name: one.name.clone(),
+        delivery: one.delivery.to_string(),
+        parked: one.parked,
+        absent_ns: one.absent_ns,
+        lost_bytes: one.lost_bytes,
+        positions: one.positions.clone(),
+    }
+}

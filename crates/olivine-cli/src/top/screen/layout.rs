@@ -1,0 +1,179 @@
+//! Columns that fit a width, and text that fits a column.
+
+use ratatui_core::text::Span;
+
+/// One column of a table.
+pub(super) struct Column<T> {
+    pub(super) head: &'static str,
+    /// In columns of the terminal. The first column of width 0 takes what is left.
+    pub(super) width: u16,
+    pub(super) right: bool,
+    /// Columns of a high number are left out first.
+    pub(super) rank: u8,
+    pub(super) cell: fn(&T) -> String,
+}
+
+/// Least width of the column that takes what is left.
+const NAME_MIN: u16 = 8;
+
+/// The columns that fit, each with its place and width.
+pub(super) fn fit<T>(columns: &[Column<T>], width: u16) -> Vec<(&Column<T>, u16, u16)> {
+    let mut kept: Vec<&Column<T>> = columns.iter().collect();
+    let needs = |kept: &[&Column<T>]| {
+        let widths = kept
+            .iter()
+            .map(|one| if one.width == 0 { NAME_MIN } else { one.width });
+        let gaps = u16::try_from(kept.len().saturating_sub(1)).unwrap_or(u16::MAX);
+        widths.fold(gaps, u16::saturating_add)
+    };
+    while needs(&kept) > width && kept.len() > 1 {
+        let worst = kept.iter().enumerate().max_by_key(|(_, one)| one.rank);
+        let Some((at, _)) = worst else { break };
+        kept.remove(at);
+    }
+    let left = width.saturating_sub(needs(&kept));
+    let mut x = 0_u16;
+    let mut placed = Vec::new();
+    for one in kept {
+        let own = if one.width == 0 {
+            NAME_MIN.saturating_add(left).min(width)
+        } else {
+            one.width
+        };
+        placed.push((one, x, own));
+        x = x.saturating_add(own).saturating_add(1);
+    }
+    placed
+}
+
+/// Columns that a text takes on a terminal.
+pub(super) fn width_of(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// `text`, cut at its end if it is wider than `width`.
+pub(super) fn cut(text: &str, width: u16) -> String {
+    let width = usize::from(width);
+    if width_of(text) <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        kept.push(c);
+        if width_of(&kept) + 1 > width {
+            kept.pop();
+            break;
+        }
+    }
+    if width > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+/// `text` in at most `lines` lines, broken at spaces; the last one is cut.
+pub(super) fn wrapped(text: &str, width: u16, lines: usize) -> Vec<String> {
+    let mut done: Vec<String> = Vec::new();
+    let mut rest = text;
+    while !rest.is_empty() && done.len() < lines {
+        if done.len() + 1 == lines || width_of(rest) <= usize::from(width) {
+            done.push(cut(rest, width));
+            break;
+        }
+        // The last space behind which the line is too long.
+        let mut end = rest.len();
+        for (at, _) in rest.match_indices(' ') {
+            if width_of(&rest[..at]) > usize::from(width) {
+                break;
+            }
+            end = at;
+        }
+        let line = &rest[..end];
+        done.push(cut(line, width));
+        rest = rest[end..].trim_start();
+    }
+    done
+}
+
+/// A bar of `width` cells, filled to `part`. A part above 0 fills one cell, less than all leaves
+/// one.
+pub(super) fn bar(part: f64, width: u16) -> String {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and a width"
+    )]
+    let full = match (part * f64::from(width)).round() as u16 {
+        0 if part > 0.0 => 1,
+        full if full >= width && part < 0.995 => width.saturating_sub(1),
+        full => full.min(width),
+    };
+    let full = usize::from(full);
+    "█".repeat(full) + &"░".repeat(usize::from(width) - full)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_at_its_end_and_wrapped_at_spaces() {
+        assert_eq!(cut("audit-log", 9), "audit-log");
+        assert_eq!(cut("audit-log", 6), "audit…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(
+            (cut("ab", 1), cut("ab", 0)),
+            ("…".to_owned(), String::new())
+        );
+        let line = "ticks: held 2.1 s by 'audit' (pid 6388, STOPPED), ring 100 %";
+        let lines = [
+            "ticks: held 2.1 s by",
+            "'audit' (pid 6388,",
+            "STOPPED), ring 100 %",
+        ];
+        assert_eq!(wrapped(line, 20, 3), lines);
+        assert_eq!(
+            wrapped(line, 20, 2),
+            ["ticks: held 2.1 s by", "'audit' (pid 6388, …"]
+        );
+        assert_eq!(wrapped(line, 80, 3), [line]);
+        assert_eq!(wrapped("", 20, 3), Vec::<String>::new());
+    }
+
+    #[test]
+    fn bar_is_empty_or_full_only_at_the_ends() {
+        assert_eq!(bar(0.0, 4), "░░░░");
+        assert_eq!(bar(0.001, 4), "█░░░");
+        assert_eq!(bar(0.99, 4), "███░");
+        assert_eq!(bar(1.0, 4), "████");
+    }
+
+    #[test]
+    fn columns_of_a_high_rank_are_left_out_first() {
+        let column = |head, width, rank| Column::<()> {
+            head,
+            width,
+            right: false,
+            rank,
+            cell: |()| String::new(),
+        };
+        let columns = [
+            column("NAME", 0, 0),
+            column("RATE", 5, 2),
+            column("FULL", 5, 1),
+        ];
+        let heads = |width| {
+            let placed = fit(&columns, width).into_iter();
+            placed
+                .map(|(one, x, width)| (one.head, x, width))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            heads(30),
+            [("NAME", 0, 18), ("RATE", 19, 5), ("FULL", 25, 5)]
+        );
+        assert_eq!(heads(20), [("NAME", 0, 8), ("RATE", 9, 5), ("FULL", 15, 5)]);
+        assert_eq!(heads(19), [("NAME", 0, 13), ("FULL", 14, 5)]);
+        assert_eq!(heads(3), [("NAME", 0, 3)]);
+    }
+}

@@ -1,0 +1,250 @@
+//! `olivine top` with real participants.
+
+mod common;
+
+use common::{Running, TestFolder, json, said, until};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::ChildStdout;
+
+/// The view of two looks 100 ms apart.
+fn look(place: &TestFolder, more: &[&str]) -> Value {
+    let words = ["top", "--once", "--json", "-d", "100ms"];
+    json(&place.run(&[&words[..], more].concat()))
+}
+
+fn id(running: &Running) -> u64 {
+    u64::from(running.child.id())
+}
+
+fn participants(view: &Value) -> Vec<&Value> {
+    let channels = view["channels"].as_array().unwrap().iter();
+    let all = channels.flat_map(|channel| channel["participants"].as_array().unwrap());
+    all.collect()
+}
+
+fn of_process(view: &Value, id: u64) -> &Value {
+    let mut all = participants(view).into_iter();
+    let found = all.find(|one| one["process_id"] == id);
+    found.unwrap_or_else(|| panic!("no process {id} in {view}"))
+}
+
+/// Five subscribers and a publisher at full speed.
+fn five(place: &TestFolder) -> (Vec<Running>, Running) {
+    let words = |name| ["sub", "x", "--out", "none", "--name", name];
+    let names = ["a", "b", "audit", "d", "e"];
+    let subscribers = names.map(|name| place.start(&words(name))).into();
+    place.await_subscribers("x", 5);
+    let publisher = place.start(&["pub", "x", "--rate", "max", "--capacity", "64KiB"]);
+    place.await_publishing("x");
+    (subscribers, publisher)
+}
+
+#[test]
+fn stopped_one_of_five_subscribers_is_named_with_its_remedy() {
+    let place = TestFolder::new();
+    let (subscribers, publisher) = five(&place);
+    let culprit = &subscribers[2];
+    culprit.signal(Signal::STOP);
+    // The ring fills in microseconds; the first command after that must name the culprit.
+    until("the ring to be full", || {
+        let info = place.look("x").unwrap();
+        let mut all = info.subscribers.iter();
+        let audit = all
+            .find(|one| one.name.as_deref() == Some("audit"))
+            .unwrap();
+        info.publishers[0].blocked_by == Some(audit.slot) && info.publishers[0].blocked_ns > 0
+    });
+    let view = look(&place, &[]);
+    let found = &view["findings"][0];
+    assert_eq!(found["severity"], "held", "{view}");
+    assert_eq!(
+        (&found["name"], &found["state"]),
+        (&"audit".into(), &"stopped".into())
+    );
+    assert_eq!(found["process_id"], id(culprit));
+    assert_eq!(found["publisher_process_ids"][0], id(&publisher));
+    let text = found["text"].as_str().unwrap();
+    let expected = format!(" by 'audit' (pid {}, STOPPED), ring ", id(culprit));
+    assert!(
+        text.starts_with("x: held ") && text.contains(&expected),
+        "{text}"
+    );
+    assert_eq!(found["remedy"], format!("kill -CONT {}", id(culprit)));
+    assert_eq!(of_process(&view, id(&publisher))["state"], "held");
+    let share = of_process(&view, id(culprit))["held_share"]
+        .as_f64()
+        .unwrap();
+    assert!(share > 0.9, "{share}");
+    // The same as text.
+    let shown = place.run(&["top", "x", "--once", "-d", "100ms"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.starts_with("x: held ") && shown.contains(&expected),
+        "{shown}"
+    );
+    assert_eq!(
+        shown.lines().nth(1),
+        Some(format!("  kill -CONT {}", id(culprit)).as_str())
+    );
+    culprit.signal(Signal::CONT);
+    until("the publisher to go on", || {
+        look(&place, &[])["findings"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|one| one["name"] != "audit")
+    });
+}
+
+#[test]
+fn killed_durable_subscriber_is_gone_and_named_while_it_holds_the_publisher() {
+    let place = TestFolder::new();
+    let (mut subscribers, _publisher) = five(&place);
+    let killed = subscribers.remove(2);
+    killed.signal(Signal::KILL);
+    drop(killed);
+    until("the absence", || {
+        let view = look(&place, &[]);
+        let all = participants(&view);
+        let gone = all.iter().find(|one| one["name"] == "audit").unwrap();
+        let found = &view["findings"][0];
+        gone["state"] == "gone" && found["severity"] == "held" && found["name"] == "audit"
+    });
+    let view = look(&place, &[]);
+    assert_eq!(
+        view["findings"][0]["remedy"],
+        "olivine rm shm://x --name audit"
+    );
+    assert_eq!(view["channels"][0]["gone_count"], 1);
+}
+
+#[test]
+fn killed_publisher_is_gone() {
+    let place = TestFolder::new();
+    let _subscriber = place.start(&["sub", "x", "--out", "none"]);
+    place.await_subscribers("x", 1);
+    let publisher = place.start(&["pub", "x", "--rate", "1000"]);
+    place.await_publishing("x");
+    publisher.signal(Signal::KILL);
+    let killed = id(&publisher);
+    drop(publisher);
+    until("the death", || {
+        of_process(&look(&place, &[]), killed)["state"] == "gone"
+    });
+}
+
+#[test]
+fn rates_and_estimates_are_those_of_the_publisher() {
+    let place = TestFolder::new();
+    let subscriber = place.start(&["sub", "x", "--out", "none"]);
+    place.await_subscribers("x", 1);
+    let _publisher = place.start(&["pub", "x", "--rate", "1000", "--size", "56"]);
+    place.await_publishing("x");
+    let view = look(&place, &["x"]);
+    let channel = &view["channels"][0];
+    let (bytes, messages) = (&channel["bytes_per_s"], &channel["messages_per_s_estimate"]);
+    let per_message = bytes.as_f64().unwrap() / messages.as_f64().unwrap();
+    assert!((per_message - 64.0).abs() < 1e-6, "{view}");
+    let shown = of_process(&view, id(&subscriber));
+    assert_eq!(
+        (&shown["role"], &shown["command"]),
+        (&"subscriber".into(), &"olivine sub".into())
+    );
+}
+
+#[test]
+fn unreadable_and_hostile_channels_are_shown_and_none_is_fatal() {
+    let place = TestFolder::new();
+    let name = "a\u{1b}]0;owned\u{7}\u{202e}";
+    let _subscriber = place.start(&["sub", "shm://good", "--out", "none", "--name", "audit"]);
+    place.await_subscribers("good", 1);
+    for (channel, bytes) in [("short", &b"x"[..]), ("zeros", &[0; 8192]), ("empty", b"")] {
+        let folder = place.path().join(channel);
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("control"), bytes).unwrap();
+    }
+    std::fs::create_dir(place.path().join("half-made")).unwrap();
+    std::fs::create_dir(place.path().join(name)).unwrap();
+    let view = look(&place, &[]);
+    let error_of = |wanted: &str| {
+        let mut channels = view["channels"].as_array().unwrap().iter();
+        let found = channels.find(|one| one["name"] == wanted);
+        found.map(|one| one["error"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(error_of("good").as_deref(), Some(""));
+    for broken in ["short", "zeros", "empty"] {
+        assert!(
+            error_of(broken).unwrap().contains("olivine rm --force"),
+            "{view}"
+        );
+    }
+    assert_eq!((error_of("half-made"), error_of(name)), (None, None));
+    let shown = place.run(&["top", "--once", "-d", "100ms"]);
+    let text = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        text.contains("unreadable") && !text.contains('\u{1b}'),
+        "{text}"
+    );
+    // A channel that is named is missed.
+    let view = look(&place, &["half-made"]);
+    let error = view["channels"][0]["error"].as_str().unwrap();
+    assert!(error.contains("does not exist"), "{error}");
+}
+
+#[test]
+fn wrong_use_is_refused_and_no_channel_does_not_fail() {
+    let place = TestFolder::new();
+    let empty = place.run(&["top", "--once", "-d", "50ms"]);
+    assert_eq!(empty.status.code(), Some(0));
+    let text = String::from_utf8(empty.stdout).unwrap();
+    assert!(text.starts_with("no channels in "), "{text}");
+    let cases = [
+        (
+            &["top", "-d", "1ms"][..],
+            "--interval 1ms is too short: give 50ms or more",
+        ),
+        (&["top", "inproc://x"], "shm://"),
+        (&["top", "shm+fd:///run/x"], "sealed"),
+        (
+            &["top", "x", "shm://x?dir=/dev/shm/other"],
+            "in two folders",
+        ),
+    ];
+    for (words, expected) in cases {
+        let output = place.run(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(
+            said(&output).contains(expected),
+            "{words:?}: {}",
+            said(&output)
+        );
+    }
+}
+
+/// Starts the tool and reads one line of its output.
+fn first_line(place: &TestFolder, words: &[&str]) -> (Running, BufReader<ChildStdout>) {
+    let mut watching = place.start(words);
+    let mut stdout = BufReader::new(watching.child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert!(!line.trim().is_empty());
+    (watching, stdout)
+}
+
+#[test]
+fn closed_pipe_and_signals_end_it_without_a_failure() {
+    let place = TestFolder::new();
+    for words in [&["top", "-d", "50ms"][..], &["top", "-d", "50ms", "--json"]] {
+        let (mut watching, stdout) = first_line(&place, words);
+        drop(stdout);
+        assert_eq!(watching.wait().code(), Some(0), "{words:?}");
+        for signal in [Signal::INT, Signal::TERM] {
+            let (mut watching, mut stdout) = first_line(&place, words);
+            watching.signal(signal);
+            std::io::copy(&mut stdout, &mut std::io::sink()).unwrap();
+            assert_eq!(watching.wait().code(), Some(0), "{words:?} {signal:?}");
+        }
+    }
+}

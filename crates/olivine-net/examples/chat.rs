@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Parser;
 use olivine_net::{CloseReason, ConnectionId, Engine, Handler, Origin, Shard, Slots};
 
-/// Relays each line to everybody else.
+/// Relays each line to all other clients.
 #[derive(Parser)]
 struct Arguments {
     #[command(flatten)]

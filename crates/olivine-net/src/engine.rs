@@ -11,16 +11,15 @@ use std::{
 
 use crate::{
     config::{AcceptMode, Backend, EngineConfig},
-    counters::{Counters, ShardCounters},
     driver::{Driver, Waker, readiness::Readiness},
     error::{NotPosted, StartError},
     handler::Handler,
-    health::{ShardHealth, Vitals},
+    health::{Counters, ShardCounters, ShardHealth, Vitals},
     mailbox::{Letter, Mailbox},
     shard::{Common, Shard, guard::caught, run::Runner},
     sync::Gauge,
     sys::{
-        affinity,
+        self,
         socket::{self, ListenOptions},
     },
     topology::Topology,
@@ -229,7 +228,7 @@ impl Seat {
             common: Arc::clone(&common),
         };
         if let Some(cpu) = self.cpu
-            && let Err(source) = affinity::pin(cpu)
+            && let Err(source) = sys::pin(cpu)
         {
             // The engine that waits for this report is the only one to hear it.
             let _ = self.report.send(Err(StartError::Pin { cpu, source }));
@@ -368,7 +367,7 @@ fn open_driver(
     };
     let uring = || -> Result<(Box<dyn Driver>, Waker), StartError> {
         #[cfg(target_os = "linux")]
-        let opened = crate::sys::uring::Uring::new(config.receive_buffer)
+        let opened = sys::uring::Uring::new(config.receive_buffer)
             .map(|(driver, waker)| (Box::new(driver) as Box<dyn Driver>, waker));
         #[cfg(not(target_os = "linux"))]
         let opened = Err(io::ErrorKind::Unsupported.into());

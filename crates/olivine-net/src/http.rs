@@ -15,8 +15,11 @@
 //! | `service` | what an application supplies and answers through |
 //! | `body` | bodies that come in pieces, and the memory of all of them |
 //! | `connection` | what the server knows about one connection |
-//! | `owed` | answers put off or streamed: their time, peers that leave, panics |
+//! | `date` | the Date field |
+//! | `limits` | what a peer may ask of the server |
+//! | `scan` | runs of bytes of one class: the inner loop of `head` |
 //! | `server` | the [`Handler`](crate::Handler) that joins them |
+//! | `status` | status codes, and why a request is refused |
 //!
 //! ```
 //! use olivine_net::EngineConfig;
@@ -61,7 +64,6 @@ mod head;
 mod host;
 mod limits;
 mod message;
-mod owed;
 mod scan;
 mod server;
 mod service;

@@ -77,7 +77,6 @@
 //! with the kernel), `sys` (all `unsafe` code), [`http`].
 
 mod config;
-mod counters;
 mod driver;
 mod engine;
 mod error;
@@ -103,11 +102,10 @@ pub mod fuzzing {
 
 pub use crate::{
     config::{AcceptMode, Backend, EngineConfig, WaitStrategy},
-    counters::Counters,
     engine::{Engine, StopReport},
     error::{CloseReason, ConfigError, ConnectError, NotPosted, NotSent, StartError},
     handler::{ConnectionId, Handler, Origin},
-    health::{ShardHealth, ShardState},
+    health::{Counters, ShardHealth, ShardState},
     shard::{Shard, TimerId},
     slots::Slots,
     topology::{Core, Topology, TopologyError, parse_cpu_list},

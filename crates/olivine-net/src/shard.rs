@@ -12,11 +12,10 @@ use std::{
 
 use crate::{
     config::EngineConfig,
-    counters::{Counters, ShardCounters},
     driver::{Driver, Outgoing, Slot},
     error::{CloseReason, ConnectError, NotPosted, NotSent},
     handler::ConnectionId,
-    health::Vitals,
+    health::{Counters, ShardCounters, Vitals},
     mailbox::Mailbox,
     sync::Gauge,
     sys::socket,

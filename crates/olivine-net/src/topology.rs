@@ -78,7 +78,7 @@ impl Topology {
     ///
     /// [`TopologyError::Affinity`] if the kernel refuses to name the mask.
     pub fn detect() -> Result<Self, TopologyError> {
-        let allowed = sys::affinity::allowed().map_err(TopologyError::Affinity)?;
+        let allowed = sys::allowed().map_err(TopologyError::Affinity)?;
         Ok(Self::from_sysfs(Path::new("/sys"), &allowed))
     }
 

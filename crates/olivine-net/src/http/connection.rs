@@ -1,6 +1,19 @@
-//! What the HTTP server knows about one connection.
+//! What the HTTP server knows about one connection; and deferred and streamed answers: their
+//! time-outs, peers that leave meanwhile, and panics.
 
-use super::{chunk::Decoder, service::Pending};
+use std::time::Duration;
+
+use crate::{
+    handler::ConnectionId,
+    shard::{Shard, guard::caught},
+};
+
+use super::{
+    chunk::Decoder,
+    message::Keep,
+    server::Server,
+    service::{Exchange, Pending, Service, StreamId, answer},
+};
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,5 +82,149 @@ impl HttpConnection {
     /// Whether a request may come and none has begun to, after there was one before.
     pub(super) fn is_idle(&self) -> bool {
         self.stage == RequestStage::Head && !self.armed
+    }
+}
+
+impl<S: Service> Server<S> {
+    /// An answer is pending from now on.
+    pub(super) fn owe(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.owed_since = shard.tick;
+        if connection.half_closed.is_some() {
+            // The peer's end was seen behind this request.
+            self.half_closed(shard, id);
+        } else {
+            self.set_answer_deadline(shard, id);
+        }
+    }
+
+    /// The peer has ended its direction.
+    pub(super) fn half_closed(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        connection.half_closed = Some(shard.tick);
+        if connection.stage != RequestStage::Responding {
+            return;
+        }
+        self.set_answer_deadline(shard, id);
+        if let Some(stream) = self.owed(id) {
+            let (service, mut http) = self.http(shard);
+            service.on_half_close(&mut http, stream);
+        }
+    }
+
+    /// Checks whether the time of an answer is over.
+    pub(super) fn answer_late(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        match self.answer_left(shard, id) {
+            None => {}
+            Some(left) if left.is_zero() => self.give_up(shard, id),
+            Some(left) => shard.set_deadline(id, Some(left)),
+        }
+    }
+
+    /// A request panicked with `message`; where nothing was answered, 500 is queued.
+    #[cold]
+    pub(super) fn request_panicked(
+        &mut self,
+        shard: &mut Shard<S::Message>,
+        id: ConnectionId,
+        message: &str,
+    ) {
+        shard.count_up().panics.add(1);
+        let (service, mut http) = self.http(shard);
+        if caught(|| service.on_panic(&mut http, message)).is_err() {
+            shard.count_up().panics.add(1);
+        }
+        match self
+            .connections
+            .get(id)
+            .and_then(|connection| connection.pending)
+        {
+            // The peer must not take the sent part for the whole answer.
+            Some(Pending {
+                extent: Some(_), ..
+            }) => shard.abort(id),
+            Some(Pending { extent: None, .. }) => self.fail(shard, id, 500),
+            None => {
+                // Answered; requests after the panic are not served.
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.stage = RequestStage::Closing;
+                }
+                shard.close(id);
+            }
+        }
+    }
+
+    fn owed(&self, id: ConnectionId) -> Option<StreamId> {
+        let Pending { serial, .. } = self.connections.get(id)?.pending?;
+        Some(StreamId {
+            connection: id,
+            serial,
+        })
+    }
+
+    fn set_answer_deadline(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        if let Some(left) = self.answer_left(shard, id) {
+            shard.set_deadline(id, Some(left));
+        }
+    }
+
+    /// The rest of the time of a pending answer; `None` without a limit.
+    fn answer_left(&self, shard: &Shard<S::Message>, id: ConnectionId) -> Option<Duration> {
+        let connection = self.connections.get(id)?;
+        let pending = connection.pending?;
+        let left = |since: u64, timeout: Duration| {
+            timeout.saturating_sub(Duration::from_millis(shard.tick.saturating_sub(since)))
+        };
+        let owed = self
+            .limits
+            .answer_timeout
+            .filter(|_| pending.extent.is_none());
+        let owed = owed.map(|timeout| left(connection.owed_since, timeout));
+        let silent = match (connection.half_closed, self.limits.half_closed_timeout) {
+            (Some(since), Some(timeout)) => {
+                Some(left(since, timeout).max(shard.quiet_left(id, timeout)))
+            }
+            _ => None,
+        };
+        [owed, silent].into_iter().flatten().min()
+    }
+
+    /// Ends a timed-out reply.
+    fn give_up(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        match self
+            .connections
+            .get(id)
+            .and_then(|connection| connection.pending)
+        {
+            Some(Pending { extent: None, .. }) => {
+                shard.count_up().timed_out.add(1);
+                self.fail(shard, id, 503);
+            }
+            _ => shard.expire(id),
+        }
+    }
+
+    /// Answers in place of the service, closes, and reports it to the service.
+    fn fail(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, status: u16) {
+        let stream = self.owed(id);
+        let Some(connection) = self.connections.get_mut(id) else {
+            return;
+        };
+        let Some(Pending { exchange, .. }) = connection.pending.take() else {
+            return;
+        };
+        let exchange = Exchange {
+            keep: Keep::Close,
+            ..exchange
+        };
+        connection.stage = answer(shard, &mut self.date, id, exchange, status, &[], b"");
+        if let Some(stream) = stream {
+            let (service, mut http) = self.http(shard);
+            service.on_stream_closed(&mut http, stream);
+        }
     }
 }

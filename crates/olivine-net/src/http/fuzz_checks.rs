@@ -160,7 +160,7 @@ mod tests {
 
     /// Checks every input of a corpus; returns how many there were.
     fn replay(corpus: &str, check: fn(&[u8])) -> usize {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
         let packed = fs::read_to_string(folder.join(format!("{corpus}.hex")))
             .unwrap_or_else(|error| panic!("corpus {corpus}: {error}"));
         for line in packed.lines() {

@@ -9,11 +9,15 @@
 //! |---|---|---|---|---|
 //! | `Connecting` | edge, writable | poll, writable | attempt fails | the attempt's own time-out |
 //! | `Open`, read | edge | receive | `on_end` | `idle_timeout` |
-//! | `Open`, not read: paused, or over the high-water mark | edge | poll, repeatedly | `on_half_close` | `idle_timeout`; `write_timeout` while a send waits |
-//! | `Open`, the end was read and the handler keeps it | edge | poll, repeatedly | was reported | `idle_timeout` |
+//! | `Open`, not read (1) | edge | poll, repeatedly | `on_half_close` | `idle_timeout` (2) |
+//! | `Open`, half closed (3) | edge | poll, repeatedly | was reported | `idle_timeout` |
 //! | `Finishing` | edge, the send under way | poll, the send under way | noted | `write_timeout` |
 //! | `Draining` | edge | receive | closed | `linger` |
 //! | `Gone` | none: closed | operations that were cancelled | | |
+//!
+//! 1. Paused, or over the high-water mark.
+//! 2. `write_timeout` while a send waits.
+//! 3. The end was read, and the handler keeps the connection.
 //!
 //! A reset ends each of them at once, also behind an end. HTTP adds its own timers to `Open`:
 //!
@@ -23,8 +27,11 @@
 //! | half a body | `body_timeout`: 408 |
 //! | between requests | `Limits::idle_timeout` |
 //! | an answer is deferred | `answer_timeout`: 503 |
-//! | an answer is deferred or streamed, and the peer has ended | `half_closed_timeout` without a byte sent: 503, or cut off |
-//! | a stream is silent, and the peer has not ended | `EngineConfig::idle_timeout`; `keep_alive` where its machine is gone |
+//! | an answer is deferred or streamed, and the peer has ended | `half_closed_timeout` (4) |
+//! | a stream is silent, and the peer has not ended | `EngineConfig::idle_timeout` (5) |
+//!
+//! 4. It runs while no byte is sent; then 503, or the connection is cut off.
+//! 5. `keep_alive` ends it if the peer's machine is gone.
 //!
 //! A time-out of `None` takes its timer away: such a connection lives until the kernel reports its
 //! end.

@@ -8,11 +8,11 @@ use super::{
     connection::{Connection, End, NEVER, Phase},
 };
 use crate::{
-    counters::ShardCounters,
     driver::{Outgoing, SendState, Slot},
     error::{CloseReason, NotSent},
     handler::ConnectionId,
-    sys::{memory, socket::StreamOptions},
+    health::ShardCounters,
+    sys::{self, socket::StreamOptions},
 };
 
 /// When to check again a timed-out connection that is still to be read.
@@ -94,7 +94,7 @@ impl<M> Shard<M> {
     pub(super) fn trim(&mut self) {
         if self.trim_at.is_some_and(|at| at <= self.tick) {
             (self.trim_at, self.freed_bytes) = (None, 0);
-            memory::trim();
+            sys::trim();
         }
     }
 

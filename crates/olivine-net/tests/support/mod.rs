@@ -10,7 +10,7 @@
 pub mod probe;
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     sync::mpsc::{Receiver, RecvTimeoutError},
     time::{Duration, Instant},
@@ -33,7 +33,7 @@ pub fn config(backend: Backend) -> EngineConfig {
 /// Prints what a test skips, and why.
 pub fn skip(why: &str) {
     // Past the capture of output: `cargo xtask test` counts the line.
-    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    let _ = writeln!(io::stderr(), "skipped: {why}");
 }
 
 /// The back ends that this machine allows; prints which one is skipped.
@@ -66,11 +66,16 @@ pub fn backends() -> Vec<Backend> {
 
 /// A blocking client whose reads and writes fail after the watchdog's time.
 pub fn client(address: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(WATCHDOG)).unwrap();
-    stream.set_write_timeout(Some(WATCHDOG)).unwrap();
-    stream.set_nodelay(true).unwrap();
-    stream
+    try_client(address).unwrap()
+}
+
+/// Like [`client`], for a server that may refuse the connection.
+pub fn try_client(address: SocketAddr) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(WATCHDOG))?;
+    stream.set_write_timeout(Some(WATCHDOG))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Sends all of `request` and reads exactly `length` bytes.
@@ -89,9 +94,9 @@ pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
         match stream.read(&mut piece) {
             Ok(0) => return bytes,
             Ok(length) => bytes.extend_from_slice(&piece[..length]),
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return bytes,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return bytes,
             // A process that is stopped and continued meanwhile sees this.
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => panic!("no end of the stream: {error}"),
         }
     }

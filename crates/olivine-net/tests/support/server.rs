@@ -8,7 +8,7 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::{BufRead, BufReader, Read},
+    io::{BufRead, BufReader, Write},
     net::SocketAddr,
     process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
@@ -28,6 +28,7 @@ const ROLE: &str = "OLIVINE_NET_SERVER";
 /// Text before the server's address.
 const LISTENING: &str = "listening on ";
 const STOPPED: &str = "stopped: ";
+const COUNTED: &str = "counted: ";
 const FAILED: &str = "cannot start: ";
 
 /// How a server process runs.
@@ -145,8 +146,13 @@ pub(crate) fn serve() {
     assert_eq!(health.backend, engine.backend());
     let fallback = health.fallback.unwrap_or_default();
     println!("{LISTENING}{address} {} {fallback}", engine.backend());
-    let mut rest = Vec::new();
-    std::io::stdin().read_to_end(&mut rest).unwrap();
+    for line in std::io::stdin().lines() {
+        line.unwrap();
+        println!(
+            "{COUNTED}accepted={}",
+            Counters::sum(&engine.counters()).accepted
+        );
+    }
     let total = Counters::sum(&engine.counters());
     let report = engine.stop(Duration::from_secs(5));
     println!(
@@ -250,8 +256,13 @@ impl Server {
         kib.unwrap().parse::<u64>().unwrap() * 1024
     }
 
-    /// Waits until the process has as many descriptors as it had at first.
-    pub(crate) fn settles_at(&self, descriptors: usize) {
+    /// Waits until the process has accepted `accepted` connections, and has as many descriptors
+    /// again as it had at first. Descriptors alone would also match before it accepts them.
+    pub(crate) fn settles_at(&mut self, descriptors: usize, accepted: u64) {
+        wait_until("the server has accepted the connections", || {
+            self.child.stdin.as_ref().unwrap().write_all(b"\n").unwrap();
+            counts(&say(&mut self.lines, &[COUNTED]))["accepted"] >= accepted
+        });
         wait_until("the server's descriptors are closed", || {
             self.descriptors() <= descriptors
         });
@@ -262,11 +273,16 @@ impl Server {
         drop(self.child.stdin.take());
         let said = say(&mut self.lines, &[STOPPED]);
         assert!(self.child.wait().unwrap().success());
-        said.split(',')
-            .filter_map(|pair| pair.split_once('='))
-            .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
-            .collect()
+        counts(&said)
     }
+}
+
+/// The counts of a line, by name.
+fn counts(line: &str) -> BTreeMap<String, u64> {
+    line.split(',')
+        .filter_map(|pair| pair.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.parse().unwrap()))
+        .collect()
 }
 
 impl Drop for Server {

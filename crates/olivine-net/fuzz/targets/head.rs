@@ -1,4 +1,0 @@
-//! Request heads: any bytes.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| olivine_net::fuzzing::check_head(data));

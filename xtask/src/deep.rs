@@ -1,22 +1,24 @@
 //! `ci --deep`: all slow checks, with a report in `docs/evidence`. Also `death`, which runs alone.
 
-use crate::cargo::{alone, cargo, target};
+use crate::cargo::{FEATURES, alone, cargo, target, tests};
 use crate::child;
-use crate::evidence::Evidence;
-use crate::packages::program;
-use crate::report::{Report, Step};
-use crate::{aarch64, fuzz, miri, pool, sanitize, test};
-use anyhow::Result;
+use crate::report::{Report, Step, missing};
+use crate::tools::{self, Toolchain};
+use crate::{fuzz, miri, pool, rivals, sanitize, test};
+use anyhow::{Result, ensure};
 use std::collections::hash_map::RandomState;
 use std::fmt::Display;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::num::{NonZeroU32, NonZeroU64};
-use std::time::{Duration, Instant};
+use std::path::Path;
+use std::time::Duration;
 
 /// Names of tests that a step runs alone.
 const KILLS: &str = "survivors_of_kills_lose_nothing_and_continue";
 const CROWD: &str = "busy_processes_do_not_block_a_stream";
 const CHURN: &str = "churn_leaks_no_descriptors_or_memory";
+/// The other system that `olivine-net` compiles for.
+const MACOS: &str = "x86_64-apple-darwin";
 /// Arguments of the death suite.
 const DEATH: &str = "olivine --release --test death";
 
@@ -78,149 +80,237 @@ pub(crate) fn soak(time: Duration, seed: u64) -> Result<Step> {
     )
 }
 
-/// A run in progress.
-struct Progress<'a> {
-    report: &'a mut Report,
-    /// Steps to run; empty means all.
-    only: &'a [String],
-    evidence: Evidence,
-    started: Instant,
-}
-
-impl Progress<'_> {
-    /// Runs one step, even after a failure, and saves the report so far.
-    fn steps(&mut self, name: &str, body: impl FnOnce(&mut Report)) {
-        if !self.only.is_empty() && !self.only.iter().any(|only| only == name) {
-            return;
-        }
-        let minutes = self.started.elapsed().as_secs() / 60;
-        println!("\n#### {name}, {minutes} min after the start");
-        body(self.report);
-        // At the end this is a failure; before, the remaining steps still run.
-        if let Err(error) = self.write(&format!("so far, up to {name}")) {
-            println!("error: {error:#}");
-        }
-    }
-
-    fn step(&mut self, name: &str, body: impl FnOnce() -> Result<Step>) {
-        self.steps(name, |report| report.run(name, body));
-    }
-
-    /// Runs tests one after the other, with these settings.
-    fn alone(&mut self, name: &str, words: &str, settings: &[(&str, &dyn Display)]) {
-        self.step(name, || alone(words, settings));
-    }
-
-    /// Writes the report; nothing if only some steps run. Returns where.
-    fn write(&self, state: &str) -> Result<String> {
-        if !self.only.is_empty() {
-            return Ok("not written: only some steps ran".to_owned());
-        }
-        let path = self.evidence.write("", state, &self.report.text())?;
-        Ok(path.display().to_string())
-    }
-}
-
-/// Runs everything. A failed step is a failure in the report; later steps still run.
-pub(crate) fn run(report: &mut Report, plan: &Plan, only: &[String]) {
+/// Runs everything, or the steps `only`. A failed step is a failure in the report; later steps
+/// still run.
+pub(crate) fn run(report: &mut Report, plan: &Plan, only: Vec<String>) {
     let seed = plan.seed.unwrap_or_else(any_seed);
-    let drawn = if plan.seed.is_none() {
-        format!(" --seed {seed}")
+    println!("seed {seed}");
+    if only.is_empty() {
+        // The other defaults belong to the commit, which is in the report, too.
+        let drawn = plan
+            .seed
+            .map_or_else(|| format!(" --seed {seed}"), |_| String::new());
+        report.with_evidence("", &drawn, |report| steps(report, plan, seed));
     } else {
-        String::new()
-    };
-    // The defaults belong to the commit, which is in the report, too.
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let command = format!("cargo xtask {}{drawn}", words.join(" "));
-    println!("{command}");
-    let evidence = match Evidence::begin(&command) {
-        Ok(evidence) => evidence,
-        Err(error) => return report.add(Step::broken(&error).called("evidence")),
-    };
-    let started = Instant::now();
-    let mut progress = Progress {
-        report,
-        only,
-        evidence,
-        started,
-    };
-    steps(&mut progress, plan, seed);
-    let written = progress.write("whole");
-    report.run("evidence", || Ok(Step::single(true, written?)));
+        report.choose(only);
+        steps(report, plan, seed);
+    }
 }
 
-fn steps(progress: &mut Progress<'_>, plan: &Plan, number: u64) {
-    let seed = ("OLIVINE_SEED", &number as &dyn Display);
-    progress.steps("test", |report| test::test(report, true));
-    // Every published crate as a registry gets it, built from its package alone.
-    progress.step("publish", || {
-        let words = "publish --workspace --dry-run --allow-dirty";
-        let said = child::said(cargo().args(words.split(' ')), 60)?;
-        let mut step = Step::new("packages");
-        step.passed = said.matches("Packaged ").count();
-        Ok(step)
+/// Programs of which one is needed; the first is the package as well.
+type Needs = &'static [&'static str];
+/// Variables of a test program.
+type Settings<'a> = &'a [(&'a str, &'a dyn Display)];
+/// A step, arguments for its package, its tests, their settings, and what they need.
+type Suite<'a> = (&'a str, &'a str, &'a str, Settings<'a>, &'a [Needs]);
+const CHROMIUM: Needs = &["chromium", "chromium-browser", "google-chrome"];
+
+fn steps(report: &mut Report, plan: &Plan, seed: u64) {
+    report.group("test", |report| test::test(report, true));
+    report.run("publish", publish);
+    report.run("miri", || miri::run(plan.seeds, None));
+    report.run("aarch64", aarch64);
+    report.run("oldest", oldest);
+    report.run("macos", || {
+        tools::standard_library(MACOS)?;
+        let words = ["check", "--package", "olivine-net", "--target", MACOS];
+        child::said(cargo().args(words), 30)?;
+        Ok(Step::single(true, "olivine-net compiles"))
     });
-    // A release build has the figures.
-    progress.alone("instructions", "olivine --release --test instructions", &[]);
-    progress.step("miri", || miri::run(plan.seeds, None));
-    progress.step("aarch64", aarch64::run);
-    // A death after every instruction, and every fault of every system call.
-    let every = [
-        ("OLIVINE_STEP_EVERY", &1 as _),
-        ("OLIVINE_FAULT_EVERY", &1 as _),
-    ];
-    progress.alone("step", "olivine --test step", &every);
-    // More busy processes than processors on any machine here.
-    let crowd = format!("olivine --release --test limits {CROWD}");
-    progress.alone("crowd", &crowd, &[("OLIVINE_CROWD", &64)]);
-    progress.steps("sanitizers", |report| sanitize::run(report, &[]));
-    progress.step("hostile", || sanitize::hostile(plan.writes, number));
-    progress.steps("fuzz", |report| {
+    // Their workspaces are not ours: nothing else compiles them.
+    report.group("rivals", rivals::check);
+    report.group("sanitizers", |report| sanitize::run(report, &[]));
+    report.run("hostile", || sanitize::hostile(plan.writes, seed));
+    report.group("fuzz", |report| {
         fuzz::run(report, None, *plan.fuzz, pool::jobs())
     });
-    // Bridges between two network namespaces, over a link with delay, loss and a cut.
-    let (messages, cut) = (
-        ("OLIVINE_WIRE_MESSAGES", &plan.wire as _),
-        plan.cut.as_secs(),
-    );
-    let wire = [
-        messages,
-        ("OLIVINE_WIRE_CUT_S", &cut as _),
-        ("OLIVINE_WIRE_SEED", seed.1),
+    report.run("death", || death(plan.kills, seed));
+    report.run("soak", || soak(*plan.soak, seed));
+
+    let (crowd, churn) = (format!("limits {CROWD}"), format!("process {CHURN}"));
+    let (cut, attack) = (plan.cut.as_secs(), plan.sealed.as_millis());
+    let pictures = target().join("browser");
+    let pictures = ("OLIVINE_BROWSER", &pictures.display() as &dyn Display);
+    let suites: [Suite<'_>; 9] = [
+        // A release build has the figures.
+        (
+            "instructions",
+            "olivine --release",
+            "instructions",
+            &[],
+            &[],
+        ),
+        // A death after every instruction, and every fault of every system call.
+        (
+            "step",
+            "olivine",
+            "step",
+            &[("OLIVINE_STEP_EVERY", &1), ("OLIVINE_FAULT_EVERY", &1)],
+            &[],
+        ),
+        // More busy processes than processors on any machine here.
+        (
+            "crowd",
+            "olivine --release",
+            &crowd,
+            &[("OLIVINE_CROWD", &64)],
+            &[],
+        ),
+        // Bridges between two network namespaces, over a link with delay, loss and a cut.
+        (
+            "wire",
+            "olivine",
+            "namespaces",
+            &[
+                ("OLIVINE_WIRE_MESSAGES", &plan.wire),
+                ("OLIVINE_WIRE_CUT_S", &cut),
+                ("OLIVINE_WIRE_SEED", &seed),
+            ],
+            &[],
+        ),
+        (
+            "sealed",
+            "olivine",
+            "sealed",
+            &[("OLIVINE_HOSTILE_MS", &attack), ("OLIVINE_SEED", &seed)],
+            &[],
+        ),
+        // No run may hang, fail or leave anything behind.
+        (
+            "again",
+            "olivine-cli --release",
+            "again",
+            &[("OLIVINE_AGAIN", &plan.benches)],
+            &[],
+        ),
+        (
+            "browser",
+            "olivine-cli",
+            "browser",
+            &[pictures],
+            &[CHROMIUM],
+        ),
+        (
+            "clients",
+            "olivine-net",
+            "clients",
+            &[pictures],
+            &[CHROMIUM, &["curl"], &["wrk"]],
+        ),
+        // So many that any leak is visible.
+        (
+            "churn",
+            "olivine-net --release",
+            &churn,
+            &[("OLIVINE_NET_CHURN", &plan.connections)],
+            &[],
+        ),
     ];
-    progress.alone("wire", "olivine --test namespaces", &wire);
-    let attack = ("OLIVINE_HOSTILE_MS", &plan.sealed.as_millis() as _);
-    progress.alone("sealed", "olivine --test sealed", &[attack, seed]);
-    progress.step("death", || death(plan.kills, number));
-    progress.step("soak", || soak(*plan.soak, number));
-    // No run may hang, fail or leave anything behind.
-    let times = ("OLIVINE_AGAIN", &plan.benches as _);
-    progress.alone("again", "olivine-cli --release --test again", &[times]);
-    let pictures = target().join("browser").display().to_string();
-    let pictures = [("OLIVINE_BROWSER", &pictures as _)];
-    let browser = || {
-        program(
-            &["chromium", "chromium-browser", "google-chrome"],
-            "chromium",
-        )
+    for (step, package, test, settings, needs) in suites {
+        report.run(step, || {
+            for names in needs {
+                tools::program(names, names[0])?;
+            }
+            alone(&format!("{package} --test {test}"), settings)
+        });
+    }
+}
+
+/// Every published crate as a registry gets it, built from its package alone.
+fn publish() -> Result<Step> {
+    let words = "publish --workspace --dry-run --allow-dirty";
+    let said = child::said(cargo().args(words.split(' ')), 60)?;
+    let mut step = Step::new("packages");
+    step.passed = said.matches("Packaged ").count();
+    Ok(step)
+}
+
+/// All compiles with the oldest Rust that the manifest allows.
+fn oldest() -> Result<Step> {
+    let words = format!("check --workspace --features {FEATURES}");
+    let mut command = Toolchain::oldest()?.cargo();
+    command.env("CARGO_TARGET_DIR", target().join("oldest"));
+    child::said(command.args(words.split(' ')), 60)?;
+    let version = env!("CARGO_PKG_RUST_VERSION");
+    Ok(Step::single(true, format!("compiles with Rust {version}")))
+}
+
+/// The workspace is compiled for aarch64; unit tests of the core, and the suites that need no
+/// network and no namespaces, run under `qemu-user`.
+///
+/// qemu runs the stores of one thread in the order of this machine. So a run tests layout, atomics
+/// and system calls, but not weak memory order. `crates/olivine/model/axiomatic` checks that.
+fn aarch64() -> Result<Step> {
+    const TARGET: &str = "aarch64-unknown-linux-gnu";
+    const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+    tools::program(&["aarch64-linux-gnu-gcc"], "gcc-aarch64-linux-gnu")?;
+    tools::program(&["qemu-aarch64"], "qemu-user")?;
+    let library = "libc6-dev-arm64-cross";
+    let found = Path::new(LIBRARIES).join("lib/libc.so.6").exists() || tools::install(&[library]);
+    ensure!(
+        found,
+        missing(format!(
+            "no C library for it; run `apt-get install {library}`"
+        ))
+    );
+    tools::standard_library(TARGET)?;
+    let cross = |words: &str| {
+        let mut command = cargo();
+        command.args(words.split(' ')).args(["--target", TARGET]);
+        command.env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+            "aarch64-linux-gnu-gcc",
+        );
+        command
     };
-    progress.step("browser", || {
-        browser().and_then(|_| alone("olivine-cli --test browser", &pictures))
-    });
-    progress.step("clients", || {
-        browser()?;
-        program(&["curl"], "curl").and_then(|_| program(&["wrk"], "wrk"))?;
-        alone("olivine-net --test clients", &pictures)
-    });
-    // So many that any leak is visible.
-    let connections = ("OLIVINE_NET_CHURN", &plan.connections as _);
-    let churn = format!("olivine-net --release --test process {CHURN}");
-    progress.alone("churn", &churn, &[connections]);
+    let check = "check --workspace --features olivine/nats,olivine/zstd,olivine/points";
+    child::said(&mut cross(check), 60)?;
+    let suites = "test --package olivine --no-fail-fast --lib --test basics --test channel \
+                  --test fork --test topics --test waiting";
+    let mut command = cross(suites);
+    let runner = format!("qemu-aarch64 -L {LIBRARIES}");
+    command.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", runner);
+    // Programs that a test starts need the runner, too: the kernel cannot run them.
+    command.env("OLIVINE_TEST_RUNNER", "qemu-aarch64");
+    let mut step = tests(command.env("QEMU_LD_PREFIX", LIBRARIES), 30)?;
+    step.note = format!("workspace compiles; under qemu-user: {}", step.note);
+    Ok(step)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser as _;
+    use std::collections::BTreeSet;
+
+    #[derive(clap::Parser)]
+    struct Amounts {
+        #[arg(long)]
+        deep: bool,
+        #[command(flatten)]
+        plan: Plan,
+    }
+
+    #[test]
+    fn contributing_lists_every_step() {
+        let path = format!("{}/../CONTRIBUTING.md", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(path).unwrap();
+        let row = text
+            .lines()
+            .find(|line| line.starts_with("| `cargo xtask ci --deep` |"));
+        let row = row.unwrap().split(" | ").nth(1).unwrap();
+        let quoted = row.split('`').skip(1).step_by(2);
+        let listed: BTreeSet<_> = quoted
+            .filter(|word| word.chars().all(|c| c.is_ascii_alphanumeric()))
+            .collect();
+        let mut report = Report::default();
+        report.choose(vec![String::new()]);
+        let plan = Amounts::parse_from(["ci"]).plan;
+        steps(&mut report, &plan, 0);
+        let run: BTreeSet<_> = report.offered().collect();
+        assert!(run.len() >= 20, "{run:?}");
+        assert_eq!(listed, run);
+    }
 
     #[test]
     fn tests_that_run_alone_exist() {

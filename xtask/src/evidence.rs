@@ -1,8 +1,7 @@
 //! The report of a long run: `docs/evidence/DATE-COMMIT.md`, or `DATE-COMMIT-NAME.md`.
 
 use crate::cargo::root;
-use crate::child;
-use crate::report;
+use crate::{child, report};
 use anyhow::{Context as _, Result};
 use std::fs;
 use std::path::PathBuf;
@@ -12,6 +11,8 @@ use std::time::Instant;
 /// The run and its environment; noted before the run, because the tree may change.
 #[derive(Debug)]
 pub(crate) struct Evidence {
+    /// In the file's name and title; empty for a run of everything.
+    name: String,
     day: String,
     commit: String,
     /// Lines on commit, command and machine.
@@ -25,7 +26,7 @@ impl Evidence {
     /// # Errors
     ///
     /// No repository, or no `git`, `date`, `uname` or `nproc`.
-    pub(crate) fn begin(command: &str) -> Result<Self> {
+    pub(crate) fn begin(name: &str, command: &str) -> Result<Self> {
         let ask = |line: &str| {
             let mut words = line.split(' ');
             let mut command = Command::new(words.next().unwrap_or_default());
@@ -39,6 +40,7 @@ impl Evidence {
         };
         let (kernel, processors) = (ask("uname -srm")?, ask("nproc")?);
         Ok(Self {
+            name: name.to_owned(),
             head: format!(
                 "- commit: {commit}{changes}\n- command: `{command}`\n- kernel: {kernel}\n\
                  - CPUs: {processors}"
@@ -49,27 +51,24 @@ impl Evidence {
         })
     }
 
-    /// Writes the report, and replaces an earlier one; returns the path. `name` is in the file's
-    /// name and title; `state` tells how much of the run is done.
+    /// Writes the report, and replaces an earlier one; returns the path. `state` tells how much of
+    /// the run is done.
+    ///
     /// # Errors
     ///
     /// What the system refused.
-    pub(crate) fn write(&self, name: &str, state: &str, summary: &str) -> Result<PathBuf> {
+    pub(crate) fn write(&self, state: &str, summary: &str) -> Result<PathBuf> {
         let folder = root().join("docs/evidence");
         fs::create_dir_all(&folder).context("cannot make docs/evidence")?;
-        let end = if name.is_empty() {
-            String::new()
-        } else {
-            format!("-{name}")
-        };
-        let path = folder.join(format!("{}-{}{end}.md", self.day, self.commit));
-        fs::write(&path, self.text(name, state, summary, &report::said()))
+        let name = format!("{}-{}-{}", self.day, self.commit, self.name);
+        let path = folder.join(format!("{}.md", name.trim_end_matches('-')));
+        fs::write(&path, self.text(state, summary, &report::said()))
             .with_context(|| format!("cannot write {}", path.display()))?;
         Ok(path)
     }
 
-    fn text(&self, name: &str, state: &str, summary: &str, said: &[String]) -> String {
-        let title = format!("# Evidence of {}: {name}", self.day);
+    fn text(&self, state: &str, summary: &str, said: &[String]) -> String {
+        let title = format!("# Evidence of {}: {}", self.day, self.name);
         let (title, head) = (title.trim_end_matches(": "), &self.head);
         let (seconds, summary) = (self.started.elapsed().as_secs(), summary.trim());
         let said = said.join("\n");
@@ -86,17 +85,15 @@ mod tests {
 
     #[test]
     fn report_names_commit_command_and_machine() {
-        let evidence = Evidence::begin("cargo xtask fuzz").unwrap();
-        let said = ["one".to_owned(), "two".to_owned()];
-        let text = evidence.text("fuzz", "whole", "ok  fuzz", &said);
+        let evidence = Evidence::begin("fuzz", "cargo xtask fuzz").unwrap();
+        let text = evidence.text("whole", "ok  fuzz", &["one".to_owned(), "two".to_owned()]);
         let commit = format!("- commit: {}", evidence.commit);
         let title = format!("# Evidence of {}: fuzz\n", evidence.day);
-        let command = "- command: `cargo xtask fuzz`\n";
+        let command = "- command: `cargo xtask fuzz`\n- kernel: Linux ";
         for part in [
             &title,
             &commit,
             command,
-            "- kernel: Linux ",
             " s, whole",
             "ok  fuzz",
             "one\ntwo",

@@ -2,10 +2,9 @@
 
 use crate::cargo::{root, target};
 use crate::child::{self, Line};
-use crate::evidence::Evidence;
 use crate::pool;
 use crate::report::{self, Report, Step};
-use crate::tools::{self, Nightly};
+use crate::tools::{self, Toolchain};
 use anyhow::{Context as _, Result, ensure};
 use data_encoding::HEXLOWER;
 use rustix::process::Signal;
@@ -14,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Workspaces of fuzz targets.
-const FOLDERS: [&str; 2] = ["crates/olivine/fuzz", "crates/olivine-net/fuzz"];
+/// The workspace of the fuzz targets.
+const FOLDER: &str = "fuzz";
 /// Target of the builds of cargo-fuzz.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 /// Longest input in bytes: every target reaches all its code with less.
@@ -27,12 +26,9 @@ const BEAT: Duration = Duration::from_millis(200);
 /// Least share of a processor in percent; with less a target cannot use up its time.
 const SHARE_MIN: u32 = 30;
 
-/// A fuzz target.
+/// A fuzz target, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
-    folder: &'static str,
-    name: String,
-}
+struct Target(String);
 
 /// Runs every target, or only `only`, `jobs` in parallel, each for `length` of CPU time.
 pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, jobs: usize) {
@@ -55,82 +51,42 @@ pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, job
     ));
 }
 
-/// Runs `fuzz`, and writes its report into `docs/evidence`.
-pub(crate) fn with_evidence(report: &mut Report, name: &str, fuzz: impl FnOnce(&mut Report)) {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let begun = Evidence::begin(&format!("cargo xtask {}", words.join(" ")));
-    fuzz(report);
-    let summary = report.text();
-    report.run("evidence", || {
-        let path = begun?.write(name, "whole", &summary)?;
-        Ok(Step::single(true, path.display().to_string()))
-    });
-}
-
-/// The chosen targets, built.
+/// The chosen targets; their program is built.
 fn ready(only: Option<&str>) -> Result<Vec<Target>> {
     let chosen = chosen(only)?;
-    let nightly = Nightly::with(&["rust-src"], &["--version"])?;
+    let nightly = Toolchain::nightly(&["rust-src"], &["--version"])?;
     let tool = tools::installed("cargo-fuzz", "0.13.2", &[])?;
-    for folder in FOLDERS {
-        if chosen.iter().any(|target| target.folder == folder) {
-            built(folder, &nightly, &tool).context(folder)?;
-        }
-    }
+    let mut build = nightly.cargo();
+    // cargo finds the subcommand on the path.
+    let folder = tool.parent().unwrap_or_else(|| Path::new(""));
+    let path = std::env::var("PATH").unwrap_or_default();
+    build.env("PATH", format!("{}:{path}", folder.display()));
+    build.args(["fuzz", "build", "--target", HOST, "--fuzz-dir", FOLDER]);
+    child::said(build.env("CARGO_TARGET_DIR", builds()), 30)?;
     Ok(chosen)
 }
 
-/// Every target, or only `only`.
+/// Every target, or only `only`. Each has a corpus.
 fn chosen(only: Option<&str>) -> Result<Vec<Target>> {
-    let mut chosen = targets(root())?;
-    let names: Vec<_> = chosen.iter().map(|target| target.name.clone()).collect();
-    chosen.retain(|target| only.is_none_or(|only| only == target.name));
-    let name = only.unwrap_or_default();
-    ensure!(
-        !chosen.is_empty(),
-        "no target {name}; there are {}",
-        names.join(", ")
-    );
-    Ok(chosen)
-}
-
-/// Builds every target of a workspace.
-fn built(folder: &str, nightly: &Nightly, tool: &Path) -> Result<()> {
-    let mut command: Command = nightly.cargo();
-    if let Some(tools) = tool.parent().filter(|tools| !tools.as_os_str().is_empty()) {
-        let path = std::env::var("PATH").unwrap_or_default();
-        command.env("PATH", format!("{}:{path}", tools.display()));
+    let folder = root().join(FOLDER).join("corpus");
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        names.extend(name.strip_suffix(".hex").map(str::to_owned));
     }
-    command.args(["fuzz", "build", "--target", HOST, "--fuzz-dir", folder]);
-    child::said(command.env("CARGO_TARGET_DIR", builds()), 30).map(drop)
+    names.sort();
+    let chosen = names
+        .iter()
+        .filter(|name| only.is_none_or(|only| only == *name));
+    let chosen: Vec<_> = chosen.cloned().map(Target).collect();
+    let (name, names) = (only.unwrap_or_default(), names.join(", "));
+    ensure!(!chosen.is_empty(), "no target {name}; there are {names}");
+    Ok(chosen)
 }
 
 /// Folder of the builds and findings.
 fn builds() -> PathBuf {
     target().join("fuzz")
-}
-
-/// Names of the binaries in the manifests of the fuzz workspaces.
-fn targets(root: &Path) -> Result<Vec<Target>> {
-    let mut targets = Vec::new();
-    for folder in FOLDERS {
-        let path = root.join(folder).join("Cargo.toml");
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-        let manifest: toml::Table = text.parse()?;
-        let bins = manifest.get("bin").and_then(toml::Value::as_array);
-        let names = bins
-            .into_iter()
-            .flatten()
-            .filter_map(|bin| bin.get("name")?.as_str());
-        let before = targets.len();
-        targets.extend(names.map(|name| Target {
-            folder,
-            name: name.to_owned(),
-        }));
-        ensure!(targets.len() > before, "no target in {}", path.display());
-    }
-    Ok(targets)
 }
 
 /// Output and measurements of a run.
@@ -182,20 +138,20 @@ impl Heard {
 impl Target {
     /// The kept inputs: one per line, in hexadecimal digits.
     fn kept(&self) -> Result<Vec<Vec<u8>>> {
-        let path = format!("{}/corpus/{}.hex", self.folder, self.name);
+        let path = format!("{FOLDER}/corpus/{}.hex", self.0);
         let packed = fs::read_to_string(root().join(&path)).context(path)?;
         let decode = |line: &str| HEXLOWER.decode(line.as_bytes());
         Ok(packed.lines().map(decode).collect::<Result<_, _>>()?)
     }
 
     fn artifacts(&self) -> PathBuf {
-        builds().join("artifacts").join(&self.name)
+        builds().join("artifacts").join(&self.0)
     }
 
     /// Runs it for `length` of CPU time: its name, the step, the time used.
     fn fuzz(self, length: Duration) -> (String, Step, Duration) {
         let start = Instant::now();
-        println!("fuzz {}: begins", self.name);
+        println!("fuzz {}: begins", self.0);
         let heard = self.heard(length);
         let cpu = heard.as_ref().map_or(Duration::ZERO, |heard| heard.cpu);
         let mut step = heard.map_or_else(
@@ -203,12 +159,12 @@ impl Target {
             |heard| self.judge(heard, length),
         );
         step.elapsed = start.elapsed();
-        (self.name, step, cpu)
+        (self.0, step, cpu)
     }
 
     /// Runs it. New inputs go to the target folder; the kept ones are only read.
     fn heard(&self, length: Duration) -> Result<Heard> {
-        let name = &self.name;
+        let name = &self.0;
         let found = builds().join("corpus").join(name);
         let kept = builds().join("kept").join(name);
         let artifacts = self.artifacts();
@@ -219,9 +175,10 @@ impl Target {
         for (n, input) in self.kept()?.iter().enumerate() {
             fs::write(kept.join(n.to_string()), input)?;
         }
-        let mut command = Command::new(builds().join(HOST).join("release").join(name));
+        let mut command = Command::new(builds().join(HOST).join("release/fuzz"));
         command
             .current_dir(root())
+            .env("OLIVINE_FUZZ_TARGET", name)
             .arg(&found)
             .arg(&kept)
             .arg(format!("-max_len={INPUT_MAX}"))
@@ -276,12 +233,18 @@ mod tests {
 
     #[test]
     fn every_target_has_a_corpus_and_a_source() {
-        let targets = targets(root()).unwrap();
-        assert!(targets.len() > 4, "{targets:?}");
+        let source = fs::read_to_string(root().join(FOLDER).join("main.rs")).unwrap();
+        let targets = chosen(None).unwrap();
+        assert_eq!(
+            source.matches("=> core::").count() + source.matches("=> net::").count(),
+            targets.len()
+        );
         for target in targets {
-            let source = format!("targets/{}.rs", target.name);
-            assert!(root().join(target.folder).join(source).is_file());
-            assert!(target.kept().unwrap().len() > 20, "{}", target.name);
+            assert!(
+                source.contains(&format!("\"{}\" => ", target.0)),
+                "{target:?}"
+            );
+            assert!(target.kept().unwrap().len() > 20, "{target:?}");
         }
     }
 

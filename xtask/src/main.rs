@@ -4,19 +4,15 @@
 //! N failed[, N skipped]`.
 #![forbid(unsafe_code)]
 
-mod aarch64;
 mod cargo;
 mod child;
 mod deep;
-mod deny;
-mod document;
 mod evidence;
 mod fuzz;
 #[path = "../../crates/olivine-capi/install.rs"]
 mod install;
 mod miri;
 mod model;
-mod packages;
 mod peers;
 mod pool;
 mod programs;
@@ -57,7 +53,8 @@ enum Task {
         only: Vec<String>,
     },
     /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test --mutants`. With
-    /// `--deep` the slow checks instead, with a report in `docs/evidence`.
+    /// `--deep`: `test --mutants` and the slow checks, without lock file, fmt, clippy, docs and
+    /// deny, and with a report in `docs/evidence`.
     Ci {
         /// Fail whatever still runs after this many minutes.
         #[arg(long, value_name = "MINUTES")]
@@ -65,9 +62,7 @@ enum Task {
         /// Only these steps, by their printed names; without a report.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
-        /// `test --mutants`, Miri, sanitizers, deaths after every instruction, faults of every
-        /// system call, hostile peers, fuzzing, 64 busy processes, many kills, a soak test,
-        /// aarch64, all methods repeatedly, the report in a browser, other HTTP clients.
+        /// The slow checks, which take hours: CONTRIBUTING.md lists the steps.
         #[arg(long)]
         deep: bool,
         #[command(flatten)]
@@ -81,7 +76,7 @@ enum Task {
         #[arg(long)]
         mutants: bool,
     },
-    /// The core's unit tests under Miri.
+    /// Unit tests of the core that need no shared file, under Miri.
     Miri {
         /// Number of seeds.
         #[arg(long, default_value = "1")]
@@ -175,7 +170,7 @@ fn main() -> ExitCode {
                 cargo::set_deadline(Duration::from_secs(minutes.get() * 60));
             }
             if deep {
-                deep::run(&mut report, &plan, &only);
+                deep::run(&mut report, &plan, only);
             } else {
                 report.choose(only);
                 test::ci(&mut report);
@@ -202,9 +197,9 @@ fn main() -> ExitCode {
             evidence,
         } => {
             let (only, length) = (target.as_deref(), Duration::from_secs(seconds.get()));
-            let fuzz = |report: &mut _| fuzz::run(report, only, length, jobs);
+            let fuzz = |report: &mut Report| fuzz::run(report, only, length, jobs);
             if evidence {
-                fuzz::with_evidence(&mut report, only.unwrap_or("fuzz"), fuzz);
+                report.with_evidence(only.unwrap_or("fuzz"), "", fuzz);
             } else {
                 fuzz(&mut report);
             }
@@ -235,6 +230,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn readme_states_the_rust_version_of_the_manifest() {
+        let readme = fs::read_to_string(cargo::root().join("README.md")).unwrap();
+        let stated = concat!("Rust ", env!("CARGO_PKG_RUST_VERSION"), " or later");
+        assert!(readme.contains(stated), "{stated}");
     }
 
     #[test]

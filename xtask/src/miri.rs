@@ -1,8 +1,8 @@
-//! The core's unit tests under Miri: undefined behaviour, provenance, data races.
+//! Unit tests of the core under Miri: undefined behaviour, provenance, data races.
 
 use crate::cargo::{target, tests};
 use crate::report::Step;
-use crate::tools::Nightly;
+use crate::tools::Toolchain;
 use anyhow::Result;
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ const PATHS: [&str; 2] = ["ring::heap_tests", "wait::"];
 
 /// Runs the unit tests whose path contains `filter`, by default those in `PATHS`, once per seed.
 pub(crate) fn run(seeds: NonZeroU32, filter: Option<&str>) -> Result<Step> {
-    let nightly = Nightly::with(&["miri", "rust-src"], &["miri", "--version"])?;
+    let nightly = Toolchain::nightly(&["miri", "rust-src"], &["miri", "--version"])?;
     let mut total = Step::new("tests");
     for seed in 0..seeds.get() {
         println!("-- seed {seed}");
@@ -35,4 +35,21 @@ pub(crate) fn run(seeds: NonZeroU32, filter: Option<&str>) -> Result<Step> {
         }
     }
     Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cargo::root;
+
+    #[test]
+    fn safety_lists_the_tests_and_they_exist() {
+        let safety = std::fs::read_to_string(root().join("SAFETY.md")).unwrap();
+        for path in PATHS {
+            assert!(safety.contains(&format!("`{path}`")), "{path}");
+            let file = path.trim_end_matches("::").replace("::", "/");
+            let file = root().join(format!("crates/olivine/src/{file}.rs"));
+            assert!(file.is_file(), "{}", file.display());
+        }
+    }
 }

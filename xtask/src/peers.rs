@@ -1,13 +1,11 @@
 //! Our server and generator compared with others: their programs are built and installed, all are
 //! measured interleaved, and the tables are printed for the documents.
 
-mod generator;
-
-use crate::cargo::{self, root};
+use crate::cargo::{self, cargo, root, target};
 use crate::child::{self, Line};
-use crate::document::{Marks, put};
-use crate::packages;
+use crate::record::{Marks, put};
 use crate::report::{Report, Step};
+use crate::tools;
 use anyhow::{Context as _, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +35,7 @@ pub(crate) const GENERATOR: Marks = ("docs/method.md", "generator");
 /// Prepares, measures and prints everything; with `write` also into the documents.
 pub(crate) fn run(report: &mut Report, seconds: f64, runs: u32, write: bool) {
     report.run("packages", || {
-        Ok(packages::each(&PACKAGES.map(|name| (name, name))))
+        Ok(tools::each(&PACKAGES.map(|name| (name, name))))
     });
     report.run("servers", servers);
     let Some(tool) = cargo::tool(report) else {
@@ -54,7 +52,7 @@ pub(crate) fn run(report: &mut Report, seconds: f64, runs: u32, write: bool) {
     }
     let complete = !report.has_failed();
     report.run("generator", || {
-        let table = generator::run(&tool, seconds, runs)?;
+        let table = generators(&tool, seconds, runs)?;
         println!("\n{table}");
         if write {
             return put(GENERATOR, &table);
@@ -67,6 +65,17 @@ pub(crate) fn run(report: &mut Report, seconds: f64, runs: u32, write: bool) {
             put(SERVERS, &text)
         });
     }
+}
+
+/// The table of load generators, measured in turns by a script.
+fn generators(tool: &Path, seconds: f64, runs: u32) -> Result<String> {
+    tools::program(&["wrk"], "wrk")?;
+    let build = "build --release --package olivine-net --example hello_http";
+    child::said(cargo().args(build.split(' ')), 15)?;
+    let mut command = Command::new("python3");
+    command.arg(folder().join("generators.py")).arg(tool);
+    command.arg(target().join("release/examples/hello_http"));
+    child::output(command.args([seconds.to_string(), runs.to_string()]))
 }
 
 fn folder() -> PathBuf {
@@ -122,5 +131,12 @@ mod tests {
         for name in names.into_iter().chain(PACKAGES) {
             assert!(known.contains(&format!("\"{name}\"")), "{name}");
         }
+    }
+
+    #[test]
+    fn generators_script_passes_its_doc_tests() {
+        let mut command = Command::new("python3");
+        command.args(["-m", "doctest", "-o", "ELLIPSIS"]);
+        child::output(command.arg(folder().join("generators.py"))).unwrap();
     }
 }

@@ -9,7 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The longest tests start first, so that none runs alone at the end.
-const LONG: [&str; 4] = ["step", "conformance", "nats", "death"];
+const LONG: [&str; 6] = [
+    "step",
+    "options",
+    "conformance",
+    "death",
+    "nats",
+    "programs",
+];
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 //!
 //! A step without checks has failed: a check that cannot fail is a bug.
 
+use crate::evidence::Evidence;
 use std::fmt::{self, Write as _};
+use std::mem;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -140,6 +142,10 @@ pub(crate) struct Report {
     steps: Vec<Step>,
     /// Names of the steps to run; empty for all.
     only: Vec<String>,
+    /// Names of the steps that could have been chosen.
+    offered: Vec<String>,
+    /// Where the report is written after each step.
+    evidence: Option<Evidence>,
 }
 
 impl Report {
@@ -149,15 +155,43 @@ impl Report {
     }
 
     /// Whether a step is selected.
-    pub(crate) fn is_chosen(&self, name: &str) -> bool {
+    pub(crate) fn is_chosen(&mut self, name: &str) -> bool {
+        self.offered.push(name.to_owned());
         self.only.is_empty() || self.only.iter().any(|only| only == name)
     }
 
     /// A report without steps, with the same selection.
     pub(crate) fn beside(&self) -> Self {
         Self {
-            steps: Vec::new(),
             only: self.only.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Runs all steps of `body` if `name` is selected.
+    pub(crate) fn group(&mut self, name: &str, body: impl FnOnce(&mut Self)) {
+        if self.is_chosen(name) {
+            let (only, offered) = (mem::take(&mut self.only), self.offered.clone());
+            body(self);
+            (self.only, self.offered) = (only, offered);
+        }
+    }
+
+    /// Runs `body` with a report in `docs/evidence`. It is written after each step, so a run that
+    /// is cut short leaves one, too.
+    pub(crate) fn with_evidence(&mut self, name: &str, more: &str, body: impl FnOnce(&mut Self)) {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        let command = format!("cargo xtask {}{more}", words.join(" "));
+        match Evidence::begin(name, &command) {
+            Ok(evidence) => self.evidence = Some(evidence),
+            Err(error) => return self.add(Step::broken(&error).called("evidence")),
+        }
+        body(self);
+        if let Some(evidence) = self.evidence.take() {
+            let written = evidence.write("whole", &self.text());
+            self.run("evidence", || {
+                Ok(Step::single(true, written?.display().to_string()))
+            });
         }
     }
 
@@ -178,12 +212,33 @@ impl Report {
     pub(crate) fn add(&mut self, step: Step) {
         let step = step.settle();
         println!("{}", step.line());
+        let state = format!("so far, up to {}", step.name);
         self.steps.push(step);
+        // At the end this is a failure; before, the remaining steps still run.
+        let evidence = self.evidence.as_ref();
+        if let Some(Err(error)) = evidence.map(|evidence| evidence.write(&state, &self.text())) {
+            println!("error: {error:#}");
+        }
     }
 
     /// Adds the steps of another report, which are announced already.
     pub(crate) fn append(&mut self, other: Self) {
         self.steps.extend(other.steps);
+        self.offered.extend(other.offered);
+    }
+
+    /// The chosen steps that there are not, with those that there are.
+    fn unknown(&self) -> Option<String> {
+        let is_unknown = |only: &&String| !self.offered.contains(only);
+        let unknown: Vec<_> = self.only.iter().filter(is_unknown).cloned().collect();
+        let there = self.offered.join(" ");
+        (!unknown.is_empty()).then(|| format!("no step {}; there are {there}", unknown.join(", ")))
+    }
+
+    /// Names of the steps that could have been chosen.
+    #[cfg(test)]
+    pub(crate) fn offered(&self) -> impl Iterator<Item = &str> {
+        self.offered.iter().map(String::as_str)
     }
 
     pub(crate) fn has_failed(&self) -> bool {
@@ -212,7 +267,10 @@ impl Report {
     }
 
     /// Prints the summary; the last line is `N passed, N failed[, N skipped]`.
-    pub(crate) fn finish(self) -> bool {
+    pub(crate) fn finish(mut self) -> bool {
+        if let Some(unknown) = self.unknown() {
+            self.add(Step::single(false, unknown).called("only"));
+        }
         println!("\n== summary\n{}", self.text());
         !self.has_failed()
     }
@@ -263,9 +321,15 @@ mod tests {
         let mut report = Report::default();
         report.choose(vec!["b".to_owned()]);
         report.run("a", || unreachable!());
+        report.group("c", |_| unreachable!());
         assert!(report.has_failed());
-        report.run("b", holds);
+        assert_eq!(
+            report.unknown().as_deref(),
+            Some("no step b; there are a c")
+        );
+        report.group("b", |report| report.run("d", holds));
         assert!(!report.has_failed());
+        assert_eq!(report.unknown(), None);
         assert!(!report.beside().is_chosen("a"));
     }
 }

@@ -1,13 +1,14 @@
 //! Other libraries for the benchmark: builds those that can be built here, and reports why the rest
 //! cannot.
 //!
-//! Each rival is a separate package of the workspace in `rivals/`, built separately.
+//! Each rival is a feature and a program of the package in `rivals/`, built separately.
 
 use crate::cargo::{cargo, root, target};
 use crate::child;
-use crate::packages;
 use crate::report::{Report, Step};
-use anyhow::{Context, Result, ensure};
+use crate::tools;
+use anyhow::{Context as _, Result, ensure};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,10 +19,8 @@ const NEEDS: &[(&str, &str)] = &[
     ("nng", "cmake"),
     ("zeromq", "g++"),
 ];
-/// Rivals that need a newer CMake than distributions have, with the version.
-const CMAKE: &[(&str, (u32, u32))] = &[("aeron", (3, 30))];
-/// Their installation, in a separate folder.
-const CMAKE_PACKAGE: &str = "cmake<4";
+/// The rival that needs a newer CMake than distributions have, the version, and its package.
+const CMAKE: (&str, (u32, u32), &str) = ("aeron", (3, 30), "cmake<4");
 /// Most lines of a reason.
 const REASONS_MAX: usize = 3;
 /// Updates the lock file.
@@ -31,27 +30,43 @@ fn folder() -> PathBuf {
     root().join("rivals")
 }
 
-/// The rivals' names: the folders with a manifest.
+/// The rivals' names: the features of their package.
 fn names() -> Result<Vec<String>> {
-    let entries = std::fs::read_dir(folder()).context("cannot read rivals/")?;
-    // A workspace in a folder contains servers for `olivine bench http`, built by a script there.
-    let is_rival =
-        |path: &PathBuf| path.join("Cargo.toml").is_file() && !path.join("Cargo.lock").is_file();
-    let paths = entries.flatten().map(|entry| entry.path()).filter(is_rival);
-    let mut names: Vec<_> = paths
-        .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-        .collect();
-    names.sort();
-    Ok(names)
+    let manifest: toml::Table = fs::read_to_string(folder().join("Cargo.toml"))?.parse()?;
+    let features = manifest["features"]
+        .as_table()
+        .context("rivals/Cargo.toml has no features")?;
+    Ok(features.keys().cloned().collect())
 }
 
 /// Builds every rival. An unbuildable one is skipped with the reason; an error in our
 /// code is a failure.
 pub(crate) fn run(report: &mut Report) {
+    each(report, build);
+}
+
+/// Checks that every rival, and the HTTP servers to compare with, compile; skips as [`run`].
+pub(crate) fn check(report: &mut Report) {
+    each(report, |name| {
+        compile(name, &["check"])?;
+        Ok(Step::single(true, "compiles"))
+    });
+    report.run("http servers", || {
+        let mut command = cargo();
+        command
+            .args(["check", "--locked", "--manifest-path"])
+            .arg(folder().join("http/Cargo.toml"))
+            .env("CARGO_TARGET_DIR", folder().join("target"));
+        child::said(&mut command, 60)?;
+        Ok(Step::single(true, "compiles"))
+    });
+}
+
+fn each(report: &mut Report, body: impl Fn(&str) -> Result<Step>) {
     match names() {
         Ok(names) => names
             .iter()
-            .for_each(|name| report.run(name, || build(name))),
+            .for_each(|name| report.run(name, || body(name))),
         Err(error) => report.add(Step::broken(&error).called("rivals")),
     }
 }
@@ -63,8 +78,8 @@ fn missing(name: &str) -> Vec<&'static str> {
         .map_or("", |(_, packages)| packages)
         .split_whitespace()
         .collect();
-    missing.retain(|package| !packages::has(package));
-    if !missing.is_empty() && packages::install(&missing) {
+    missing.retain(|package| !tools::has(package));
+    if !missing.is_empty() && tools::install(&missing) {
         missing.clear();
     }
     missing
@@ -78,24 +93,19 @@ fn version(text: &str) -> Option<(u32, u32)> {
 
 /// The CMake for a rival, if the system's is too old and Python can fetch one.
 fn cmake(name: &str) -> Option<PathBuf> {
-    let (_, needed) = CMAKE.iter().find(|(rival, _)| *rival == name)?;
+    let (rival, needed, package) = CMAKE;
     let is_new = |program: &Path| {
-        let told = Command::new(program).arg("--version").output();
-        told.is_ok_and(|told| version(&String::from_utf8_lossy(&told.stdout)) >= Some(*needed))
+        let said = child::output(Command::new(program).arg("--version"));
+        said.is_ok_and(|said| version(&said) >= Some(needed))
     };
-    if is_new(Path::new("cmake")) {
+    if name != rival || is_new(Path::new("cmake")) {
         return None;
     }
     let folder = target().join("cmake");
     let own = folder.join("bin/cmake");
     if !is_new(&own) {
         println!("fetching a newer CMake");
-        let mut venv = Command::new("python3");
-        let mut pip = Command::new(folder.join("bin/pip"));
-        venv.args(["-m", "venv"]).arg(&folder);
-        pip.args(["-q", "install", CMAKE_PACKAGE]);
-        let fetched = child::said(&mut venv, 60).and_then(|_| child::said(&mut pip, 60));
-        if let Err(error) = fetched {
+        if let Err(error) = tools::venv(&folder, &[package]) {
             println!("no newer CMake than that of the system: {error:#}");
             return None;
         }
@@ -104,11 +114,27 @@ fn cmake(name: &str) -> Option<PathBuf> {
 }
 
 fn build(name: &str) -> Result<Step> {
+    compile(name, &["build", "--release"])?;
+    let program = folder().join(format!("target/release/rival-{name}"));
+    Ok(Step::single(
+        program.is_file(),
+        program.display().to_string(),
+    ))
+}
+
+/// Runs `cargo` with `words` for one rival.
+fn compile(name: &str, words: &[&str]) -> Result<()> {
     let missing = missing(name);
     let mut command = cargo();
     command
-        .args(["build", "--release", "--locked", "--package"])
-        .arg(format!("rival-{name}"))
+        .args(words)
+        .args([
+            "--locked",
+            "--features",
+            name,
+            "--bin",
+            &format!("rival-{name}"),
+        ])
         .current_dir(folder())
         .env("CARGO_TARGET_DIR", folder().join("target"));
     if let Some(cmake) = cmake(name) {
@@ -116,11 +142,7 @@ fn build(name: &str) -> Result<Step> {
     }
     let (outcome, said) = child::capture(&mut command, 60)?;
     if outcome.success() {
-        let program = folder().join(format!("target/release/rival-{name}"));
-        return Ok(Step::single(
-            program.is_file(),
-            program.display().to_string(),
-        ));
+        return Ok(());
     }
     let mut reason = reason(&said).unwrap_or_else(|| outcome.words());
     if !missing.is_empty() {
@@ -130,7 +152,7 @@ fn build(name: &str) -> Result<Step> {
         reason.push_str(&format!(" ({RELOCK})"));
     }
     let reason = format!("cannot be built: {reason}");
-    let is_ours = said.contains(&format!("error: could not compile `rival-{name}`"));
+    let is_ours = said.contains("error: could not compile `rivals`");
     ensure!(!is_ours, reason);
     Err(crate::report::missing(reason))
 }
@@ -158,27 +180,21 @@ mod tests {
     use super::*;
 
     fn read(path: &str) -> toml::Table {
-        let text = std::fs::read_to_string(root().join(path)).unwrap();
+        let text = fs::read_to_string(root().join(path)).unwrap();
         text.parse().unwrap()
     }
 
     #[test]
-    fn every_rival_is_a_member_and_every_need_is_one_of_a_rival() {
-        let names = names().unwrap();
+    fn every_rival_has_a_program_and_every_need_is_one_of_a_rival() {
+        let (names, manifest) = (names().unwrap(), read("rivals/Cargo.toml"));
         assert!(names.len() >= 10, "{names:?}");
-        let members = read("rivals/Cargo.toml")["workspace"]["members"].clone();
-        let members = format!("{members:?}");
+        let bins = manifest["bin"].as_array().unwrap();
+        let programs: Vec<_> = bins.iter().filter_map(|bin| bin["name"].as_str()).collect();
+        assert_eq!(programs.len(), names.len());
         for name in &names {
-            assert!(
-                members.contains(&format!("\"{name}\"")),
-                "{name} is no member"
-            );
+            assert!(programs.contains(&&*format!("rival-{name}")), "{name}");
         }
-        for rival in NEEDS
-            .iter()
-            .map(|(rival, _)| rival)
-            .chain(CMAKE.iter().map(|(rival, _)| rival))
-        {
+        for rival in NEEDS.iter().map(|(rival, _)| *rival).chain([CMAKE.0]) {
             assert!(names.iter().any(|name| name == rival), "{rival}");
         }
     }

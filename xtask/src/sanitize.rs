@@ -5,7 +5,7 @@
 use crate::cargo::{target, tests};
 use crate::child;
 use crate::report::{Report, Step, missing};
-use crate::tools::Nightly;
+use crate::tools::Toolchain;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
 use std::num::NonZeroU64;
@@ -82,7 +82,7 @@ impl Sanitizer {
     }
 
     /// Whether it detects its planted fault.
-    fn sees(self, nightly: &Nightly) -> Result<bool> {
+    fn sees(self, nightly: &Toolchain) -> Result<bool> {
         let folder = tempfile::tempdir().context("a folder for a program with a fault")?;
         let (source, program) = (folder.path().join("planted.rs"), folder.path().join("it"));
         let (text, said) = self.planted();
@@ -101,7 +101,7 @@ impl Sanitizer {
     }
 
     /// `cargo test` of the core under it.
-    fn command(self, nightly: &Nightly) -> Command {
+    fn command(self, nightly: &Toolchain) -> Command {
         let mut command = nightly.cargo();
         command
             .args(["test", "--package", "olivine", "--target", HOST])
@@ -135,10 +135,10 @@ impl Sanitizer {
     }
 }
 
-fn ready() -> Result<Nightly> {
+fn ready() -> Result<Toolchain> {
     let here = cfg!(target_arch = "x86_64");
     ensure!(here, missing("sanitizers are run on x86-64 only"));
-    Nightly::with(&["rust-src"], &["--version"])
+    Toolchain::nightly(&["rust-src"], &["--version"])
 }
 
 /// Hostile peers overwrite `writes` words in each attack, while their victims run under
@@ -159,4 +159,36 @@ pub(crate) fn hostile(writes: NonZeroU64, seed: u64) -> Result<Step> {
         step.note
     );
     Ok(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cargo::root;
+
+    /// The suites that SAFETY.md lists behind `words`, up to the next semicolon or full stop.
+    fn stated(safety: &str, words: &str) -> Vec<String> {
+        let (_, behind) = safety.split_once(words).expect(words);
+        let listed = behind.split([';', '.']).next().unwrap();
+        assert!(listed.starts_with("unit tests, "), "{listed}");
+        let names = listed.split('`').skip(1).step_by(2);
+        names.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn safety_lists_the_suites_of_each_sanitizer() {
+        let safety = std::fs::read_to_string(root().join("SAFETY.md")).unwrap();
+        for (sanitizer, words) in [
+            (Sanitizer::Address, "under AddressSanitizer: "),
+            (Sanitizer::Thread, "under ThreadSanitizer: "),
+        ] {
+            let run = sanitizer.words();
+            assert!(run.starts_with("--lib --test "), "{run}");
+            let mut suites: Vec<_> = run.split("--test ").skip(1).map(str::trim).collect();
+            let mut stated = stated(&safety, words);
+            suites.sort_unstable();
+            stated.sort_unstable();
+            assert_eq!(stated, suites, "{sanitizer:?}");
+        }
+    }
 }

@@ -335,14 +335,18 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether `text` holds `word` with no letter, digit or `_` on either side.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(at, _)| {
-        let joins = |inside: Option<char>, outside: Option<char>| {
-            inside.is_some_and(is_word) && outside.is_some_and(is_word)
-        };
-        let after = text[at + word.len()..].chars().next();
-        !joins(word.chars().next(), text[..at].chars().next_back())
-            && !joins(word.chars().next_back(), after)
-    })
+    let mut places = text.match_indices(word);
+    places.any(|(at, _)| is_word_at(text, word, at))
+}
+
+/// Whether `word`, which begins at byte `at` of `text`, is not part of a longer word.
+pub(crate) fn is_word_at(text: &str, word: &str, at: usize) -> bool {
+    let joins = |inside: Option<char>, outside: Option<char>| {
+        inside.is_some_and(is_word) && outside.is_some_and(is_word)
+    };
+    let after = text[at + word.len()..].chars().next();
+    !joins(word.chars().next(), text[..at].chars().next_back())
+        && !joins(word.chars().next_back(), after)
 }
 
 #[cfg(test)]

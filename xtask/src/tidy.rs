@@ -6,22 +6,42 @@
 mod arrows;
 mod claims;
 mod danger;
+mod dependencies;
 mod edges;
 mod links;
-mod names;
 mod text;
-mod tree_size;
 mod wording;
 
 use crate::cargo::root;
 use crate::report::Step;
 use crate::source::{File, Tree};
 use anyhow::Result;
+use std::sync::LazyLock;
 
 pub(crate) use edges::mutants;
 
 /// Source folder of the core library.
 pub(crate) const CORE: &str = "crates/olivine/src/";
+
+/// The lists of the rules.
+static LISTS: LazyLock<toml::Table> = LazyLock::new(|| {
+    let lists = include_str!("../tidy.toml");
+    lists
+        .parse()
+        .expect("tidy.toml has a form that a test reads")
+});
+
+/// The texts of a list.
+fn texts(list: &str) -> impl Iterator<Item = &'static str> + use<> {
+    let texts = LISTS[list].as_array().into_iter().flatten();
+    texts.filter_map(toml::Value::as_str)
+}
+
+/// The rows of a table: names, and what is said of each.
+fn rows(table: &str) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+    let rows = LISTS[table].as_table().into_iter().flatten();
+    rows.filter_map(|(name, text)| Some((name.as_str(), text.as_str()?)))
+}
 
 /// Result of a rule.
 #[derive(Debug)]
@@ -89,7 +109,7 @@ impl Rule {
 pub(crate) fn run() -> Result<Step> {
     let tree = Tree::read(root())?;
     let mut rules = rules(&tree);
-    rules.push(tree_size::core_dependencies()?);
+    rules.push(dependencies::trees()?);
     let mut step = Step::new("rules");
     for rule in &rules {
         rule.print();
@@ -103,15 +123,16 @@ pub(crate) fn run() -> Result<Step> {
 fn rules(tree: &Tree) -> Vec<Rule> {
     vec![
         arrows::core_modules(tree),
-        arrows::engine_is_independent(tree),
         claims::have_tests(tree),
+        claims::changes_have_tests(tree),
         danger::atomics(tree),
         danger::allow_list(tree),
+        danger::documented(tree),
         danger::safety_comments(tree),
         danger::sequential_consistency(tree),
         edges::labels(tree),
         edges::have_mutants(tree),
-        names::public(tree),
+        wording::public_names(tree),
         wording::long_lines(tree),
         wording::riddles(tree),
         wording::private_names(tree),
@@ -120,7 +141,16 @@ fn rules(tree: &Tree) -> Vec<Rule> {
         text::machine_paths(tree),
         text::tests(tree),
         links::relative(tree),
+        links::files(tree),
     ]
+}
+
+/// `a/{b,c}.rs` as `a/b.rs` and `a/c.rs`.
+fn expanded(name: &str) -> Vec<String> {
+    let (before, rest) = name.split_once('{').unwrap_or((name, "}"));
+    let (choices, after) = rest.split_once('}').unwrap_or((rest, ""));
+    let path = |choice: &str| format!("{before}{choice}{after}");
+    choices.split(',').map(path).collect()
 }
 
 /// Each of `faults` breaks `rule` in one place, each of `fine` passes: `PATH: TEXT`, below `base`.
@@ -142,6 +172,21 @@ fn planted<S: AsRef<str>>(rule: fn(&Tree) -> Rule, base: &str, faults: &[S], fin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_row_of_the_lists_is_a_text() {
+        let count = LISTS.values().map(|list| match list {
+            toml::Value::Array(texts) => texts.iter().filter(|text| text.is_str()).count(),
+            toml::Value::Table(rows) => rows.values().filter(|text| text.is_str()).count(),
+            _ => 0,
+        });
+        let lengths = LISTS.values().map(|list| match list {
+            toml::Value::Array(texts) => texts.len(),
+            toml::Value::Table(rows) => rows.len(),
+            _ => 1,
+        });
+        assert!(LISTS.len() >= 8 && count.eq(lengths), "{LISTS:?}");
+    }
 
     /// On an empty tree every rule has lost its subject, and must fail.
     #[test]

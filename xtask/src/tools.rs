@@ -1,10 +1,11 @@
-//! Tools that cargo does not include: cargo subcommands and the nightly compiler in pinned
-//! versions, installed if necessary.
+//! Tools that cargo does not include, installed if necessary: cargo subcommands and toolchains in
+//! pinned versions, programs from the distribution's packages, Python packages.
 
 use crate::cargo::{cargo, root, target};
 use crate::child;
-use crate::report::missing;
-use anyhow::{Context as _, Result};
+use crate::report::{Step, missing};
+use anyhow::{Context as _, Result, ensure};
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -76,32 +77,44 @@ pub(crate) fn installed(name: &str, version: &str, arguments: &[&str]) -> Result
     })
 }
 
-/// A nightly toolchain: needed for Miri, sanitizers and libFuzzer.
-pub(crate) struct Nightly {
-    toolchain: String,
+/// Another toolchain than the pinned one: a nightly, which Miri, sanitizers and libFuzzer need, or
+/// the oldest.
+pub(crate) struct Toolchain {
+    name: String,
 }
 
-impl Nightly {
+impl Toolchain {
     /// The toolchain of `OLIVINE_NIGHTLY`, or `nightly`, once it can run `cargo PROBE`; installs it
     /// with `components` if necessary.
     ///
     /// # Errors
     ///
     /// [`crate::report::Missing`].
-    pub(crate) fn with(components: &[&str], probe: &[&str]) -> Result<Self> {
-        let toolchain = std::env::var("OLIVINE_NIGHTLY").unwrap_or_else(|_| "nightly".to_owned());
-        let this = Self { toolchain };
-        let words = format!(
-            "toolchain install {} --profile minimal --component {}",
-            this.toolchain,
-            components.join(",")
-        );
+    pub(crate) fn nightly(components: &[&str], probe: &[&str]) -> Result<Self> {
+        let name = env::var("OLIVINE_NIGHTLY").unwrap_or_else(|_| "nightly".to_owned());
+        let components = format!(" --component {}", components.join(","));
+        Self { name }.installed(&components, probe)
+    }
+
+    /// The oldest Rust that the manifest allows; installs it if necessary.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::report::Missing`].
+    pub(crate) fn oldest() -> Result<Self> {
+        let name = env!("CARGO_PKG_RUST_VERSION").to_owned();
+        Self { name }.installed("", &["--version"])
+    }
+
+    fn installed(self, components: &str, probe: &[&str]) -> Result<Self> {
+        let name = &self.name;
+        let words = format!("toolchain install {name} --profile minimal{components}");
         provide(
-            &format!("{} (rustup {words})", this.toolchain),
-            || child::said(this.cargo().args(probe), 2).ok(),
+            &format!("{name} (rustup {words})"),
+            || child::said(self.cargo().args(probe), 2).ok(),
             || child::said(Command::new("rustup").args(words.split(' ')), 10),
         )?;
-        Ok(this)
+        Ok(self)
     }
 
     /// Its cargo, started in the repository.
@@ -116,7 +129,7 @@ impl Nightly {
 
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new("rustup");
-        command.args(["run", &self.toolchain, name]);
+        command.args(["run", &self.name, name]);
         command.current_dir(root()).env("CARGO_TERM_COLOR", "never");
         // The pinned toolchain of the repository must not override the requested one.
         for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTFLAGS", "RUSTUP_TOOLCHAIN"] {
@@ -132,6 +145,22 @@ impl Nightly {
         let why = "no sources of the standard library: rustup component add rust-src";
         library.is_file().then_some(()).ok_or_else(|| missing(why))
     }
+}
+
+/// Ensures that the toolchain has the standard library for `target`.
+///
+/// # Errors
+///
+/// [`crate::report::Missing`].
+pub(crate) fn standard_library(target: &str) -> Result<()> {
+    let add = ["target", "add", target];
+    let added = child::said(Command::new("rustup").args(add), 10);
+    let words = add.join(" ");
+    ensure!(
+        added.is_ok(),
+        missing(format!("no standard library for it; run `rustup {words}`"))
+    );
+    Ok(())
 }
 
 /// Path of the NATS server for the tests.
@@ -162,7 +191,7 @@ pub(crate) fn nats_server() -> Result<String> {
         // Runs anywhere, without C.
         let built = child::said(go.env("CGO_ENABLED", "0").env("GOBIN", folder), 10);
         // The package is older, but better than none.
-        if built.is_err() && crate::packages::install(&["nats-server"]) {
+        if built.is_err() && install(&["nats-server"]) {
             return Ok(String::new());
         }
         built
@@ -181,26 +210,84 @@ pub(crate) fn python() -> Result<String> {
     let look = "import mypy, numpy; print('numpy', numpy.__version__)";
     let import = |python: &Path| child::output(Command::new(python).args(["-c", look])).ok();
     let found = || import(&own).or_else(|| import("python3".as_ref()));
-    let said = provide(
-        "numpy and mypy, used by the tests of the package",
-        found,
-        || {
-            let python = crate::packages::program(&["python3"], "python3")?;
-            let mut venv = Command::new(&python);
-            let pip =
-                "-m pip install --quiet --disable-pip-version-check --only-binary :all: numpy mypy";
-            let mut install = Command::new(&own);
-            install.args(pip.split(' '));
-            let made = child::said(venv.args(["-m", "venv", "--clear"]).arg(&folder), 8);
-            let done = made.and_then(|_| child::said(&mut install, 8));
-            if done.is_err() || import(&own).is_none() {
-                // A partial environment would be taken for a complete one.
-                let _ = fs::remove_dir_all(&folder);
-            }
-            done
-        },
-    )?;
+    let what = "numpy and mypy, used by the tests of the package";
+    let said = provide(what, found, || {
+        let done = venv(&folder, &["numpy", "mypy"]);
+        if done.is_err() || import(&own).is_none() {
+            // A partial environment would be taken for a complete one.
+            let _ = fs::remove_dir_all(&folder);
+        }
+        done
+    })?;
     Ok(said.trim().to_owned())
+}
+
+/// Makes a Python environment with these packages in `folder`.
+///
+/// # Errors
+///
+/// [`crate::report::Missing`] without Python, or what a step of it said.
+pub(crate) fn venv(folder: &Path, packages: &[&str]) -> Result<String> {
+    let mut make = Command::new(program(&["python3"], "python3")?);
+    child::said(make.args(["-m", "venv", "--clear"]).arg(folder), 8)?;
+    let pip = "-m pip install --quiet --disable-pip-version-check --only-binary :all:";
+    let mut install = Command::new(folder.join("bin/python3"));
+    child::said(install.args(pip.split(' ')).args(packages), 8)
+}
+
+/// Folders of programs that are not on every user's path.
+const MORE_PATH: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
+
+/// The first of `names` that is on the path, or after an attempt to install `package`.
+///
+/// # Errors
+///
+/// [`crate::report::Missing`].
+pub(crate) fn program(names: &[&str], package: &str) -> Result<PathBuf> {
+    let found = || names.iter().find_map(|name| find(name));
+    let installed = || install(&[package]).then(found).flatten();
+    let why = || missing(format!("no {}; run `apt-get install {package}`", names[0]));
+    found().or_else(installed).ok_or_else(why)
+}
+
+/// Counts the programs that are there or could be installed, each with its package. What needs a
+/// missing one says so later.
+pub(crate) fn each(programs: &[(&str, &str)]) -> Step {
+    let mut step = Step::new("programs");
+    for (name, package) in programs {
+        match program(&[name], package) {
+            Ok(_) => step.passed += 1,
+            Err(_) => step.skipped += 1,
+        }
+    }
+    step
+}
+
+/// A program on the path.
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(MORE_PATH.map(PathBuf::from));
+    let mut programs = folders.map(|folder| folder.join(name));
+    programs.find(|program| program.is_file())
+}
+
+/// Whether `package` is installed; without `dpkg` it is assumed to be: a later step reports the
+/// error.
+pub(crate) fn has(package: &str) -> bool {
+    let words = ["--show", "--showformat=${db:Status-Status}", package];
+    let asked = Command::new("dpkg-query").args(words).output();
+    asked.map_or(true, |told| told.stdout == b"installed")
+}
+
+/// Installs packages of the distribution; `false` if that is impossible here.
+pub(crate) fn install(packages: &[&str]) -> bool {
+    println!("installing {}", packages.join(" "));
+    let runs = |words: &str, packages: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command.args(words.split(' ')).args(packages);
+        child::said(command.env("DEBIAN_FRONTEND", "noninteractive"), 10).is_ok()
+    };
+    runs("update -qq", &[]) && runs("install -y -qq --no-install-recommends", packages)
 }
 
 #[cfg(test)]
@@ -230,5 +317,14 @@ mod tests {
         let error = anyhow::anyhow!("install: exit 101\n  error: no such crate\nmore");
         assert_eq!(reason(&error), "error: no such crate");
         assert_eq!(reason(&anyhow::anyhow!("no program")), "no program");
+    }
+
+    #[test]
+    fn what_is_there_is_found_and_what_is_not_is_not() {
+        assert!(find("sh").is_some_and(|path| path.ends_with("sh")));
+        assert_eq!(find("no-such-program"), None);
+        if find("dpkg-query").is_some() {
+            assert!(has("dpkg") && !has("no-such-package-of-olivine"));
+        }
     }
 }

@@ -1,41 +1,7 @@
 //! Which module may name which.
 
-use super::{CORE, Rule};
-use crate::source::{File, Token, Tree, has_word};
-
-/// The core's modules, from the ground up. A module may name its own parts and whatever stands on a
-/// line above its own, nothing beside or below it. `ring::layout` only says what lies where in
-/// memory and `ring::gate` who holds it back, so they stand below whatever maps, waits on or walks
-/// it.
-const LAYERS: &[&[&str]] = &[
-    &[
-        "uri",
-        "clock",
-        "fuzz_checks::input",
-        "small_file",
-        "affinity",
-    ],
-    &["error"],
-    &["sync"],
-    &["region", "points"],
-    &["ring::layout"],
-    &["ring::gate"],
-    &["segment", "fork"],
-    &["wait"],
-    &["ring"],
-    &["liveness", "link"],
-    &["message"],
-    &["channel"],
-    &["admin", "bridge"],
-    &["raw"],
-    &["bridge::nats"],
-    &["open"],
-    &["fuzz_checks"],
-];
-
-/// Modules that are written like another crate: they name their own parts, `raw`, and what the root
-/// of the crate exports.
-const LIKE_ANOTHER_CRATE: &[&str] = &["bridge::nats"];
+use super::{CORE, Rule, texts};
+use crate::source::{File, Token, Tree};
 
 /// The entry of the table that a path belongs to, with its layer: `ring::layout::X` to
 /// `ring::layout`, `ring::other` to `ring`.
@@ -43,10 +9,10 @@ fn entry(path: &[String]) -> Option<(usize, &'static str)> {
     let first = path.first()?;
     let pair = path.get(1).map(|second| format!("{first}::{second}"));
     let find = |name: &String| {
-        let mut layers = (0..).zip(LAYERS);
+        let mut layers = (0..).zip(texts("layers"));
         layers.find_map(|(layer, modules)| {
-            let module = modules.iter().find(|module| *module == name)?;
-            Some((layer, *module))
+            let module = modules.split(' ').find(|module| module == name)?;
+            Some((layer, module))
         })
     };
     pair.as_ref().and_then(find).or_else(|| find(first))
@@ -71,10 +37,10 @@ fn judge(own: &[String], used: &[String]) -> Option<String> {
     let Some((own_layer, own)) = entry(own) else {
         let own = own.join("::");
         return Some(format!(
-            "module `{own}` has no place in LAYERS of arrows.rs"
+            "module `{own}` has no place in the layers of tidy.toml"
         ));
     };
-    if LIKE_ANOTHER_CRATE.contains(&own) {
+    if texts("like_another_crate").any(|like| like == own) {
         let is_type = |name: &String| name.starts_with(char::is_uppercase);
         let is_own = entry(used).is_some_and(|(_, used)| used == own || used == "raw");
         let allowed = is_own || used.first().is_some_and(is_type);
@@ -84,7 +50,9 @@ fn judge(own: &[String], used: &[String]) -> Option<String> {
     }
     let Some((used_layer, used)) = entry(used) else {
         let used = used.join("::");
-        return Some(format!("`crate::{used}` is not in LAYERS; name the module"));
+        return Some(format!(
+            "`crate::{used}` is in no layer of tidy.toml; name the module"
+        ));
     };
     let allowed = own == used || used_layer < own_layer;
     (!allowed).then(|| format!("`{own}` may not name `{used}`"))
@@ -167,28 +135,6 @@ fn paths(tokens: &[&Token]) -> Vec<Vec<String>> {
     found
 }
 
-/// `olivine-net` is useful without messaging: it never names the library.
-pub(super) fn engine_is_independent(tree: &Tree) -> Rule {
-    let base = "crates/olivine-net/";
-    let files = tree
-        .rust_under(base)
-        .chain(tree.file("crates/olivine-net/Cargo.toml"));
-    Rule::new("engine", "files of olivine-net without a word of olivine").files(files, |file| {
-        let needs = |line: &str| {
-            let key = line.split(['=', '.']).next().unwrap_or("");
-            key.trim().trim_matches('"') == "olivine" || line.trim() == "[dependencies.olivine]"
-        };
-        let bad = if file.rust.is_some() {
-            let mut lines = file.rust_lines();
-            lines.find_map(|(at, line)| has_word(&line.code, "olivine").then_some(at))
-        } else {
-            file.lines()
-                .find_map(|(at, line)| needs(line).then_some(at))
-        };
-        bad.map(|number| (number, "names or needs `olivine`".to_owned()))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::planted;
@@ -238,19 +184,5 @@ mod tests {
             let rule = core_modules(&Tree::of(&[(&format!("{CORE}{name}"), text)]));
             assert!(rule.looked == 0 && rule.findings.is_empty(), "{rule:?}");
         }
-    }
-
-    #[test]
-    fn an_engine_that_names_the_library_is_found() {
-        let faults = [
-            "src/a.rs: use olivine::Publisher;",
-            "Cargo.toml: [dependencies]\nolivine.workspace = true",
-            "Cargo.toml: [dependencies]\nolivine = \"1\"",
-        ];
-        let fine = [
-            "src/a.rs: //! Part of olivine.\nuse olivine_net::x;",
-            "Cargo.toml: [package]\nname = \"olivine-net\"",
-        ];
-        planted(engine_is_independent, "crates/olivine-net/", &faults, &fine);
     }
 }

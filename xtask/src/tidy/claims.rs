@@ -1,21 +1,29 @@
-//! Each promise of SAFETY.md has a row that names its tests, and each test named there exists.
+//! Each promise of SAFETY.md has a row that names its tests, and each test named there exists. So
+//! does each test that the changelog names for what is not released yet.
 
 use super::Rule;
-use crate::source::{File, Tree, has_word};
+use crate::source::{File, Tree, has_word, words};
 
-const SAFETY: &str = "SAFETY.md";
+pub(super) const SAFETY: &str = "SAFETY.md";
 const PROMISES: &str = "## Promises";
 const TESTED: &str = "## How each claim is tested";
 /// Claims that have sections instead of a number, by a word of their rows.
 const SECTIONS: [&str; 4] = ["durable", "fork", "tcp", "nats"];
-/// Where a path of a row may start.
-const ROOTS: [&str; 4] = ["", "crates/olivine/", "crates/olivine/src/", "crates/"];
+const CHANGELOG: &str = "CHANGELOG.md";
+const UNRELEASED: &str = "## Unreleased";
+/// What an entry without a test says.
+const WITHOUT_TEST: [&str; 2] = ["documents only", "(`cargo xtask "];
 
-/// Cells of the tables between a heading and the next one of its level.
-fn rows<'a>(safety: &'a File, heading: &str) -> Vec<Vec<&'a str>> {
-    let lines = safety.text.lines().skip_while(|line| *line != heading);
-    let section = lines.skip(1).take_while(|line| !line.starts_with("## "));
-    section
+/// Lines between a heading and the next one of its level.
+fn section<'a>(file: &'a File, heading: &'a str) -> impl Iterator<Item = &'a str> {
+    let lines = file.text.lines().skip_while(move |line| *line != heading);
+    let lines = lines.skip(1);
+    lines.take_while(|line| !line.starts_with("## "))
+}
+
+/// Cells of the tables below a heading.
+pub(super) fn rows<'a>(safety: &'a File, heading: &'a str) -> Vec<Vec<&'a str>> {
+    section(safety, heading)
         .filter(|line| line.starts_with('|') && !line.starts_with("| ---"))
         .map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect())
         .skip(1)
@@ -25,7 +33,7 @@ fn rows<'a>(safety: &'a File, heading: &str) -> Vec<Vec<&'a str>> {
 /// Holds the promises and the table of tests together.
 pub(super) fn have_tests(tree: &Tree) -> Rule {
     let mut rule = Rule::new("claims", "promises with a test, and tests that are named");
-    let Some(safety) = tree.files.iter().find(|file| file.path == SAFETY) else {
+    let Some(safety) = tree.file(SAFETY) else {
         return rule;
     };
     let tested = rows(safety, TESTED);
@@ -36,30 +44,77 @@ pub(super) fn have_tests(tree: &Tree) -> Rule {
         rule.look((!has_row).then(|| format!("{SAFETY}: no row of '{TESTED}' names {promise}")));
     }
     for row in &tested {
-        let named = row
-            .get(1)
-            .into_iter()
-            .flat_map(|cell| cell.split('`').skip(1).step_by(2));
-        for name in named.filter(|name| is_test(name)) {
-            rule.look((!exists(tree, name)).then(|| format!("{SAFETY}: there is no test {name}")));
+        for name in in_backticks(row.get(1).unwrap_or(&"")) {
+            rule.look(missing(tree, SAFETY, name));
         }
     }
     rule
 }
 
-/// Whether this is the path of a test or the name of a function, and not a command or an option.
-fn is_test(name: &str) -> bool {
-    let is_path = (name.contains('/') || name.ends_with(".rs")) && !name.contains("://");
-    (is_path || name.matches('_').count() > 1) && !name.contains(' ')
+/// Each test that the changelog names in parentheses, for what is not released, exists. An entry
+/// with the number of a finding names a test, or says why there is none.
+pub(super) fn changes_have_tests(tree: &Tree) -> Rule {
+    let mut rule = Rule::new("changes", "tests that the changelog names");
+    let Some(changelog) = tree.file(CHANGELOG) else {
+        return rule;
+    };
+    let text: Vec<&str> = section(changelog, UNRELEASED).collect();
+    for entry in text.join("\n").split("\n- ") {
+        let names: Vec<_> = in_parentheses(entry).flat_map(in_backticks).collect();
+        for name in &names {
+            rule.look(missing(tree, CHANGELOG, name));
+        }
+        if let Some(number) = words(entry).find(|word| is_finding(word)) {
+            let says = !names.is_empty() || WITHOUT_TEST.iter().any(|words| entry.contains(words));
+            rule.look((!says).then(|| format!("{CHANGELOG}: {number} names no test")));
+        }
+    }
+    rule
 }
 
-/// Whether a file, a folder or a function of that name is in the repository.
-fn exists(tree: &Tree, name: &str) -> bool {
-    let is_path = ROOTS
-        .iter()
-        .any(|root| tree.has(&format!("{root}{name}")) || tree.has(&format!("{root}{name}.rs")));
-    let signature = format!("fn {name}(");
-    is_path || tree.files.iter().any(|file| file.text.contains(&signature))
+/// Whether this is the number of a finding: a letter from A to H and a number below 100.
+fn is_finding(word: &str) -> bool {
+    let mut letters = word.chars();
+    let is_group = letters
+        .next()
+        .is_some_and(|letter| ('A'..='H').contains(&letter));
+    let number = letters.as_str();
+    is_group && (1..3).contains(&number.len()) && number.chars().all(|c| c.is_ascii_digit())
+}
+
+/// What stands between parentheses, without links.
+fn in_parentheses(text: &str) -> impl Iterator<Item = &str> {
+    let opened = text.match_indices('(');
+    let opened = opened.filter(|(at, _)| !text[..*at].ends_with(']'));
+    opened.filter_map(|(at, _)| text[at + 1..].split(')').next())
+}
+
+/// The names of tests between backticks.
+fn in_backticks(text: &str) -> Vec<&str> {
+    let code = text.split('`').skip(1).step_by(2);
+    code.filter(|name| is_test(name)).collect()
+}
+
+/// Whether this is the path of a test or the name of a function, and not a command or an option.
+fn is_test(name: &str) -> bool {
+    let is_path = name.contains('/') || name.ends_with(".rs");
+    (is_path || name.matches('_').count() > 1) && !name.contains(' ') && !name.contains(':')
+}
+
+/// Says that `document` names a test that is not in the repository: no function and no path ends
+/// with that name.
+fn missing(tree: &Tree, document: &str, name: &str) -> Option<String> {
+    let definitions = [format!("fn {name}("), format!("def {name}(")];
+    let (file, folder) = (format!("/{name}"), format!("/{name}/"));
+    let module = format!("{file}.rs");
+    let holds = tree.files.iter().any(|found| {
+        let path = format!("/{}", found.path);
+        path.ends_with(&file)
+            || path.ends_with(&module)
+            || path.contains(&folder)
+            || definitions.iter().any(|text| found.text.contains(text))
+    });
+    (!holds).then(|| format!("{document}: there is no test {name}"))
 }
 
 #[cfg(test)]
@@ -92,5 +147,38 @@ mod tests {
             gone.findings,
             ["SAFETY.md: there is no test it_held_and_stays"]
         );
+    }
+    #[test]
+    fn a_test_that_the_changelog_names_and_that_is_gone_is_found() {
+        let tree = |entry: &str| {
+            Tree::of(&[
+                (
+                    CHANGELOG,
+                    &format!(
+                        "# Changelog\n\n{UNRELEASED}\n\n- {entry}\n\n## 0.1\n\n- (`it_was_so`)\n"
+                    ),
+                ),
+                ("crates/a/tests/b.rs", "fn it_holds_and_stays() {}"),
+                ("crates/a/tests/c.py", "def test_it_holds():\n    pass\n"),
+            ])
+        };
+        for fine in [
+            "It holds (`it_holds_and_stays`,\n  `tests/b.rs`, `test_it_holds`).",
+            "It is `it_was_so`, no more (`tests/b`, [ADR](docs/adr/it_was_so.md)).",
+        ] {
+            let rule = changes_have_tests(&tree(fine));
+            assert!(rule.holds(), "{rule:?}");
+        }
+        for gone in ["it_held_and_stays", "tests/d.rs", "test_it_held"] {
+            let rule = changes_have_tests(&tree(&format!("It holds (`tests/b.rs`,\n  `{gone}`).")));
+            assert_eq!(
+                rule.findings,
+                [format!("CHANGELOG.md: there is no test {gone}")]
+            );
+        }
+        let without = changes_have_tests(&tree("H16: It holds (`tests/b.rs`).\n- A2: so it does"));
+        assert_eq!(without.findings, ["CHANGELOG.md: A2 names no test"]);
+        let why = changes_have_tests(&tree("A2: it says so (documents only)."));
+        assert!(why.holds(), "{why:?}");
     }
 }

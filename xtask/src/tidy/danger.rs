@@ -1,74 +1,11 @@
 //! Where unsafe code may be, and its required comments.
 
-use super::{CORE, Rule};
+use super::{CORE, Rule, claims, expanded, rows};
 use crate::source::{Tree, has_word, words};
+use std::collections::BTreeSet;
 
 /// The only file of the core that names the atomics of `core`, `std` or `loom`.
 const ATOMICS: &str = "crates/olivine/src/sync.rs";
-
-/// Files and folders that may contain `unsafe`, raw pointers or foreign functions, with the reason.
-const ALLOWED: &[(&str, &str)] = &[
-    ("crates/olivine/src/sync.rs", "membarrier"),
-    ("crates/olivine/src/region.rs", "the door to shared words"),
-    ("crates/olivine/src/region/", "the door to shared words"),
-    ("crates/olivine/src/segment.rs", "mapping"),
-    ("crates/olivine/src/segment/", "mapping"),
-    ("crates/olivine/src/wait.rs", "futex"),
-    ("crates/olivine/src/wait/", "futex"),
-    ("crates/olivine/src/fork.rs", "atfork"),
-    ("crates/olivine/src/liveness.rs", "locks of the kernel"),
-    (
-        "crates/olivine-net/src/sys",
-        "the kernel interface of the engine",
-    ),
-    (
-        "crates/olivine-bench/src/sys",
-        "the kernel's ways of passing messages",
-    ),
-    ("crates/olivine-capi/", "a C interface is made of pointers"),
-    ("crates/olivine-python/", "the buffer protocol"),
-];
-
-/// Files that may say `unsafe`, but have no pointer and no foreign call: they discharge, by the
-/// ring's protocol, the obligations of the region.
-const PROOFS: &[(&str, &str)] = &[
-    (
-        "crates/olivine/src/ring/publish.rs",
-        "only the lane's publisher writes above the cursor",
-    ),
-    (
-        "crates/olivine/src/ring/consume.rs",
-        "a gated frame stays whole until it is released",
-    ),
-    (
-        "crates/olivine/src/ring/consume/bridge.rs",
-        "as `ring/consume.rs`, for runs of frames",
-    ),
-    (
-        "crates/olivine/src/ring/model/frames.rs",
-        "a place of the model's own, whose cells find a race",
-    ),
-    (
-        "crates/olivine-bench/src/method/exchange.rs",
-        "messages and answers alternate, so a slot has one owner",
-    ),
-    (
-        "crates/olivine-bench/src/method/condvar.rs",
-        "a mutex guards the slots",
-    ),
-    (
-        "crates/olivine-bench/src/method/mirror.rs",
-        "written and read counters part the ring",
-    ),
-    (
-        "crates/olivine-bench/src/method/bytes.rs",
-        "pages given to a pipe are left alone until the answer",
-    ),
-    (
-        "crates/olivine-bench/src/method/vm.rs",
-        "a box is written again only after its answer",
-    ),
-];
 
 /// Marks of danger: code words that only files of the allow-list may contain.
 const MARKS: &[&str] = &["unsafe", "libc::", "rustix::mm", "*mut", "*const"];
@@ -100,16 +37,48 @@ fn names_atomics(code: &str) -> bool {
 pub(super) fn allow_list(tree: &Tree) -> Rule {
     let files = tree.rust_under("crates/").chain(tree.rust_under("xtask/"));
     Rule::new("danger", "files with or without unsafe, pointers and FFI").files(files, |file| {
-        if ALLOWED.iter().any(|(path, _)| file.path.starts_with(path)) {
+        if rows("danger").any(|(name, _)| file.path.starts_with(&whole(name))) {
             return None;
         }
-        let proofs = PROOFS.iter().any(|(path, _)| file.path == *path);
+        let proofs = rows("proofs").any(|(name, _)| file.path == whole(name));
         file.product_lines().find_map(|(number, line)| {
             let mut marks = MARKS.iter().filter(|mark| !(proofs && **mark == "unsafe"));
             let mark = marks.find(|mark| has_word(&line.code, mark))?;
             Some((number, format!("`{mark}` outside the allow-list")))
         })
     })
+}
+
+/// SAFETY.md lists the files and folders that may contain unsafe code, and no others.
+pub(super) fn documented(tree: &Tree) -> Rule {
+    let mut rule = Rule::new("places", "places of unsafe code that SAFETY.md lists");
+    let Some(safety) = tree.file(claims::SAFETY) else {
+        return rule;
+    };
+    let table = claims::rows(safety, "## Where `unsafe` lives");
+    let cells = table.iter().filter_map(|row| row.first());
+    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
+    let path = |name: &str| whole(name).trim_end_matches('/').to_owned();
+    let listed: BTreeSet<_> = names.flat_map(expanded).map(|name| path(&name)).collect();
+    let allowed = rows("danger").chain(rows("proofs"));
+    let allowed: BTreeSet<_> = allowed.map(|(name, _)| path(name)).collect();
+    for path in listed.union(&allowed) {
+        let is_listed = listed.contains(path);
+        let fault = if is_listed {
+            "not in the allow-list"
+        } else {
+            "missing"
+        };
+        let holds = is_listed && allowed.contains(path);
+        rule.look((!holds).then(|| format!("{}: {path}: {fault}", claims::SAFETY)));
+    }
+    rule
+}
+
+/// The path of a name here and in SAFETY.md.
+fn whole(name: &str) -> String {
+    let is_core = !name.starts_with("olivine-");
+    format!("{}{name}", if is_core { CORE } else { "crates/" })
 }
 
 /// Every `unsafe` block and impl has a proof, every `unsafe fn` its obligations. Clippy checks only
@@ -204,6 +173,27 @@ mod tests {
         let test = "#[cfg(test)]\nmod tests { fn g() { unsafe { h() } } }";
         fine.push(format!("src/main.rs: {forbid}{test}"));
         planted(allow_list, "crates/olivine/", &faults, &fine);
+    }
+
+    #[test]
+    fn a_place_that_safety_does_not_list_and_one_too_many_are_found() {
+        let names = rows("danger").chain(rows("proofs")).map(|(name, _)| name);
+        let names: Vec<_> = names.collect();
+        let judge = |names: &[&str]| {
+            let rows: String = names
+                .iter()
+                .map(|name| format!("| `{name}` | why |\n"))
+                .collect();
+            let heading = "## Where `unsafe` lives\n\n| file | why |\n| --- | --- |\n";
+            documented(&Tree::of(&[(claims::SAFETY, &format!("{heading}{rows}"))])).findings
+        };
+        assert_eq!(judge(&names), [""; 0]);
+        let first = format!("SAFETY.md: {}: missing", whole(names[0]));
+        assert_eq!(judge(&names[1..]), [first]);
+        let more = [&names[..], &["ring/{gate,layout}.rs"]].concat();
+        let fault =
+            |name| format!("SAFETY.md: crates/olivine/src/ring/{name}.rs: not in the allow-list");
+        assert_eq!(judge(&more), ["gate", "layout"].map(fault));
     }
 
     #[test]

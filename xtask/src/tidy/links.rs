@@ -1,7 +1,7 @@
 //! Links between documents.
 
-use super::Rule;
-use crate::source::Tree;
+use super::{Rule, expanded};
+use crate::source::{File, Tree};
 
 /// Relative links lead somewhere, also to the right heading.
 pub(super) fn relative(tree: &Tree) -> Rule {
@@ -20,6 +20,23 @@ pub(super) fn relative(tree: &Tree) -> Rule {
     rule
 }
 
+/// Files that the map of the code names exist.
+pub(super) fn files(tree: &Tree) -> Rule {
+    let mut rule = Rule::new("files", "names of source files in ARCHITECTURE.md");
+    let map = tree.file("ARCHITECTURE.md");
+    for (number, line) in map.into_iter().flat_map(File::lines) {
+        // Inline code is every second piece between backquotes.
+        let names = line.split('`').skip(1).step_by(2).flat_map(expanded);
+        for name in names.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
+            let end = format!("/{name}");
+            let mut paths = tree.files.iter().map(|file| &file.path);
+            let exists = paths.any(|path| *path == name || path.ends_with(&end));
+            rule.look((!exists).then(|| format!("ARCHITECTURE.md:{number}: no file '{name}'")));
+        }
+    }
+    rule
+}
+
 fn broken(tree: &Tree, from: &str, target: &str) -> Option<String> {
     let (path, heading) = target.split_once('#').unwrap_or((target, ""));
     let path = if path.is_empty() {
@@ -33,10 +50,7 @@ fn broken(tree: &Tree, from: &str, target: &str) -> Option<String> {
     if !path.is_empty() && !tree.has(&path) {
         return Some("no such file".to_owned());
     }
-    let document = tree
-        .files
-        .iter()
-        .find(|file| file.path == path && path.ends_with(".md"))?;
+    let document = tree.file(&path).filter(|_| path.ends_with(".md"))?;
     if heading.is_empty() || headings(&document.text).any(|slug| slug == heading) {
         return None;
     }
@@ -114,6 +128,23 @@ mod tests {
             let tree = Tree::of(&[("docs/a.md", &text), ("docs/other.md", "# There\n")]);
             assert_eq!(relative(&tree).findings.len(), 1, "{target}");
         }
+    }
+
+    #[test]
+    fn missing_file_of_the_map_is_found() {
+        let map = "| x | `a/{one,two}.rs`, `gone.rs`, `fn of.rs` |\n";
+        let tree = Tree::of(&[
+            ("ARCHITECTURE.md", map),
+            ("src/a/one.rs", ""),
+            ("src/a/two.rs", ""),
+        ]);
+        let rule = files(&tree);
+        assert_eq!(
+            (rule.looked, rule.findings.len()),
+            (3, 1),
+            "{:?}",
+            rule.findings
+        );
     }
 
     #[test]

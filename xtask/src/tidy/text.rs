@@ -76,15 +76,22 @@ fn is_absolute(line: &str, path: &str) -> bool {
     })
 }
 
+/// What draws numbers that no seed repeats.
+const UNSEEDED: [&str; 4] = ["RandomState", "fastrand", "getrandom", "thread_rng"];
+
 /// Every test runs and waits for conditions: a sleep is a guess, and too short on a busy machine.
-/// Clippy refuses thread sleeps; this rule has no exceptions.
+/// Clippy refuses thread sleeps; this rule has no exceptions. What a test draws, a seed repeats.
 pub(super) fn tests(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("tests", "tests, none switched off, none asleep");
+    let mut rule = Rule::new(
+        "tests",
+        "tests, none switched off, asleep or without a seed",
+    );
     for file in &tree.files {
         for (number, line) in file.rust_lines().filter(|(_, line)| line.test) {
             let dense: String = line.code.split_whitespace().collect();
-            if dense.contains("#[ignore") || has_word(&dense, "sleep(") {
-                let problem = "a test that does not run, or sleeps";
+            let is_seeded = !UNSEEDED.iter().any(|word| has_word(&line.code, word));
+            if dense.contains("#[ignore") || has_word(&dense, "sleep(") || !is_seeded {
+                let problem = "a test that does not run, sleeps or draws without a seed";
                 rule.look(Some(format!("{}:{number}: {problem}", file.path)));
             } else if dense.contains("#[test]") {
                 rule.look(None);
@@ -136,7 +143,9 @@ mod tests {
         planted(machine_paths, "", &see(""), &see("docs"));
         let test = |attribute: &str| format!("tests/b.rs: #[test]\n{attribute}\nfn f() {{}}");
         let reason = "#[ignore = \"slow\"]";
-        let faults = ["#[ignore]", reason, "fn a() { thread::sleep(b) }"].map(test);
+        let sleep = "fn a() { thread::sleep(b) }";
+        let draw = "fn a() -> u64 { RandomState::new().hash_one(0) }";
+        let faults = ["#[ignore]", reason, sleep, draw].map(test);
         planted(
             tests,
             "crates/a/",

@@ -1,107 +1,78 @@
-//! Lines that fit 100 columns, words that a reader understands, and names that are field terms.
+//! Lines that fit 100 columns, words that a reader understands, names that are field terms, and one
+//! word per idea in public names.
 
-use super::Rule;
-use crate::source::{File, Tree, has_word, words};
+use super::{Rule, rows, texts};
+use crate::source::{File, Tree, is_word_at, words};
+use heck::ToSnakeCase as _;
 
 const COLUMNS_MAX: usize = 100;
-/// Text written by people.
-const WRITTEN: &[&str] = &[".rs", ".md", ".c", ".h", ".hpp", ".cpp", ".py"];
-/// Written by programs, records of past runs, and the list of words.
+/// Written by programs, records of past runs, the list of words and samples with them.
 const LEFT_OUT: &[&str] = &[
-    "crates/olivine-capi/include/olivine.h",
     "crates/olivine-cli/tests/recorded/",
-    "docs/evidence/",
+    "crates/olivine/tests/golden/",
     "docs/orderings.md",
     "results/",
     "xtask/src/tidy/wording.rs",
+    "xtask/tidy.toml",
 ];
-/// Words to avoid: write subject, verb and field term instead.
-const WORDS: &[&str] = &[
-    "whoever",
-    "whom",
-    "nobody",
-    "somebody",
-    "one that",
-    "goes past",
-    "stands for",
-    "as ever",
-    "by itself",
-    "of its own",
+/// Ends of paths: written by programs, reports of past runs, licences.
+const LEFT_OUT_ENDS: &[&str] = &[
+    ".hex",
+    ".json",
+    ".lock",
+    ".sum",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
 ];
-/// Names of items, and the field's terms for them.
-const NAMES: &[(&str, &str)] = &[
-    ("Surroundings", "SubscriberSlowState"),
-    ("Beds", "ParkTarget"),
-    ("TOYS_MAX", "FUTILE_WAKES_MAX"),
-    ("keep_apart", "use_private_pages"),
-    ("accuse", "report_invalid_position"),
-    ("Hold", "StallMonitor"),
-    ("let_go", "stall_ended"),
-    ("Brought", "BridgeLaneOwner"),
-    ("Inside", "InprocMemory"),
-    ("Place", "Backing, or what it is a place of"),
-    ("Absence", "ReconnectBackoff"),
-    ("Seats", "Sessions"),
-    ("Bell", "SocketWaker"),
-    ("Rung", "FutexEnd"),
-    ("Quiet", "NoSigpipe"),
-    ("Trouble", "SocketError"),
-    ("Hitch", "SendRetry"),
-    ("Flight", "InFlight"),
-    ("press", "retry_room"),
-    ("want", "request_room"),
-    ("distrust", "mark_in_doubt"),
-    ("Welcome", "HandshakeReply"),
-    ("Why", "RefusalCode"),
-    ("Door", "Rendezvous"),
-    ("Hands", "Harness"),
-    ("Player", "Driver"),
-    ("Asks", "Client"),
-    ("Answers", "Server"),
-    ("Patience", "Deadline"),
-    ("Game", "PingPong"),
-    ("Turn", "RunSlot"),
-    ("Contender", "Candidate"),
-    ("Liar", "FaultyEnd"),
-    ("looks_on", "keep_spinning"),
-    ("dry", "empty_polls"),
-    ("take_lines", "prefetch_for_write"),
-    ("patience", "close_timeout"),
+const REPORTS: &str = "docs/evidence/";
+/// One line is one statement, one message of a program, or a rule of a page.
+const ONE_LINE: &[&str] = &[".css", ".litmus", ".trycmd"];
+/// Where names are public in every language.
+const PUBLIC: &[&str] = &[
+    "crates/olivine/src/",
+    "crates/olivine-capi/src/",
+    "crates/olivine-python/src/",
 ];
+
+/// Keywords that a name follows.
 const DECLARES: &[&str] = &[
     "fn", "struct", "enum", "trait", "const", "static", "type", "mod", "union",
 ];
 
-/// Lines of more than 100 columns. Tables and addresses cannot be broken, and programs write what
-/// lies between two marks.
+/// Lines of more than 100 columns. Rows of Markdown tables and addresses cannot be broken, and
+/// programs write the lines between two marks.
 pub(super) fn long_lines(tree: &Tree) -> Rule {
-    Rule::new("columns", "files without a line above 100 columns").files(written(tree), |file| {
+    let files = written(tree).filter(|file| !ends_with(&file.path, ONE_LINE));
+    Rule::new("columns", "files without a line above 100 columns").files(files, |file| {
+        let is_document = file.path.ends_with(".md");
         let mut is_generated = false;
-        let mut lines = (1..).zip(file.text.lines());
-        lines.find_map(|(number, line)| {
+        file.lines().find_map(|(number, line)| {
             if line.starts_with("<!-- ") {
                 is_generated = line.ends_with(":start -->");
             }
             let columns = line.chars().count();
-            let is_free = is_generated || is_unbreakable(line);
+            let is_row = is_document && line.trim_start().starts_with('|');
+            let is_free = is_generated || is_row || has_long_address(line);
             (columns > COLUMNS_MAX && !is_free).then(|| (number, format!("{columns} columns")))
         })
     })
 }
 
-/// A row of a table, or a line with an address.
-fn is_unbreakable(line: &str) -> bool {
-    let text = line.trim_start().trim_start_matches(['/', '!']);
-    text.trim_start().starts_with('|') || line.contains("](") || line.contains("://")
+/// A line with an address that fills half of it.
+fn has_long_address(line: &str) -> bool {
+    let is_address = |word: &str| word.contains("](") || word.contains("://");
+    let mut words = line.split_whitespace();
+    words.any(|word| is_address(word) && word.chars().count() > COLUMNS_MAX / 2)
 }
 
-/// Unclear words.
+/// Unclear words, also in names and across the end of a line.
 pub(super) fn riddles(tree: &Tree) -> Rule {
     Rule::new("riddles", "files without a word to avoid").files(written(tree), |file| {
-        let lower = file.text.to_lowercase();
-        let mut lines = (1..).zip(lower.lines());
-        lines.find_map(|(number, line)| {
-            let word = WORDS.iter().find(|word| has_word(line, word))?;
+        let text = file.text.to_lowercase().replace('_', " ");
+        let lines: Vec<_> = text.lines().map(prose).collect();
+        (1..).zip(&lines).find_map(|(number, line)| {
+            let next = lines.get(number).map_or("", String::as_str);
+            let word = riddle(line, next, &file.path)?;
             Some((
                 number,
                 format!("'{word}': write subject, verb and field term"),
@@ -110,12 +81,41 @@ pub(super) fn riddles(tree: &Tree) -> Rule {
     })
 }
 
+/// The words of a line, without the marks of a comment.
+fn prose(line: &str) -> String {
+    let text = line.trim_start().trim_start_matches(['/', '!', '#', '*']);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The first word to avoid that begins in `line`; a phrase may end in `next`.
+fn riddle(line: &str, next: &str, path: &str) -> Option<&'static str> {
+    let both = format!("{line} {next}");
+    let stays = |word| {
+        let mut here = rows("stay").filter(|(under, _)| path.starts_with(under));
+        here.any(|(_, words)| words.split("; ").any(|stays| stays == word))
+    };
+    // `there is no file` and `is no longer` are plain.
+    let is_plain =
+        |before: &str, after: &str| before.ends_with("there ") || after.starts_with(" longer");
+    let finds = |word: &str, is_negation: bool| {
+        both.match_indices(word).any(|(at, _)| {
+            let (before, after) = (&both[..at], &both[at + word.len()..]);
+            at < line.len()
+                && is_word_at(&both, word, at)
+                && !(is_negation && is_plain(before, after))
+        })
+    };
+    let words = texts("avoid").filter(|word| finds(word, false));
+    let mut words = words.chain(texts("negations").filter(|word| finds(word, true)));
+    words.find(|word| !stays(*word))
+}
+
 /// Declared names that are not field terms.
 pub(super) fn private_names(tree: &Tree) -> Rule {
     Rule::new("terms", "files whose names are field terms").files(written(tree), |file| {
         file.rust_lines().find_map(|(number, line)| {
             let name = declared(&line.code)?;
-            let (_, term) = NAMES.iter().find(|(banned, _)| *banned == name)?;
+            let (_, term) = rows("terms").find(|(banned, _)| *banned == name)?;
             Some((number, format!("'{name}': the term is {term}")))
         })
     })
@@ -128,16 +128,55 @@ fn declared(code: &str) -> Option<&str> {
     words.find(|word| !DECLARES.contains(word) && !matches!(*word, "unsafe" | "extern" | "mut"))
 }
 
+/// Public names use our words.
+pub(super) fn public_names(tree: &Tree) -> Rule {
+    let mut rule = Rule::new("names", "public names in our own words");
+    for file in PUBLIC.iter().flat_map(|folder| tree.rust_under(folder)) {
+        for (number, line) in file.product_lines() {
+            let is_public = line.code.trim_start().starts_with("pub ");
+            if let Some(name) = declared(&line.code).filter(|_| is_public) {
+                rule.look(judge(name).map(|why| format!("{}:{number}: {why}", file.path)));
+            }
+        }
+    }
+    rule
+}
+
+fn judge(name: &str) -> Option<String> {
+    if rows("exceptions").any(|(exception, _)| exception == name) {
+        return None;
+    }
+    let (word, ours) = banned(name)?;
+    Some(format!("`{name}` says `{word}`; our word is {ours}"))
+}
+
+/// The banned word in a name of any case, and ours.
+fn banned(name: &str) -> Option<(&'static str, &'static str)> {
+    let snake = name.to_snake_case();
+    rows("public").find_map(|(words, ours)| {
+        let parts = snake.split('_');
+        let word = words
+            .split(' ')
+            .find(|word| parts.clone().any(|part| part == *word));
+        Some((word?, ours))
+    })
+}
+
 fn written(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.files.iter().filter(|file| {
         let left_out = LEFT_OUT.iter().any(|path| file.path.starts_with(path));
-        !left_out && WRITTEN.iter().any(|end| file.path.ends_with(end))
+        let is_report = file.path.starts_with(REPORTS) && file.path.ends_with(".md");
+        !left_out && !is_report && !ends_with(&file.path, LEFT_OUT_ENDS)
     })
+}
+
+fn ends_with(path: &str, ends: &[&str]) -> bool {
+    ends.iter().any(|end| path.ends_with(end))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::planted;
+    use super::super::{CORE, planted};
     use super::*;
 
     #[test]
@@ -146,12 +185,16 @@ mod tests {
         let faults = [
             format!("a.md: {long}"),
             format!("a.rs: //! {long}"),
+            format!("a.rs: open(\"shm://x\"); {most}"),
             format!("a.md: <!-- a:start -->\n<!-- a:end -->\n{long}"),
+            format!("a.rs: //! | {most} |"),
+            format!("a.sh: echo {most}"),
+            format!("a.toml: about = {most}"),
+            format!("a.py: print({most})"),
         ];
         let fine = [
             format!("a.md: {most}"),
             format!("a.md: | {most} |"),
-            format!("a.rs: /// | {most} |"),
             format!("a.md: [a](b){most}"),
             format!("a.md: see https://a.b/{most}"),
             format!("a.md: <!-- a:start -->\n{long}\n<!-- a:end -->"),
@@ -161,19 +204,25 @@ mod tests {
 
     #[test]
     fn unclear_words_and_names_are_found() {
-        let faults = WORDS
-            .iter()
-            .map(|word| format!("b.rs: // Said {word} here."));
-        let fine = ["b.rs: // Each one of them says it."];
-        planted(
-            riddles,
-            "crates/a/",
-            &faults.collect::<Vec<_>>(),
-            &fine.map(str::to_owned),
-        );
-        let faults = NAMES
-            .iter()
-            .map(|(name, _)| format!("b.rs: pub(crate) const fn {name}() {{}}"));
+        let said = |word| format!("b.rs: // Said {word} here.");
+        let mut faults: Vec<_> = texts("avoid").chain(texts("negations")).map(said).collect();
+        let elsewhere = [
+            "b.toml: # Said by\n# itself.",
+            "b.rs: /// Said by\n    /// itself.",
+            "b.rs: fn is_told() {}",
+            "b.sh: # Nobody says it.",
+            "b.pyi: # Somebody says it.",
+            "b.txt: Whoever says it.",
+        ];
+        faults.extend(elsewhere.map(str::to_owned));
+        let fine = [
+            "b.rs: // Each one of them says it.",
+            "b.rs: // There is\n// no file. It is no longer here.",
+            "b.rs: fn told() {}",
+        ];
+        planted(riddles, "crates/a/", &faults, &fine.map(str::to_owned));
+        let faults =
+            rows("terms").map(|(name, _)| format!("b.rs: pub(crate) const fn {name}() {{}}"));
         let fine =
             ["b.rs: /// Why: press Hold.\nfn pressed(want: u8) { want }\nstruct Placement;\n"];
         planted(
@@ -182,5 +231,35 @@ mod tests {
             &faults.collect::<Vec<_>>(),
             &fine.map(str::to_owned),
         );
+    }
+
+    #[test]
+    fn banned_words_are_found_in_every_kind_of_name() {
+        let faults = [
+            "a.rs: pub fn send(&self) {}",
+            "a.rs: pub const fn recv_timeout() {}",
+            "a.rs: pub struct RingReader;",
+            "a.rs: pub enum SlowSink {}",
+            "a.rs: pub trait Gateway {}",
+            "a.rs: pub const TAIL_MAX: u32 = 1;",
+            "a.rs: pub unsafe extern \"C\" fn olivine_chunk() {}",
+            "a.rs: pub mod util;",
+        ];
+        let fine = "a.rs: pub fn try_publish() {}\npub(crate) fn send() {}\nfn recv() {}\npub fn \
+        event_fd() {}\n\
+                    pub fn details() {}\npub struct Publisher { pub cursor: u64 }\npub use \
+                    a::Sender;\n";
+        planted(public_names, CORE, &faults, &[fine]);
+    }
+
+    #[test]
+    fn every_exception_is_needed_and_has_a_reason() {
+        for (name, reason) in rows("exceptions") {
+            let needed = banned(name).is_some();
+            assert!(
+                needed && !reason.is_empty(),
+                "{name} needs no exception, or a reason"
+            );
+        }
     }
 }

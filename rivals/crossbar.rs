@@ -24,7 +24,7 @@ static CROSSBAR: Described = Described {
     streams: true,
     batches: false,
     threads: false,
-    lacks: "fixed size of messages on its bus; the dead are told by their process number",
+    lacks: "fixed size of messages on its bus; a dead participant is known by its process number",
     open: |side, rendezvous, size, _| match size {
         16 => open::<16, 2>(side, rendezvous),
         32 => open::<32, 4>(side, rendezvous),

@@ -110,7 +110,7 @@ struct Streams {
     _driver: Option<EmbeddedMediaDriver>,
 }
 
-/// Sends a message that lies elsewhere.
+/// Sends a message from other memory.
 #[inline(always)]
 fn offer(
     publication: &AeronExclusivePublication,
@@ -173,7 +173,7 @@ impl End for Streams {
         let mut check = Some(check);
         let mut echoed = None;
         loop {
-            // Sent back from the term it lies in, as a program would.
+            // Sent back from its term, as a program would.
             let take = |message: &[u8], _header| {
                 let fits = check.take().is_some_and(|check| check(message));
                 echoed = Some(if fits {

@@ -21,7 +21,7 @@ static RINGFIRE: Described = Described {
     streams: true,
     batches: true,
     threads: false,
-    lacks: "fixed size of messages, copies out; a dead reader is told by its process number",
+    lacks: "fixed size of messages, copies out; a dead reader is known by its process number",
     open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 };
 

@@ -2,10 +2,10 @@
 
     python3 docs/evidence/zero_copy_send.py [SECONDS]
 
-Two processes over the loopback interface, the sender on the first allowed CPU and the receiver on the last.
-Each size is measured plainly and with zero copy, in turns. A buffer that was sent with zero copy may be used
-again only when the kernel says so on the error queue, which is part of the cost. COPIED is the share of sends
-of which the kernel says that it copied all the same.
+Two processes over the loopback interface, the sender on the first allowed CPU and the receiver on
+the last. Each size is measured plainly and with zero copy, in turns. A buffer that was sent with
+zero copy may be used again only when the kernel says so on the error queue, which is part of the
+cost. COPIED is the share of sends of which the kernel says that it copied all the same.
 """
 
 import os
@@ -79,6 +79,8 @@ for size in SIZES:
         for zero_copy, found in runs.items():
             found.append(measure(size, zero_copy, SECONDS))
             os.sched_setaffinity(0, set(CPUS))
-    plain, zero = (sorted(found, key=lambda run: run[0] + run[1])[ROUNDS // 2] for found in runs.values())
+    plain, zero = (
+        sorted(found, key=lambda run: run[0] + run[1])[ROUNDS // 2] for found in runs.values()
+    )
     times = " ".join(f"{value / 1000:>9.2f}" for value in plain[:2] + zero[:2])
     print(f"{size:>8} {times} {sum(zero[:2]) / sum(plain[:2]):>6.2f} {zero[2]:>6.0%}")

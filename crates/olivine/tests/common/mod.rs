@@ -17,6 +17,8 @@ use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Longer than any machine needs for one step.
@@ -306,7 +308,7 @@ impl Busy {
         let mut publisher = Publisher::open(uri).expect("a publisher");
         let thread = std::thread::spawn(move || {
             let (mut number, mut message) = (0_u64, vec![0; length]);
-            while !stops.load(std::sync::atomic::Ordering::Relaxed) {
+            while !stops.load(Ordering::Relaxed) {
                 message[..8].copy_from_slice(&number.to_le_bytes());
                 match publisher.publish_timeout(&message, Deadline::STEP_MAX) {
                     Ok(_) => number += 1,
@@ -326,7 +328,7 @@ impl Busy {
 
     /// Ends it; returns how many numbers it published.
     pub(crate) fn stop(self) -> u64 {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")
     }
 }
@@ -345,10 +347,30 @@ pub(crate) fn held_inside(folder: &std::path::Path) -> Vec<String> {
     held
 }
 
-/// A port without a listener. The system assigns other ports before it assigns this one again.
+/// A port without a listener, below those that the system assigns. This process gets it once, and
+/// no other test of this machine gets it as long as this process lives.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its number").port()
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    static RESERVED: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+    loop {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        assert!(tried < COUNT, "a free port");
+        let start = std::process::id().wrapping_mul(7919);
+        let port = FIRST + start.wrapping_add(tried) % COUNT;
+        let name = SocketAddr::from_abstract_name(format!("olivine test port {port}")).unwrap();
+        let Ok(reserved) = UnixListener::bind_addr(&name) else {
+            continue;
+        };
+        let port = u16::try_from(port).expect("a port");
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            RESERVED.lock().unwrap().push(reserved);
+            return port;
+        }
+    }
 }
 
 /// Memory of this process that is in use, in KiB.

@@ -523,8 +523,8 @@ fn named_subscriber_that_comes_back_to_a_closing_publisher_gets_the_end() {
 /// It has the end of each lane, and leaves before the end of the stream is confirmed.
 #[test]
 fn named_subscriber_that_leaves_at_the_end_holds_no_publisher_back() {
-    let place = TestFolder::new();
     for _ in 0..30 {
+        let place = TestFolder::new();
         let (publisher, mut subscriber, _) = met(&place, "role=listen&linger=10s");
         let reading = std::thread::spawn(move || end_comes(&mut subscriber));
         publisher.close().expect("the subscriber has the end");
@@ -608,4 +608,24 @@ fn destination_that_stays_for_its_answer_notes_a_refusal() {
     assert!(note.contains("token"), "{note}");
     assert!(receiving.stop(common::WATCHDOG).unwrap());
     drop(other);
+}
+
+/// Before the first message came a second end: its lane was opened and closed.
+#[test]
+fn named_subscriber_meets_the_next_publisher_without_another_end() {
+    let place = TestFolder::new();
+    let port = free_port();
+    for _ in 0..3 {
+        let mut publisher = Publisher::open(&uri(port, "role=listen")).unwrap();
+        let mut subscriber = Subscriber::open(&archive(&place, port)).unwrap();
+        // Time for an end to be reported before the first message.
+        let early = subscriber.receive_timeout(Duration::from_millis(200));
+        assert!(matches!(early, Ok(None)), "{early:?}");
+        publisher.publish(b"read").unwrap();
+        assert_eq!(next(&mut subscriber), b"read");
+        let closing = std::thread::spawn(move || publisher.close());
+        end_comes(&mut subscriber);
+        drop(subscriber);
+        closing.join().unwrap().unwrap();
+    }
 }

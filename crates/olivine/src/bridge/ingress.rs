@@ -11,7 +11,7 @@ use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{
-    BridgeLaneOwner, LaneSource, Origin, free_kept_lane, lane_in_use, lanes_kept_for,
+    BridgeLaneOwner, KeptEnd, LaneSource, Origin, free_kept_lane, lane_in_use, lanes_kept_for,
 };
 use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError};
@@ -62,9 +62,8 @@ struct Lane {
     partial: Option<Partial>,
     /// Payload bytes of a message that has no room at the source.
     wanted: Option<usize>,
-    /// `Some` if the lane was opened here only because it is reserved, and the source has not
-    /// announced it since: whether the bridge before this one left it without an end.
-    kept: Option<bool>,
+    /// The bridge before this one left it without an end; the source has not announced it since.
+    is_left: bool,
     /// It is closed, because its publisher at the source failed.
     is_failed: bool,
 }
@@ -111,11 +110,11 @@ impl Ingress {
     /// must be the same for the same source, and different for others. `name` names the source in
     /// errors.
     ///
-    /// Opens the lanes that are reserved for this source. What happens to open lanes on drop
-    /// depends on `control`. After a request to stop they stay like lanes of a dead publisher, for
-    /// the next bridge. Otherwise they are closed with the reason of the failure. So only
-    /// [`Ingress::close_lane`], [`Ingress::close_lanes`] and [`Ingress::end`] look like the end of
-    /// the stream.
+    /// Opens the lanes that an earlier bridge of this source left without an end. What happens to
+    /// open lanes on drop depends on `control`. After a request to stop they stay like lanes of a
+    /// dead publisher, for the next bridge. Otherwise they are closed with the reason of the
+    /// failure. So only [`Ingress::close_lane`], [`Ingress::close_lanes`] and [`Ingress::end`] look
+    /// like the end of the stream.
     ///
     /// # Errors
     ///
@@ -155,11 +154,11 @@ impl Ingress {
         };
         ingress.refuse_second_bridge(None)?;
         for kept in kept {
-            let lane = match kept.failed {
-                // Opened and closed again, it would no longer end with its failure.
-                Some((position, origin)) => Lane::failed(kept.lane, position, origin),
+            let lane = match kept.end {
+                // Opened and closed again, it would end a second time, and without its failure.
+                Some(end) => Lane::ended(kept.lane, end),
                 None => Lane {
-                    kept: Some(kept.is_left),
+                    is_left: true,
                     ..ingress.open_lane(kept.lane)?
                 },
             };
@@ -303,14 +302,13 @@ impl Ingress {
     #[cfg(feature = "journal")]
     pub(crate) fn was_left_open(&self, index: u32) -> bool {
         let mut lanes = self.lanes.iter();
-        lanes.any(|lane| lane.index == index && lane.kept == Some(true))
+        lanes.any(|lane| lane.index == index && lane.is_left)
     }
 
     /// From here on the source carries the channel of this incarnation.
     ///
-    /// Reserved lanes of another incarnation, opened but not announced, are closed if they had
-    /// ended. They fail if the bridge before this one left them open: their undelivered messages
-    /// are lost.
+    /// Lanes of another incarnation fail if the bridge before this one left them open: their
+    /// undelivered messages are lost.
     ///
     /// # Errors
     ///
@@ -329,14 +327,13 @@ impl Ingress {
             )
         };
         let mut lanes = self.lanes.iter();
-        if let Some(lane) = lanes.find(|lane| is_other(lane) && lane.kept.is_none()) {
+        if let Some(lane) = lanes.find(|lane| is_other(lane) && !lane.is_left) {
             let rule = "open the channel again to go on without them";
             return Err(format!("{}; {rule}", lost(lane)));
         }
         // A lane without an incarnation belongs to a bridge that was killed before it published.
-        let was_left = |lane: &&Lane| {
-            is_other(lane) && lane.kept == Some(true) && lane.origin.incarnation != 0
-        };
+        let was_left =
+            |lane: &&Lane| is_other(lane) && lane.is_left && lane.origin.incarnation != 0;
         let left = self.lanes.iter().filter(was_left);
         for (index, reason) in left
             .map(|lane| (lane.index, lost(lane)))
@@ -365,14 +362,14 @@ impl Ingress {
             .collect()
     }
 
-    /// Changes the incarnation of an open lane; its positions stay.
+    /// Changes the incarnation of a lane; its positions stay. Stored if the lane is open.
     pub(crate) fn rename(&mut self, index: u32, incarnation: u64) {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
-        if let Some(lane) = lane
-            && let Some(publisher) = &mut lane.publisher
-        {
+        if let Some(lane) = lane {
             lane.origin.incarnation = incarnation;
-            publisher.set_origin(lane.origin);
+            if let Some(publisher) = &mut lane.publisher {
+                publisher.set_origin(lane.origin);
+            }
         }
     }
 
@@ -407,7 +404,7 @@ impl Ingress {
             self.lanes[place] = self.open_lane(index)?;
         }
         let lane = &mut self.lanes[place];
-        lane.kept = None;
+        lane.is_left = false;
         if lane.origin.incarnation != incarnation {
             let shift = position.wrapping_sub(lane.position);
             // A part of a message of another channel has no rest.
@@ -583,29 +580,28 @@ impl Lane {
             publisher: Some(publisher),
             partial: None,
             wanted: None,
-            kept: None,
+            is_left: false,
             is_failed: false,
         }
     }
 
-    /// A lane that is closed with a failure of the source.
-    fn failed(index: u32, position: u64, origin: Origin) -> Self {
+    /// A lane that is closed.
+    fn ended(index: u32, end: KeptEnd) -> Self {
         Self {
             index,
             publisher: None,
-            origin,
-            position,
+            origin: end.origin,
+            position: end.position,
             partial: None,
             wanted: None,
-            kept: None,
-            is_failed: true,
+            is_left: false,
+            is_failed: end.is_failed,
         }
     }
 
-    /// Whether it is open here without an end. Lanes that had ended before this bridge are open,
-    /// too.
+    /// Whether it is open here, and so without an end.
     fn is_unfinished(&self) -> bool {
-        self.publisher.is_some() && self.kept != Some(false)
+        self.publisher.is_some()
     }
 
     /// A position of ours in positions of the source.

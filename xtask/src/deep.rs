@@ -131,7 +131,7 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     let (cut, attack) = (plan.cut.as_secs(), plan.sealed.as_millis());
     let pictures = target().join("browser");
     let pictures = ("OLIVINE_BROWSER", &pictures.display() as &dyn Display);
-    let suites: [Suite<'_>; 9] = [
+    let suites: [Suite<'_>; 10] = [
         // A release build has the figures.
         (
             "instructions",
@@ -147,6 +147,14 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
             "step",
             &[("OLIVINE_STEP_EVERY", &1), ("OLIVINE_FAULT_EVERY", &1)],
             &[],
+        ),
+        // The variant of the protocol model with the most states.
+        (
+            "states",
+            "olivine",
+            "spin model_holds",
+            &[("OLIVINE_SPIN_ALL", &1)],
+            &[&["spin"]],
         ),
         // More busy processes than processors on any machine here.
         (

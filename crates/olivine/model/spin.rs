@@ -11,7 +11,8 @@ use std::process::Command;
 const MODEL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/model/channel.pml");
 /// The variants: a channel that waits for all, an evicting one, one where a waker dies midway, and
 /// one where two join and leave. The last has 13 million states, the others 2.3 million at most. So
-/// a mutant is killed by a small one if it can be.
+/// a mutant is killed by a small one if it can be, and the last is explored without a mutant only
+/// with `OLIVINE_SPIN_ALL=1`, as `cargo xtask ci --deep` does.
 const CHANNELS: [(&str, &[&str]); 4] = [
     ("waits", &[]),
     ("evicts", &["-DEVICT"]),
@@ -88,7 +89,9 @@ fn mutants_of(text: &str) -> BTreeSet<&str> {
 
 #[test]
 fn model_holds_in_every_channel() {
-    for (name, settings) in CHANNELS {
+    let all = std::env::var_os("OLIVINE_SPIN_ALL").is_some();
+    let count = CHANNELS.len() - usize::from(!all);
+    for (name, settings) in &CHANNELS[..count] {
         let found = explore(settings);
         println!("spin {name}: {} states", found.states);
         assert_eq!(found.error, None, "{name}");

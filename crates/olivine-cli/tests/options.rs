@@ -61,6 +61,16 @@ fn every_option_in_help_has_one_row() {
     println!("{} pairs: {acts} act, {refused} are refused", shown.len());
 }
 
+/// A command that is in no list of a test would have scenes that are never played.
+#[test]
+fn every_command_with_a_scene_is_played() {
+    let (_, tests) = include_str!("options.rs").split_once("fn play(").unwrap();
+    let played = |command: &str| tests.contains(&format!("\"{command}\""));
+    let commands: BTreeSet<_> = scenes().map(|scene| scene.command).collect();
+    let missing: Vec<_> = commands.iter().filter(|command| !played(command)).collect();
+    assert!(missing.is_empty(), "no test plays {missing:?}");
+}
+
 /// Two texts could state different facts.
 #[test]
 fn short_and_long_help_of_each_command_are_one_text() {
@@ -92,7 +102,7 @@ fn each_option_of_sub_acts_or_is_refused() {
 
 #[test]
 fn each_option_of_the_commands_that_look_after_channels_acts() {
-    play(&["ls", "inspect", "top", "rm", "gc", "doctor"]);
+    play(&["ls", "inspect", "top", "tap", "rm", "gc", "doctor"]);
 }
 
 #[test]

@@ -158,6 +158,16 @@ fn absent_evicted_durable_subscriber_gets_the_loss_on_reopen() {
     assert!(!place.channel("ticks").exists());
 }
 
+/// No event reports that. It slept until its own time was over, and reported back-pressure.
+#[test]
+fn closing_publisher_waits_no_longer_than_an_absent_name_expires() {
+    let place = TestFolder::new();
+    let mut publisher = Publisher::open(&place.uri("expires", "linger=2s")).unwrap();
+    drop(Subscriber::open(&place.uri("expires", "name=audit&expire=300ms")).unwrap());
+    publisher.publish(b"unread").unwrap();
+    publisher.close().unwrap();
+}
+
 #[test]
 fn expired_durable_subscriber_gets_the_loss_on_reopen() {
     let (_place, named, publisher) = stage_with_losses("", "&expire=1ms");

@@ -404,6 +404,14 @@ fn hole_behind_a_stopped_replay_is_reported_by_the_next() {
     assert!(numbers.is_empty() && is_hole(&error, 4096), "{error}");
     until("the replay has failed", || failed.has_ended());
     drop(failed);
+    // Its successor has delivered nothing when it is stopped: the next one reported the hole again.
+    let keeper = Publisher::open(&again).unwrap();
+    drop(subscriber);
+    let awaits = config(&place.uri("again", "subscribers=1"));
+    let waiting = Bridge::start(&file, &awaits, true).unwrap();
+    assert!(!waiting.stop(Duration::from_millis(1)).unwrap());
+    let mut subscriber = Subscriber::open(&again).unwrap();
+    drop::<Publisher>(keeper);
     let replaying = Bridge::start(&file, &config(&again), true).unwrap();
     let (numbers, error) = replayed(&mut subscriber);
     assert!(numbers.iter().copied().eq(50..80), "{numbers:?} {error:?}");

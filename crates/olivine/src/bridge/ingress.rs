@@ -11,7 +11,7 @@ use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{
-    BridgeLaneOwner, KeptEnd, LaneSource, Origin, free_kept_lane, lane_in_use, lanes_kept_for,
+    BridgeLaneOwner, LaneSource, Origin, free_kept_lane, lane_in_use, lanes_kept_for,
 };
 use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError};
@@ -62,8 +62,9 @@ struct Lane {
     partial: Option<Partial>,
     /// Payload bytes of a message that has no room at the source.
     wanted: Option<usize>,
-    /// The bridge before this one left it without an end; the source has not announced it since.
-    is_left: bool,
+    /// `Some` if the lane was opened here only because it is reserved, and the source has not
+    /// announced it since: whether the bridge before this one left it without an end.
+    kept: Option<bool>,
     /// It is closed, because its publisher at the source failed.
     is_failed: bool,
 }
@@ -110,11 +111,11 @@ impl Ingress {
     /// must be the same for the same source, and different for others. `name` names the source in
     /// errors.
     ///
-    /// Opens the lanes that an earlier bridge of this source left without an end. What happens to
-    /// open lanes on drop depends on `control`. After a request to stop they stay like lanes of a
-    /// dead publisher, for the next bridge. Otherwise they are closed with the reason of the
-    /// failure. So only [`Ingress::close_lane`], [`Ingress::close_lanes`] and [`Ingress::end`] look
-    /// like the end of the stream.
+    /// Opens the lanes that are reserved for this source. What happens to open lanes on drop
+    /// depends on `control`. After a request to stop they stay like lanes of a dead publisher, for
+    /// the next bridge. Otherwise they are closed with the reason of the failure. So only
+    /// [`Ingress::close_lane`], [`Ingress::close_lanes`] and [`Ingress::end`] look like the end of
+    /// the stream.
     ///
     /// # Errors
     ///
@@ -154,11 +155,11 @@ impl Ingress {
         };
         ingress.refuse_second_bridge(None)?;
         for kept in kept {
-            let lane = match kept.end {
-                // Opened and closed again, it would end a second time, and without its failure.
-                Some(end) => Lane::ended(kept.lane, end),
+            let lane = match kept.failed {
+                // Opened and closed again, it would no longer end with its failure.
+                Some((position, origin)) => Lane::failed(kept.lane, position, origin),
                 None => Lane {
-                    is_left: true,
+                    kept: Some(kept.is_left),
                     ..ingress.open_lane(kept.lane)?
                 },
             };
@@ -302,13 +303,14 @@ impl Ingress {
     #[cfg(feature = "journal")]
     pub(crate) fn was_left_open(&self, index: u32) -> bool {
         let mut lanes = self.lanes.iter();
-        lanes.any(|lane| lane.index == index && lane.is_left)
+        lanes.any(|lane| lane.index == index && lane.kept == Some(true))
     }
 
     /// From here on the source carries the channel of this incarnation.
     ///
-    /// Lanes of another incarnation fail if the bridge before this one left them open: their
-    /// undelivered messages are lost.
+    /// Reserved lanes of another incarnation, opened but not announced, are closed if they had
+    /// ended. They fail if the bridge before this one left them open: their undelivered messages
+    /// are lost.
     ///
     /// # Errors
     ///
@@ -327,13 +329,14 @@ impl Ingress {
             )
         };
         let mut lanes = self.lanes.iter();
-        if let Some(lane) = lanes.find(|lane| is_other(lane) && !lane.is_left) {
+        if let Some(lane) = lanes.find(|lane| is_other(lane) && lane.kept.is_none()) {
             let rule = "open the channel again to go on without them";
             return Err(format!("{}; {rule}", lost(lane)));
         }
         // A lane without an incarnation belongs to a bridge that was killed before it published.
-        let was_left =
-            |lane: &&Lane| is_other(lane) && lane.is_left && lane.origin.incarnation != 0;
+        let was_left = |lane: &&Lane| {
+            is_other(lane) && lane.kept == Some(true) && lane.origin.incarnation != 0
+        };
         let left = self.lanes.iter().filter(was_left);
         for (index, reason) in left
             .map(|lane| (lane.index, lost(lane)))
@@ -343,7 +346,7 @@ impl Ingress {
             let _ = self.fail_lane(index, &reason);
         }
         for lane in self.lanes.iter_mut().filter(|lane| is_other(lane)) {
-            lane.publisher = None;
+            lane.close_as_found();
         }
         Ok(())
     }
@@ -362,14 +365,14 @@ impl Ingress {
             .collect()
     }
 
-    /// Changes the incarnation of a lane; its positions stay. Stored if the lane is open.
+    /// Changes the incarnation of an open lane; its positions stay.
     pub(crate) fn rename(&mut self, index: u32, incarnation: u64) {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
-        if let Some(lane) = lane {
+        if let Some(lane) = lane
+            && let Some(publisher) = &mut lane.publisher
+        {
             lane.origin.incarnation = incarnation;
-            if let Some(publisher) = &mut lane.publisher {
-                publisher.set_origin(lane.origin);
-            }
+            publisher.set_origin(lane.origin);
         }
     }
 
@@ -404,7 +407,7 @@ impl Ingress {
             self.lanes[place] = self.open_lane(index)?;
         }
         let lane = &mut self.lanes[place];
-        lane.is_left = false;
+        lane.kept = None;
         if lane.origin.incarnation != incarnation {
             let shift = position.wrapping_sub(lane.position);
             // A part of a message of another channel has no rest.
@@ -564,7 +567,7 @@ impl Drop for Ingress {
         }
         self.stop_lanes();
         // What had ended before this bridge has ended.
-        self.lanes.clear();
+        self.lanes.iter_mut().for_each(Lane::close_as_found);
         // The last participant removes the ring.
         self.attached.leave(|_| ());
     }
@@ -580,28 +583,37 @@ impl Lane {
             publisher: Some(publisher),
             partial: None,
             wanted: None,
-            is_left: false,
+            kept: None,
             is_failed: false,
         }
     }
 
-    /// A lane that is closed.
-    fn ended(index: u32, end: KeptEnd) -> Self {
+    /// A lane that is closed with a failure of the source.
+    fn failed(index: u32, position: u64, origin: Origin) -> Self {
         Self {
             index,
             publisher: None,
-            origin: end.origin,
-            position: end.position,
+            origin,
+            position,
             partial: None,
             wanted: None,
-            is_left: false,
-            is_failed: end.is_failed,
+            kept: None,
+            is_failed: true,
         }
     }
 
-    /// Whether it is open here, and so without an end.
+    /// Closes it if it is open. If it had ended before this bridge, that is no further end.
+    fn close_as_found(&mut self) {
+        match self.publisher.take() {
+            Some(publisher) if self.kept == Some(false) => publisher.close_unused(),
+            _ => {}
+        }
+    }
+
+    /// Whether it is open here without an end. Lanes that had ended before this bridge are open,
+    /// too.
     fn is_unfinished(&self) -> bool {
-        self.publisher.is_some()
+        self.publisher.is_some() && self.kept != Some(false)
     }
 
     /// A position of ours in positions of the source.

@@ -305,6 +305,15 @@ impl ParkTarget {
                 (self.last, self.woken) = (Some((slowest, Sleeper::new(park, None))), 0);
             }
         }
+        // No event reports that an absent subscriber expires.
+        let slowest = producer.gate().slowest();
+        let expires = slowest.and_then(|slowest| {
+            slots::expires_in(&attached.control, &attached.geometry, slowest.slot)
+        });
+        let longest = match expires {
+            Some(left) => longest.min(left.max(EVICTION_STEP_MIN)),
+            None => longest,
+        };
         let producer = core::cell::RefCell::new(producer);
         let ready = || ready(&mut producer.borrow_mut());
         match &self.last {

@@ -76,6 +76,8 @@ pub(super) enum Ending<'a> {
     Closed,
     /// Its source failed, for this reason.
     Failed(&'a str),
+    /// It has sent nothing in a lane that had ended: subscribers get no further end.
+    Unused,
     /// Like a dead publisher: the next one continues, and subscribers wait for it.
     Left,
 }
@@ -455,6 +457,7 @@ impl<T: ?Sized> Publisher<T> {
         match ending {
             Ending::Closed => ending::close(lane, end, None),
             Ending::Failed(reason) => ending::close(lane, end, Some(reason)),
+            Ending::Unused => ending::close_unused(lane),
             Ending::Left => {}
         }
         // Before the wait for the membership lock. These wake-ups are not counted: the lane's

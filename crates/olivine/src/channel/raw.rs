@@ -118,19 +118,11 @@ impl BridgeLaneOwner {
 pub(crate) struct KeptLane {
     /// Index at the source.
     pub(crate) lane: u32,
-    /// How it ended; `None` if it has no end yet, because the bridge was killed or stopped.
-    pub(crate) end: Option<KeptEnd>,
-}
-
-/// How a lane that is kept for a bridge has ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KeptEnd {
-    /// Where, here.
-    pub(crate) position: u64,
-    /// Where its messages came from.
-    pub(crate) origin: Origin,
-    /// With a failure of its publisher at the source.
-    pub(crate) is_failed: bool,
+    /// It has no end yet, because the bridge was killed or stopped.
+    pub(crate) is_left: bool,
+    /// It is closed with a failure of its publisher at the source: where it ends here, and where
+    /// its messages came from.
+    pub(crate) failed: Option<(u64, Origin)>,
 }
 
 impl Origin {
@@ -195,15 +187,11 @@ pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<KeptLane> {
         let state = ending::state(&words);
         // Relaxed: before END.
         let passed_on = words.word(lane::LINK_FAILURE).load(Ordering::Relaxed);
-        let end = || KeptEnd {
-            // CURSOR (acquire): of its last publisher, which has closed it.
-            position: words.word(lane::CURSOR).load(Ordering::Acquire),
-            origin: Origin::of(&words),
-            is_failed: state == passed_on && ending::is_failed(&words),
-        };
+        let is_failed = state == passed_on && ending::is_failed(&words);
         KeptLane {
             lane: kept.lane,
-            end: (state & 1 == 0).then(end),
+            is_left: state & 1 == 1,
+            failed: is_failed.then(|| (ending::failed_position(&words), Origin::of(&words))),
         }
     })
     .collect()
@@ -329,6 +317,13 @@ impl<T: ?Sized> Publisher<T> {
             .word(lane::LINK_FAILURE)
             .store(closed, Ordering::Relaxed);
         self.fail(reason);
+    }
+
+    /// Closes a lane that had ended when this publisher opened it, and in which it sent nothing:
+    /// subscribers get no further end.
+    pub(crate) fn close_unused(mut self) {
+        // As above.
+        let _ = self.finish_as(&Ending::Unused);
     }
 
     /// Leaves the lane like a publisher that died: subscribers wait for the next one.

@@ -16,6 +16,7 @@ use crate::ring::layout::{Geometry, NO_POSITION, control, lock_byte, pack, slot,
 use crate::sync::{Ordering, fence};
 use crate::uri::{Config, Delivery, Expire, WaitStrategy};
 use std::path::Path;
+use std::time::Duration;
 
 /// A slot whose lock the caller holds.
 #[derive(Clone, Copy, Debug)]
@@ -81,13 +82,20 @@ fn is_kept(words: &Words, geometry: &Geometry, index: usize) -> bool {
 
 /// Whether a durable subscriber has been absent for longer than its `expire=`.
 fn has_expired(words: &Words, geometry: &Geometry, index: usize) -> bool {
+    expires_in(words, geometry, index).is_some_and(|left| left.is_zero())
+}
+
+/// When an absent durable subscriber expires; `None` if it is present, or never expires.
+pub(super) fn expires_in(words: &Words, geometry: &Geometry, index: usize) -> Option<Duration> {
     let base = geometry.slot(index);
     // Relaxed: times, compared with a clock.
     let since = words
         .word(base + slot::ABSENT_SINCE)
         .load(Ordering::Relaxed);
     let expire = words.word(base + slot::EXPIRE_NS).load(Ordering::Relaxed);
-    since != 0 && expire != 0 && monotonic_ns().saturating_sub(since) >= expire
+    let absent = monotonic_ns().saturating_sub(since);
+    let left = Duration::from_nanos(expire.saturating_sub(absent));
+    (since != 0 && expire != 0).then_some(left)
 }
 
 /// Whether a durable slot has a position in every lane, also in lanes that do not exist yet.

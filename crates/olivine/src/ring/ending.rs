@@ -33,6 +33,17 @@ pub(crate) fn close(words: &Words, position: u64, failure: Option<&str>) {
     close_as(words, closed, position, failure);
 }
 
+/// Closes a lane in which nothing was sent since its last opening, which found it closed: its state
+/// is that of before, and its last end no new one. The caller holds its lock.
+pub(crate) fn close_unused(words: &Words) {
+    // Relaxed: only the lock's holder writes it. Opening a closed lane adds three.
+    let before = words
+        .word(lane::STATE)
+        .load(Ordering::Relaxed)
+        .wrapping_sub(3);
+    close_as(words, before & !1, 0, None);
+}
+
 /// [`close`] with a given state word, for models. loom does not explore every order of a load and a
 /// store of two threads if the storing thread has loaded the word just before.
 pub(super) fn close_as(words: &Words, closed: u64, position: u64, failure: Option<&str>) {

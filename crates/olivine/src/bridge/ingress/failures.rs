@@ -66,7 +66,15 @@ impl Ingress {
     ) -> Result<(), OpenError> {
         if !self.lanes.iter().any(Lane::is_unfinished) {
             let index = self.lanes.first().map_or(0, |lane| lane.index);
-            let opened = self.open_lane(index)?;
+            let opened = match self
+                .lanes
+                .first_mut()
+                .and_then(|lane| lane.publisher.take())
+            {
+                // It had ended before this bridge opened it.
+                Some(publisher) => Lane::of(index, publisher),
+                None => self.open_lane(index)?,
+            };
             match self.lanes.first_mut() {
                 Some(lane) => *lane = opened,
                 None => self.lanes.push(opened),

@@ -25,6 +25,8 @@ use std::time::{Duration, Instant};
 const LANE: u32 = 0;
 /// Bit in the number of the journal that the lane stores: the replay stopped at a hole.
 const AT_HOLE: u64 = 1 << 63;
+/// As [`AT_HOLE`]: the hole there was reported, and nothing behind it was delivered yet.
+const PAST_HOLE: u64 = 1 << 62;
 /// Pause between two checks for room in the ring.
 const ROOM_NAP: Duration = Duration::from_micros(100);
 /// Pause between two checks for a missing journal.
@@ -185,18 +187,26 @@ impl Inlet for JournalInlet {
         let journal = replay.journal();
         let resumed_at_hole = resumed_at(&ingress, journal ^ AT_HOLE);
         // A replay that was killed before it closed the lane has reported nothing.
-        let reported_hole = resumed_at_hole.filter(|_| !ingress.was_left_open(LANE));
+        let is_reported = !ingress.was_left_open(LANE);
+        let reported_hole = resumed_at_hole
+            .filter(|_| is_reported)
+            .or_else(|| resumed_at(&ingress, journal ^ PAST_HOLE));
+        // It is kept until something behind the hole is delivered.
+        let source = match reported_hole {
+            Some(_) => journal ^ PAST_HOLE,
+            None => journal,
+        };
         if resumed_at_hole.is_some() {
-            ingress.rename(LANE, journal);
+            ingress.rename(LANE, source);
         }
         // A replay of another journal of this path may have left the lane open.
         let problem = |problem| LinkError::Damaged {
             place: self.path().display().to_string(),
             problem,
         };
-        let followed = ingress.follow(journal).map_err(problem);
+        let followed = ingress.follow(source).map_err(problem);
         followed.map_err(failed)?;
-        let resumed = resumed_at(&ingress, journal);
+        let resumed = resumed_at(&ingress, source);
         let position = self.seek(&mut replay, resumed).map_err(unread)?;
         // An earlier replay may have delivered everything, and was killed before it reported the
         // end.
@@ -206,6 +216,7 @@ impl Inlet for JournalInlet {
             path: self.path().display().to_string(),
             position,
             journal,
+            source,
             pacer: Pacer::new(self.config.groups.file.pace.unwrap_or_default()),
             channel: None,
             is_open: false,
@@ -218,7 +229,9 @@ impl Inlet for JournalInlet {
             destination: ingress,
             bytes: 0,
         };
-        if is_typed {
+        // A lane that has ended stays closed until something follows: opened and left, it would end a
+        // second time.
+        if is_typed && (!is_resumed || is_owed) {
             replaying.open().map_err(failed)?;
         }
         control.report(|status| {
@@ -441,6 +454,8 @@ struct Replaying {
     path: String,
     destination: Ingress,
     journal: u64,
+    /// The number that the lane stores: that of the journal, or with [`PAST_HOLE`].
+    source: u64,
     /// Journal position behind the last delivered frame.
     position: u64,
     pacer: Pacer,
@@ -469,12 +484,10 @@ impl Replaying {
         if self.is_open {
             return Ok(());
         }
-        if let Some(position) = resumed_at(&self.destination, self.journal) {
+        if let Some(position) = resumed_at(&self.destination, self.source) {
             self.position = position;
         }
-        let opened = self
-            .destination
-            .open_from(self.journal, LANE, self.position);
+        let opened = self.destination.open_from(self.source, LANE, self.position);
         opened.map_err(|why| not_taken(why, &self.path))?;
         self.is_open = true;
         Ok(())
@@ -511,7 +524,8 @@ impl Replaying {
             let skipped = self.destination.skip_to(LANE, journal_position);
             skipped.map_err(|why| not_taken(why, &self.path))?;
             self.position = journal_position;
-            self.destination.rename(LANE, self.journal ^ AT_HOLE);
+            self.source = self.journal ^ AT_HOLE;
+            self.destination.rename(LANE, self.source);
             return Err(link_error(JournalError::Hole {
                 path: self.path.clone().into(),
                 channel: run.lane.channel.clone(),
@@ -526,6 +540,21 @@ impl Replaying {
         let note = self.holes_note();
         control.report(|status| status.note = note);
         Ok(())
+    }
+
+    /// Frames that start at `position` are delivered next: if they have room, no hole that was
+    /// reported is before them any more. First, so that a kill between the two repeats a report,
+    /// and hides none.
+    fn leave_hole(&mut self, position: u64, frames: &[u8]) {
+        if self.source == self.journal {
+            return;
+        }
+        let length = frame_bytes(first_header(frames));
+        let has_room = |end| end >= position.saturating_add(length);
+        if self.destination.room(LANE).is_some_and(has_room) {
+            self.source = self.journal;
+            self.destination.rename(LANE, self.source);
+        }
     }
 
     /// The holes that were passed, for the status.
@@ -613,17 +642,14 @@ impl Replaying {
         let mut done = 0;
         loop {
             let rest = &frames[done..];
+            self.leave_hole(position, rest);
             match self.destination.take(LANE, position + done as u64, rest) {
                 Ok(()) => break,
                 Err(NotTaken::NoRoom { taken }) => done += taken,
                 Err(NotTaken::Closed) => return Ok(false),
                 Err(why) => return Err(not_taken(why, &far)),
             }
-            let next = frames[done..]
-                .first_chunk::<8>()
-                .copied()
-                .unwrap_or_default();
-            let length = frame_bytes(u64::from_le_bytes(next)).saturating_sub(HEADER_BYTES);
+            let length = frame_bytes(first_header(&frames[done..])).saturating_sub(HEADER_BYTES);
             self.destination
                 .request_room(LANE, usize::try_from(length).unwrap_or(usize::MAX));
             while self.destination.retry_room() {
@@ -643,6 +669,11 @@ impl Replaying {
         });
         Ok(true)
     }
+}
+
+/// The header of the first of these frames; 0 if there is none.
+fn first_header(frames: &[u8]) -> u64 {
+    u64::from_le_bytes(frames.first_chunk().copied().unwrap_or_default())
 }
 
 fn not_taken(why: NotTaken, place: &str) -> LinkError {

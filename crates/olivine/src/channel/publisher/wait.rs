@@ -166,7 +166,8 @@ impl<T: ?Sized> Publisher<T> {
             } = &mut *self.endpoint;
             stall.check_dead(attached, &self.producer);
             let Some(step) = waiting.step() else {
-                return Ok(false);
+                // What has died or expired during the last nap is not waited for.
+                return Ok(reached(&self.producer));
             };
             if let Step::Park = step {
                 let Endpoint {

@@ -78,7 +78,6 @@ impl Recorder {
         }
         self.index.add(offset, sequence, self.position, time);
         self.position += frames.len() as u64;
-        self.sealed = Sealed::No;
         Ok(())
     }
 
@@ -191,6 +190,8 @@ impl Recorder {
         self.offset += header.bytes();
         self.sequence += 1;
         self.dirty = true;
+        // Unless it is the index: `seal` stores that then.
+        self.sealed = Sealed::No;
         self.stats.blocks += 1;
         self.stats.file_bytes += header.bytes();
         Ok(())

@@ -82,6 +82,26 @@ fn hole_is_described_once_for_all_tries() {
     }
 }
 
+/// A finished journal looked unfinished: a lane was described in it, and its frames found no room.
+#[test]
+fn finished_journal_is_finished_again_after_frames_that_found_no_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ended.olv");
+    let (mut recorder, lane) = open(&path);
+    recorder.append(lane, 0, 1, &frame(1)).unwrap();
+    recorder.close().unwrap();
+    let (mut recorder, lane) = open(&path);
+    recorder.append(lane, 48, 2, &frame(1)).unwrap();
+    let runs = core::mem::take(&mut recorder.runs);
+    recorder.frames.clear();
+    // What a try does before the block of frames finds no room.
+    recorder.describe_holes(&runs).unwrap();
+    recorder.close().unwrap();
+    let mut replay = crate::bridge::journal::Replay::open(&path).unwrap();
+    while replay.next_run().unwrap().is_some() {}
+    assert!(replay.is_finished().unwrap());
+}
+
 /// A file is not ended during an outside sync, so a failure finds its blocks there.
 #[test]
 fn a_file_is_not_ended_while_it_is_synced() {

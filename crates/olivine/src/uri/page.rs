@@ -23,10 +23,11 @@ A URI names a channel and its settings: `scheme://address[?key=value&…]`.
 
 A file name counts up to its last dot. A URI has no escapes. A repeated key and an unknown key are
 errors. The options of the bindings and the methods of `Config` have the same names, values and
-defaults; so have the flags of the tool. It has flags for the keys of `shm` only; other keys stand
-in the URI. The methods for keys of `tcp`, `nats`, `file` and `shm+fd` are in the groups
-`Config::tcp`, `nats`, `file` and `sealed`. A size is a number of bytes, or a number with `KiB`,
-`MiB` or `GiB`. A duration is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
+defaults; so have the flags of `olivine pub` and `sub`, which are those of the keys of `shm`.
+`olivine record` and `replay` have flags for keys of `file`. All other keys stand in the URI. The
+methods for keys of `tcp`, `nats`, `file` and `shm+fd` are in the groups `Config::tcp`, `nats`,
+`file` and `sealed`. A size is a number of bytes, or a number with `KiB`, `MiB` or `GiB`. A duration
+is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
 
 Keys marked *channel* shape the channel. The first publisher fixes them. A subscriber that comes
 first fixes only what it names. A value that differs from a live channel's is an error. `mode` is

@@ -542,19 +542,18 @@ impl Replaying {
         Ok(())
     }
 
-    /// Frames that start at `position` are delivered next: if they have room, no hole that was
-    /// reported is before them any more. First, so that a kill between the two repeats a report,
-    /// and hides none.
-    fn leave_hole(&mut self, position: u64, frames: &[u8]) {
-        if self.source == self.journal {
-            return;
+    /// Waits until the first of these frames has room; `false` if an end request leaves no time.
+    fn wait_for_room(&mut self, frames: &[u8], control: &Control) -> bool {
+        let length = frame_bytes(first_header(frames)).saturating_sub(HEADER_BYTES);
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        self.destination.request_room(LANE, length);
+        while self.destination.retry_room() {
+            if control.must_stop() {
+                return false;
+            }
+            control.pause(ROOM_NAP);
         }
-        let length = frame_bytes(first_header(frames));
-        let has_room = |end| end >= position.saturating_add(length);
-        if self.destination.room(LANE).is_some_and(has_room) {
-            self.source = self.journal;
-            self.destination.rename(LANE, self.source);
-        }
+        true
     }
 
     /// The holes that were passed, for the status.
@@ -639,24 +638,27 @@ impl Replaying {
             let skipped = self.destination.skip_to(LANE, position);
             skipped.map_err(|why| not_taken(why, &far))?;
         }
+        if self.source != self.journal {
+            // First, so that a kill between the two repeats the report of the hole, and hides none.
+            if !self.wait_for_room(frames, control) {
+                return Ok(false);
+            }
+            self.source = self.journal;
+            self.destination.rename(LANE, self.source);
+        }
         let mut done = 0;
         loop {
-            let rest = &frames[done..];
-            self.leave_hole(position, rest);
-            match self.destination.take(LANE, position + done as u64, rest) {
+            match self
+                .destination
+                .take(LANE, position + done as u64, &frames[done..])
+            {
                 Ok(()) => break,
                 Err(NotTaken::NoRoom { taken }) => done += taken,
                 Err(NotTaken::Closed) => return Ok(false),
                 Err(why) => return Err(not_taken(why, &far)),
             }
-            let length = frame_bytes(first_header(&frames[done..])).saturating_sub(HEADER_BYTES);
-            self.destination
-                .request_room(LANE, usize::try_from(length).unwrap_or(usize::MAX));
-            while self.destination.retry_room() {
-                if control.must_stop() {
-                    return Ok(false);
-                }
-                control.pause(ROOM_NAP);
+            if !self.wait_for_room(&frames[done..], control) {
+                return Ok(false);
             }
         }
         self.position = position + frames.len() as u64;

@@ -602,7 +602,7 @@ impl Lane {
         }
     }
 
-    /// Closes it if it is open. If it had ended before this bridge, that is no further end.
+    /// Closes it if it is open. A lane that had ended before this bridge gets its old end back.
     fn close_as_found(&mut self) {
         match self.publisher.take() {
             Some(publisher) if self.kept == Some(false) => publisher.close_unused(),

@@ -229,8 +229,8 @@ impl Inlet for JournalInlet {
             destination: ingress,
             bytes: 0,
         };
-        // A lane that has ended stays closed until something follows: opened and left, it would end a
-        // second time.
+        // A lane that has ended stays closed until something follows: opened and left, it would
+        // end a second time.
         if is_typed && (!is_resumed || is_owed) {
             replaying.open().map_err(failed)?;
         }

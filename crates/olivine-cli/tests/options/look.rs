@@ -109,7 +109,7 @@ fn hz_and_interval(stage: &Stage) {
     let words = ["tap", "x", "--hz", "--count", "1", "--interval", "2ms"];
     let text = stage.out(&words);
     assert!(
-        text.contains(" msg/s") && text.contains("5 B to 5 B"),
+        text.contains(" /s  ") && text.contains("5 B to 5 B"),
         "{text}"
     );
     let row = json(&stage.ok(&[&words[..], &["--json"]].concat()));

@@ -510,7 +510,13 @@ impl Ingress {
                 bytes.len()
             )));
         }
-        lane.take(bytes, &mut self.messages)
+        let before = lane.position;
+        let taken = lane.take(bytes, &mut self.messages);
+        if lane.position != before || lane.partial.is_some() {
+            // What had ended goes on, also if the source did not announce that.
+            lane.kept = None;
+        }
+        taken
     }
 
     /// Position at the source up to which a lane's messages are committed here.

@@ -311,8 +311,9 @@ impl ParkTarget {
             slots::expires_in(&attached.control, &attached.geometry, slowest.slot)
         });
         let longest = match expires {
-            Some(left) => longest.min(left.max(EVICTION_STEP_MIN)),
-            None => longest,
+            Some(left) if !left.is_zero() => longest.min(left.max(EVICTION_STEP_MIN)),
+            // It has expired: the caller has removed it, or waits for others.
+            _ => longest,
         };
         let producer = core::cell::RefCell::new(producer);
         let ready = || ready(&mut producer.borrow_mut());

@@ -34,13 +34,17 @@ pub(crate) fn close(words: &Words, position: u64, failure: Option<&str>) {
 }
 
 /// Closes a lane in which nothing was sent since its last opening, which found it closed: its state
-/// is that of before, and its last end no new one. The caller holds its lock.
+/// is that of before, and its last end no new one. A failed one is closed as a new end: subscribers
+/// that joined meanwhile would get that failure. The caller holds its lock.
 pub(crate) fn close_unused(words: &Words) {
     // Relaxed: only the lock's holder writes it. Opening a closed lane adds three.
     let before = words
         .word(lane::STATE)
         .load(Ordering::Relaxed)
         .wrapping_sub(3);
+    if failed_state(words) == before {
+        return close(words, 0, None);
+    }
     close_as(words, before & !1, 0, None);
 }
 

@@ -162,3 +162,25 @@ fn bridge_without_a_source_ends_no_lane_again() {
     drop(ingress(&uri));
     sees_no_end();
 }
+
+/// Subscribers got the failure of before behind the new messages.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn stopped_bridge_leaves_a_lane_open_that_failed_before_and_went_on() {
+    let (_folder, uri) = shm("went-on");
+    let mut near = Subscriber::open(&uri).unwrap();
+    let mut failing = carrier(&uri);
+    failing.fail_lanes("worn", AfterFailure::Kept).unwrap();
+    drop(failing);
+    assert!(near.receive().is_err());
+    let mut later = ingress(&uri);
+    let frame = frame(1, 100);
+    // As a relay does: the lane is open, so it is not announced.
+    let place = later.acknowledged(0).unwrap();
+    later.take(0, place, &frame).unwrap();
+    drop(later);
+    assert_eq!(kinds(&mut near), [(1, 100)]);
+    for _ in 0..100 {
+        assert_eq!(near.poll(|_| (), 1).unwrap(), 0);
+    }
+}

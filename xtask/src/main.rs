@@ -52,9 +52,9 @@ enum Task {
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
-    /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test --mutants`. With
-    /// `--deep`: `test --mutants` and the slow checks, without lock file, fmt, clippy, docs and
-    /// deny, and with a report in `docs/evidence`.
+    /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test` with the mutants
+    /// of the core. With `--deep`: `test --mutants` and the slow checks, without lock file, fmt,
+    /// clippy, docs and deny, and with a report in `docs/evidence`.
     Ci {
         /// Fail whatever still runs after this many minutes.
         #[arg(long, value_name = "MINUTES")]
@@ -177,7 +177,7 @@ fn main() -> ExitCode {
             }
         }
         Task::Tidy => report.run("tidy", tidy::run),
-        Task::Model { mutants } => test::models(&mut report, mutants),
+        Task::Model { mutants } => test::models(&mut report, mutants, mutants),
         Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
         Task::Death {
             kills,

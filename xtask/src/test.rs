@@ -28,7 +28,7 @@ pub(crate) fn test(report: &mut Report, mutants: bool) {
     // Cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
     side_by_side(report, ordinary, |report| {
-        models(report, mutants);
+        models(report, mutants, mutants);
         more_features(report);
     });
 }
@@ -56,7 +56,8 @@ pub(crate) fn ci(report: &mut Report) {
     };
     side_by_side(report, main, |report| {
         report.run("deny", deny);
-        models(report, true);
+        // Each mutant of the protocol model takes a compiler and a walk: `ci --deep` runs them.
+        models(report, true, false);
         more_features(report);
     });
 }
@@ -126,10 +127,10 @@ pub(crate) fn install(report: &mut Report, prefix: &Path) {
     });
 }
 
-/// The models, and their mutants on request.
-pub(crate) fn models(report: &mut Report, mutants: bool) {
+/// The models, and on request the mutants of the core and those of the protocol model.
+pub(crate) fn models(report: &mut Report, core_mutants: bool, protocol_mutants: bool) {
     if report.is_chosen("model") {
-        model::run(report, mutants);
+        model::run(report, core_mutants);
     }
     // The features of the other tests: with others the dependencies would be built again.
     let core = |test: &str| {
@@ -140,7 +141,7 @@ pub(crate) fn models(report: &mut Report, mutants: bool) {
     };
     report.run("spin", || {
         tools::program(&["spin"], "spin")?;
-        core(if mutants {
+        core(if protocol_mutants {
             "spin"
         } else {
             "spin model_holds_in_every_channel"

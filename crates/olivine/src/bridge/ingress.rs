@@ -153,7 +153,7 @@ impl Ingress {
             control: Arc::clone(control),
             generation: crate::fork::generation(),
         };
-        ingress.refuse_second_bridge(None)?;
+        ingress.refuse_second_bridge()?;
         for kept in kept {
             let lane = match kept.failed {
                 // Opened and closed again, it would no longer end with its failure.
@@ -168,17 +168,20 @@ impl Ingress {
         Ok(ingress)
     }
 
-    /// Refuses a channel of which another bridge writes a lane of our source, or with `only` that
-    /// lane of it. The lanes asked about are not open here.
-    fn refuse_second_bridge(&self, only: Option<u32>) -> Result<(), OpenError> {
-        match lane_in_use(&self.attached, self.source.key, only) {
+    /// Refuses a channel of which another bridge writes a lane of our source. No lane is open here.
+    fn refuse_second_bridge(&self) -> Result<(), OpenError> {
+        match lane_in_use(&self.attached, self.source.key) {
             None => Ok(()),
-            Some((lane, pid)) => Err(OpenError::SourceInUse {
-                channel: self.attached.channel.clone(),
-                lane,
-                source_name: self.name.clone(),
-                pid,
-            }),
+            Some((lane, pid)) => Err(self.source_in_use(lane, pid)),
+        }
+    }
+
+    fn source_in_use(&self, lane: usize, pid: u64) -> OpenError {
+        OpenError::SourceInUse {
+            channel: self.attached.channel.clone(),
+            lane,
+            source_name: self.name.clone(),
+            pid,
         }
     }
 
@@ -186,9 +189,12 @@ impl Ingress {
         let (source, lane) = (self.source, index);
         // Another bridge may have opened the first lane, and fixed the shape.
         self.attached.refresh()?;
-        self.refuse_second_bridge(Some(index))?;
         let brought = BridgeLaneOwner { source, lane };
-        let publisher = Publisher::open_as(&self.config, &self.typed, Some(brought))?;
+        let publisher = Publisher::open_as(&self.config, &self.typed, Some(brought));
+        let publisher = publisher.map_err(|error| match error {
+            OpenError::SourceInUse { lane, pid, .. } => self.source_in_use(lane, pid),
+            other => other,
+        })?;
         Ok(Lane::of(index, publisher))
     }
 

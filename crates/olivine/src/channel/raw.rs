@@ -157,15 +157,9 @@ fn kept_lanes(attached: &Attached) -> impl Iterator<Item = (usize, BridgeLaneOwn
     })
 }
 
-/// Index and process of a lane kept for the source `key` that another bridge has open; with `only`,
-/// of that lane of the source.
-pub(crate) fn lane_in_use(
-    attached: &Attached,
-    key: u64,
-    only: Option<u32>,
-) -> Option<(usize, u64)> {
-    let mut own = kept_lanes(attached)
-        .filter(|(_, kept, _)| kept.source.key == key && only.is_none_or(|only| only == kept.lane));
+/// Index and process of a lane kept for the source `key` that another bridge has open.
+pub(crate) fn lane_in_use(attached: &Attached, key: u64) -> Option<(usize, u64)> {
+    let mut own = kept_lanes(attached).filter(|(_, kept, _)| kept.source.key == key);
     let (index, ..) = own.find(|(index, ..)| is_held(attached, *index))?;
     let entry = attached.geometry.lane_entry(index);
     // Relaxed: for the message of an error only.

@@ -33,12 +33,20 @@ pub(super) fn take_lane(
             .try_lock(lock_byte::LANE + index as u64)
             .map_err(attach::io_error("lock", backing.path()))?;
         if !locked {
-            pids.push(
-                control
-                    .word(entry + lane_entry::PID)
-                    .load(Ordering::Relaxed)
-                    .to_string(),
-            );
+            // Relaxed: for the message of an error only.
+            let pid = control
+                .word(entry + lane_entry::PID)
+                .load(Ordering::Relaxed);
+            if kept == Some(index) {
+                // Another bridge carries this lane of the source: a second copy of each message.
+                return Err(OpenError::SourceInUse {
+                    channel: channel.clone(),
+                    lane: index,
+                    source_name: String::new(),
+                    pid,
+                });
+            }
+            pids.push(pid.to_string());
             continue;
         }
         // Relaxed: under the membership lock.

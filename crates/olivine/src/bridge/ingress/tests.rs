@@ -184,3 +184,18 @@ fn stopped_bridge_leaves_a_lane_open_that_failed_before_and_went_on() {
         assert_eq!(near.poll(|_| (), 1).unwrap(), 0);
     }
 }
+
+/// The check was before the taking, and a bridge that was between the two took another lane.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn lane_of_a_source_is_taken_by_one_bridge() {
+    let (_folder, uri) = shm("once");
+    let (mut first, mut second) = (ingress(&uri), ingress(&uri));
+    let opened = [first.open_from(7, 0, 0), second.open_from(7, 0, 0)];
+    let [Ok(()), Err(NotTaken::Ring(refused))] = opened else {
+        panic!("{opened:?}");
+    };
+    assert!(refused.to_string().contains("a test"), "{refused}");
+    drop(first);
+    second.open_from(7, 0, 0).unwrap();
+}

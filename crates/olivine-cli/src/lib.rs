@@ -28,6 +28,7 @@ mod subscribe;
 mod tap;
 mod terminal;
 mod top;
+mod watch;
 
 use args::{Cli, Command};
 use clap::error::{ContextKind, ErrorKind};

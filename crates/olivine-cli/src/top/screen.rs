@@ -9,12 +9,13 @@ mod keys;
 mod layout;
 mod tty;
 
-use super::view::View;
-use super::{Watch, text};
+use super::text;
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
 use crate::stop::{LOOK, Stop};
 use crate::terminal;
+use crate::watch::Watch;
+use crate::watch::view::View;
 use keys::{Action, Shown};
 use ratatui_core::terminal::Terminal;
 use std::io;

@@ -1,9 +1,9 @@
 //! The plain form of a view: for pipes, for `--once`, and for builds without the screen.
 
-use super::format::{about_rate, age, behind, messages, percent, rate, role, share, who};
-use super::view::View;
 use crate::output::table;
 use crate::terminal::escaped;
+use crate::watch::format::{about_rate, age, behind, messages, percent, rate, role, share, who};
+use crate::watch::view::View;
 use olivine_bench::text;
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub(super) fn text(view: &View, dir: &Path) -> String {
 
 /// Each finding, and the command that helps.
 pub(super) fn findings(view: &View) -> String {
-    let line = |one: &super::view::Finding| format!("{}\n  {}\n", one.text, one.remedy);
+    let line = |one: &crate::watch::view::Finding| format!("{}\n  {}\n", one.text, one.remedy);
     view.findings.iter().map(line).collect()
 }
 
@@ -76,7 +76,7 @@ fn participants(view: &View) -> Vec<Vec<String>> {
         let shown = channel.participants.iter();
         shown.map(|one| (channel.name.clone(), one))
     });
-    let row = |(channel, one): (String, &super::view::Participant)| {
+    let row = |(channel, one): (String, &crate::watch::view::Participant)| {
         vec![
             channel,
             role(one).to_owned(),

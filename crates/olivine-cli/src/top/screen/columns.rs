@@ -1,10 +1,10 @@
 //! The columns of both tables.
 
-use super::super::format::{
+use super::layout::{Column, bar};
+use crate::watch::format::{
     NOTHING, about_rate, age, behind, messages, percent, rate, role, share, who,
 };
-use super::super::view::{ChannelView, Participant};
-use super::layout::{Column, bar};
+use crate::watch::view::{ChannelView, Participant};
 
 pub(super) const CHANNELS: &[Column<ChannelView>] = &[
     Column {

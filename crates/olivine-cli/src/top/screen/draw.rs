@@ -1,14 +1,14 @@
 //! One view as cells. It fits any size: what there is no room for is left out, the least
 //! important first.
 
-use super::super::format::{
-    about_rate, age, behind, messages, percent, rate, role, seconds, share, who,
-};
-use super::super::view::{ChannelView, Participant, Severity, State, View};
 use super::columns::{CHANNELS, PARTICIPANTS};
 use super::keys::Shown;
 use super::layout::{Column, cut, fit, width_of, wrapped};
 use crate::terminal::escaped;
+use crate::watch::format::{
+    about_rate, age, behind, messages, percent, rate, role, seconds, share, who,
+};
+use crate::watch::view::{ChannelView, Participant, Severity, State, View};
 use olivine_bench::text::{self, plural};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;

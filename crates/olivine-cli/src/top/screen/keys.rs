@@ -1,7 +1,7 @@
 //! Keys, and what they change: the selected channel, the order, the filter, pause and detail.
 
-use super::super::format::who;
-use super::super::view::{ChannelView, Participant, View};
+use crate::watch::format::who;
+use crate::watch::view::{ChannelView, Participant, View};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
 use std::cmp::Ordering;
 use std::io;

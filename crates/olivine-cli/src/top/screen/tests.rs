@@ -1,9 +1,9 @@
 //! The cells of views at several sizes.
 
-use super::super::super::tracker::tests::troubled;
-use super::super::super::view::View;
 use super::super::keys::{Action, Order, Shown};
 use super::draw_with;
+use crate::watch::tracker::tests::troubled;
+use crate::watch::view::View;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Buffer;

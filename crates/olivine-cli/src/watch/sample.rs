@@ -6,7 +6,7 @@ use olivine::{Config, LaneState, OpenError, Scheme, clock};
 use olivine_bench::error::chain;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything that was seen at one time.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ impl Sampler {
     }
 
     /// The folder whose channels are looked at.
-    pub(crate) fn dir(&self) -> &std::path::Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 

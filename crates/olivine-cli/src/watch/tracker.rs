@@ -492,4 +492,4 @@ pub(super) fn float(number: u64) -> f64 {
 
 #[cfg(test)]
 #[path = "tests.rs"]
-pub(super) mod tests;
+pub(crate) mod tests;

@@ -5,16 +5,16 @@ use crate::terminal::escaped;
 use olivine_bench::text;
 
 /// What is shown where nothing is known.
-pub(super) const NOTHING: &str = "-";
+pub(crate) const NOTHING: &str = "-";
 
 /// A part as `43 %`.
-pub(super) fn percent(part: f64) -> String {
+pub(crate) fn percent(part: f64) -> String {
     format!("{:.0} %", part * 100.0)
 }
 
 /// A time that people wait: `12 ms`, `2.1 s`, `3 min`, `5 h`.
 #[allow(clippy::cast_precision_loss, reason = "shown with two figures")]
-pub(super) fn seconds(ns: u64) -> String {
+pub(crate) fn seconds(ns: u64) -> String {
     match ns as f64 / 1e9 {
         s if s < 0.0005 => text::short_nanos((ns as f64 / 1e3).round() * 1e3),
         s if s < 0.9995 => format!("{:.0} ms", s * 1e3),
@@ -27,17 +27,17 @@ pub(super) fn seconds(ns: u64) -> String {
 }
 
 /// A share of the window or of a CPU, if it is known.
-pub(super) fn share(part: Option<f64>) -> String {
+pub(crate) fn share(part: Option<f64>) -> String {
     part.map_or_else(|| NOTHING.to_owned(), percent)
 }
 
 /// Bytes a second, if they are known.
-pub(super) fn rate(bytes_per_s: Option<f64>) -> String {
+pub(crate) fn rate(bytes_per_s: Option<f64>) -> String {
     bytes_per_s.map_or_else(|| NOTHING.to_owned(), text::byte_rate)
 }
 
 /// An estimated number of messages.
-pub(super) fn about(messages: Option<f64>) -> String {
+pub(crate) fn about(messages: Option<f64>) -> String {
     let shown = |number: f64| match number {
         few if few < 999.5 => format!("~{few:.0}"),
         // Three figures and the unit of a rate, without `/s`.
@@ -47,13 +47,13 @@ pub(super) fn about(messages: Option<f64>) -> String {
 }
 
 /// An estimated rate of messages.
-pub(super) fn about_rate(messages_per_s: Option<f64>) -> String {
+pub(crate) fn about_rate(messages_per_s: Option<f64>) -> String {
     let shown = |rate: f64| format!("~{}", text::rate(rate));
     messages_per_s.map_or_else(|| NOTHING.to_owned(), shown)
 }
 
 /// Bytes behind; nothing for a publisher.
-pub(super) fn behind(one: &Participant) -> String {
+pub(crate) fn behind(one: &Participant) -> String {
     match one.role {
         Role::Publisher => String::new(),
         Role::Subscriber => text::bytes(one.behind_bytes),
@@ -61,7 +61,7 @@ pub(super) fn behind(one: &Participant) -> String {
 }
 
 /// The age of what is behind: `>2.1 s` if it may be older.
-pub(super) fn age(one: &Participant) -> String {
+pub(crate) fn age(one: &Participant) -> String {
     let more = if one.behind_ns_is_minimum { ">" } else { "" };
     let shown = |ns| format!("{more}{}", seconds(ns));
     match one.role {
@@ -71,7 +71,7 @@ pub(super) fn age(one: &Participant) -> String {
 }
 
 /// Messages behind; nothing for a publisher.
-pub(super) fn messages(one: &Participant) -> String {
+pub(crate) fn messages(one: &Participant) -> String {
     match one.role {
         Role::Publisher => String::new(),
         Role::Subscriber => about(one.behind_messages_estimate),
@@ -79,7 +79,7 @@ pub(super) fn messages(one: &Participant) -> String {
 }
 
 /// `pub` or `sub`.
-pub(super) fn role(one: &Participant) -> &'static str {
+pub(crate) fn role(one: &Participant) -> &'static str {
     match one.role {
         Role::Publisher => "pub",
         Role::Subscriber => "sub",
@@ -87,7 +87,7 @@ pub(super) fn role(one: &Participant) -> &'static str {
 }
 
 /// The name of a participant: its durable name, else its command.
-pub(super) fn who(one: &Participant) -> String {
+pub(crate) fn who(one: &Participant) -> String {
     match (&one.name, &one.command) {
         (Some(name), _) => escaped(name).replace('\t', "\\t"),
         (None, Some(command)) if !command.is_empty() => command.replace('\t', "\\t"),

@@ -1,6 +1,6 @@
-//! What `olivine top` shows: one value, for the screen, for text and for JSON.
+//! What `olivine top` and `olivine serve` show: one value, for every form.
 //!
-//! Its fields are the JSON output, documented in `docs/top.md`.
+//! Its fields are the JSON output of both, documented in `docs/top.md`.
 
 use serde::Serialize;
 

@@ -6,6 +6,7 @@ pub(crate) mod carry;
 pub(crate) mod channel;
 mod far;
 pub(crate) mod load;
+mod serve;
 mod stream;
 pub(crate) mod values;
 
@@ -15,6 +16,7 @@ pub(crate) use bench::{
     SweepArgs,
 };
 pub(crate) use far::FarArgs;
+pub(crate) use serve::{AccessArgs, MetricsArgs, ServeArgs};
 pub(crate) use stream::{InputForm, OutputForm, PubArgs, ReportArgs, Stat, SubArgs};
 
 use crate::failure::{Failure, Outcome};
@@ -99,6 +101,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     Tap(TapArgs),
     Top(TopArgs),
+    Metrics(MetricsArgs),
+    Serve(ServeArgs),
     Rm(RmArgs),
     Gc(GcArgs),
     Bridge(BridgeArgs),
@@ -112,7 +116,7 @@ pub(crate) enum Command {
     #[command(name = "__peer", hide = true)]
     Peer(PeerArgs),
     #[command(name = "__serve", hide = true)]
-    Serve(load::ServeArgs),
+    LoadServer(load::ServeArgs),
 }
 
 /// Show that nothing is lost: at full speed, at a fixed rate, or under kills

@@ -24,11 +24,12 @@ use participants::Participants;
 use rule::{Finding, Rule, Status};
 use serde::Serialize;
 use snapshot::{Facts, Snapshot};
+use std::path::Path;
 use std::time::Instant;
 
 /// The JSON output.
 #[derive(Serialize)]
-struct Report {
+pub(crate) struct Report {
     /// Whether nothing stops Olivine here.
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -62,18 +63,8 @@ pub(crate) fn run(args: &DoctorArgs, common: Common) -> Outcome {
         let participants = Participants::of(&seen, &info);
         checks.extend(run_all(participants::RULES, &participants));
     }
-    let count = |status| checks.iter().filter(|one| one.status == status).count();
-    let report = Report {
-        ok: count(Status::Problem) == 0,
-        channel: channel.map(|config| config.channel().to_owned()),
-        good_count: count(Status::Good),
-        note_count: count(Status::Note),
-        unknown_count: count(Status::Unknown),
-        warning_count: count(Status::Warning),
-        problem_count: count(Status::Problem),
-        elapsed_ns: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
-        checks,
-    };
+    let channel = channel.map(|config| config.channel().to_owned());
+    let report = Report::new(channel, begun, checks);
     if common.json {
         print_json(&report)?;
     } else {
@@ -84,6 +75,13 @@ pub(crate) fn run(args: &DoctorArgs, common: Common) -> Outcome {
     } else {
         Err(Failure::BadResult)
     }
+}
+
+/// The report about this machine, with this folder of channels.
+pub(crate) fn machine(folder: &Path) -> Report {
+    let begun = Instant::now();
+    let seen = Snapshot::new("/", Facts::look(folder));
+    Report::new(None, begun, check_machine(&seen))
 }
 
 /// What the checks of the machine find, for the result of a measurement.
@@ -110,6 +108,21 @@ fn run_all<S>(rules: &[Rule<S>], seen: &S) -> Vec<Finding> {
 }
 
 impl Report {
+    fn new(channel: Option<String>, begun: Instant, checks: Vec<Finding>) -> Self {
+        let count = |status| checks.iter().filter(|one| one.status == status).count();
+        Self {
+            ok: count(Status::Problem) == 0,
+            channel,
+            good_count: count(Status::Good),
+            note_count: count(Status::Note),
+            unknown_count: count(Status::Unknown),
+            warning_count: count(Status::Warning),
+            problem_count: count(Status::Problem),
+            elapsed_ns: u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            checks,
+        }
+    }
+
     /// A row for each check, then what to do, the worst last: it stays on the screen.
     fn text(&self, all: bool) -> String {
         let row = |one: &Finding| {

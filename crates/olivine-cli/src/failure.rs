@@ -67,6 +67,16 @@ impl Failure {
     }
 }
 
+/// Why, for answers to programs.
+pub(crate) fn reason(failure: &Failure) -> String {
+    match failure {
+        Failure::Usage(error) | Failure::Failed(error) => format!("{error:#}"),
+        Failure::BadResult => "the result is bad".to_owned(),
+        Failure::Interrupted { .. } => "interrupted by a signal".to_owned(),
+        Failure::StdoutClosed => "standard output is closed".to_owned(),
+    }
+}
+
 /// Writes one line to standard error, with escaped control characters. Ignores write errors.
 pub(crate) fn complain(text: &str) {
     use io::Write;

@@ -1,7 +1,7 @@
 //! The olivine tool: publish, subscribe, inspect channels and benchmark them from the shell.
 //!
-//! Reading order: `args` (the command line), `publish` and `subscribe` (the pipe), `admin`, `demo`,
-//! `bench`. The tool contains no messaging: any program can do the same with the library. It is
+//! Reading order: `args` (the command line), `publish` and `subscribe` (the pipe), `admin`, `watch`
+//! with `top`, `metrics` and `serve`, `demo`, `bench`. The tool contains no messaging: any program can do the same with the library. It is
 //! not an interface for other programs.
 #![forbid(unsafe_code)]
 
@@ -17,10 +17,12 @@ mod framing;
 mod journal;
 mod log;
 mod meter;
+mod metrics;
 mod output;
 mod process;
 mod progress;
 mod publish;
+mod serve;
 mod settings;
 mod shell;
 mod stop;
@@ -29,6 +31,7 @@ mod tap;
 mod terminal;
 mod top;
 mod watch;
+mod web;
 
 use args::{Cli, Command};
 use clap::error::{ContextKind, ErrorKind};
@@ -63,6 +66,8 @@ fn run(cli: &Cli) -> Outcome {
         Command::Inspect(args) => admin::inspect(args, common),
         Command::Tap(args) => tap::run(args, common),
         Command::Top(args) => top::run(args, common),
+        Command::Metrics(args) => metrics::run(args, common),
+        Command::Serve(args) => serve::run(args, common),
         Command::Rm(args) => admin::rm(args, common),
         Command::Gc(args) => admin::gc(args, common),
         Command::Bridge(args) => bridge::run(args, common),
@@ -74,7 +79,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Completions(args) => shell::completions(args, common),
         Command::Man(args) => shell::man(args, common),
         Command::Peer(args) => bench::serve(args),
-        Command::Serve(args) => bench::serve_load(args),
+        Command::LoadServer(args) => bench::serve_load(args),
     }
 }
 
@@ -105,10 +110,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
 }
 
 /// Words of other tools for our commands.
-const SYNONYMS: [(&str, &str); 20] = [
+const SYNONYMS: [(&str, &str); 24] = [
     ("benchmark", "bench"),
+    ("browser", "serve"),
     ("check", "doctor"),
     ("clean", "gc"),
+    ("dashboard", "serve"),
     ("delete", "rm"),
     ("get", "sub"),
     ("help", "--help"),
@@ -117,6 +124,7 @@ const SYNONYMS: [(&str, &str); 20] = [
     ("listen", "sub"),
     ("monitor", "top"),
     ("play", "replay"),
+    ("prometheus", "metrics"),
     ("publish", "pub"),
     ("read", "sub"),
     ("receive", "sub"),
@@ -125,6 +133,7 @@ const SYNONYMS: [(&str, &str); 20] = [
     ("status", "ls"),
     ("subscribe", "sub"),
     ("watch", "top"),
+    ("web", "serve"),
     ("write", "pub"),
 ];
 

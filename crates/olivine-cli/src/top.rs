@@ -11,24 +11,16 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::stop::Stop;
 use crate::terminal;
-use crate::watch::Watch;
-use std::time::{Duration, Instant};
+use crate::watch::{FIRST_WINDOW, Watch, check_interval};
+use std::time::Instant;
 
-/// Shortest interval between two looks: more of them would cost more than they show.
-const INTERVAL_MIN: Duration = Duration::from_millis(50);
-/// Longest time until the first rates are shown.
-const FIRST_WINDOW: Duration = Duration::from_millis(500);
 /// Clears a terminal, for builds without the screen.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs, common: Common) -> Outcome {
     let interval = args.interval;
-    if interval < INTERVAL_MIN {
-        return Err(Failure::usage(format!(
-            "--interval {interval:?} is too short: give {INTERVAL_MIN:?} or more"
-        )));
-    }
+    check_interval(interval)?;
     let mut watch = Watch::new(&args.uri, args.dir.as_deref())?;
     let stop = Stop::install()?;
     let first = interval.min(FIRST_WINDOW);

@@ -14,15 +14,37 @@ pub(crate) mod view;
 use crate::admin;
 use crate::failure::{Failure, Outcome};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use sample::Sampler;
+use sample::{Sample, Sampler};
 use std::path::Path;
+use std::time::Duration;
 use tracker::Tracker;
 use view::View;
+
+/// Longest time until the first rates are shown.
+pub(crate) const FIRST_WINDOW: Duration = Duration::from_millis(500);
+/// Shortest interval between two looks: more of them would cost more than they show.
+const INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// Refuses an interval that costs too much.
+///
+/// # Errors
+///
+/// Wrong usage.
+pub(crate) fn check_interval(interval: Duration) -> Outcome {
+    if interval < INTERVAL_MIN {
+        return Err(Failure::usage(format!(
+            "--interval {interval:?} is too short: give {INTERVAL_MIN:?} or more"
+        )));
+    }
+    Ok(())
+}
 
 /// Looks at all channels, one look after the other.
 pub(crate) struct Watch {
     sampler: Sampler,
     tracker: Tracker,
+    /// Behind each command of the tool that names a channel: the folder, if it is not the default.
+    place: String,
 }
 
 impl Watch {
@@ -50,7 +72,8 @@ impl Watch {
         raise_descriptor_limit();
         Ok(Self {
             sampler: Sampler::new(folder, asked),
-            tracker: Tracker::new(place),
+            tracker: Tracker::new(place.clone()),
+            place,
         })
     }
 
@@ -60,10 +83,33 @@ impl Watch {
     }
 
     /// The difference between this look and the one before.
+    ///
+    /// # Errors
+    ///
+    /// As [`Watch::sample`].
     pub(crate) fn look(&mut self) -> Outcome<View> {
-        let sample = self.sampler.sample();
-        let sample = sample.map_err(|error| Failure::Failed(error.into()))?;
+        let sample = self.sample()?;
         Ok(self.tracker.advance(&sample))
+    }
+
+    /// Forgets the looks before: rates and ages begin anew.
+    pub(crate) fn forget(&mut self) {
+        self.tracker = self.another_tracker();
+    }
+
+    /// Everything now, without comparing it.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read or trusted.
+    pub(crate) fn sample(&mut self) -> Outcome<Sample> {
+        let sample = self.sampler.sample();
+        sample.map_err(|error| Failure::Failed(error.into()))
+    }
+
+    /// Compares samples that are taken at other times than those of [`Watch::look`].
+    pub(crate) fn another_tracker(&self) -> Tracker {
+        Tracker::new(self.place.clone())
     }
 }
 

@@ -1,11 +1,17 @@
-//! The report page in a browser: no text is cut off, nothing is fetched, the themes differ, it
-//! prints.
+//! Pages in a browser: no text is cut off, nothing is fetched, the themes differ.
 //!
-//! `OLIVINE_BROWSER` names a folder for pictures; without it the test is left out. The page is made
-//! of the recorded results and opened without a network, as wide as a desk and as a phone, light
-//! and dark. A script that only this test adds measures every text of every plot.
+//! `OLIVINE_BROWSER` names a folder for pictures; without it the tests are left out. The report is
+//! made of the recorded results and opened without a network, as wide as a desk and as a phone,
+//! light and dark. A script that only its test adds measures every text of every plot. `serve` is
+//! the live page, driven by `devtools`.
 
 mod common;
+#[path = "browser/devtools.rs"]
+mod devtools;
+#[path = "browser/serve.rs"]
+mod serve;
+#[path = "common/web.rs"]
+mod web;
 
 use common::{TestFolder, skip};
 use std::collections::BTreeSet;
@@ -36,17 +42,9 @@ told.paper=getComputedStyle(document.body).backgroundColor})</script></body>";
 
 #[test]
 fn the_report_fits_prints_and_fetches_nothing() {
-    let Some(folder) = std::env::var_os("OLIVINE_BROWSER").map(PathBuf::from) else {
-        return skip(
-            "the report in a browser: OLIVINE_BROWSER is not set to a folder for pictures",
-        );
+    let Some((browser, folder)) = browser_and_folder("the report") else {
+        return;
     };
-    let names = ["chromium", "chromium-browser", "google-chrome"];
-    let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();
-    let Some(browser) = names.into_iter().find(runs) else {
-        return skip("the report in a browser: chromium is not installed");
-    };
-    fs::create_dir_all(&folder).unwrap();
     let page = folder.join("report.html");
     let mut make = TestFolder::new().olivine(&["bench", "report"]);
     let made = make
@@ -102,6 +100,25 @@ fn the_report_fits_prints_and_fetches_nothing() {
         fs::metadata(&printed).unwrap().len() > PRINTED_MIN,
         "nothing was printed"
     );
+}
+
+/// The browser of this machine and the folder for pictures; `None`, with a line about `what`, where
+/// one of them is missing.
+fn browser_and_folder(what: &str) -> Option<(&'static str, PathBuf)> {
+    let Some(folder) = std::env::var_os("OLIVINE_BROWSER").map(PathBuf::from) else {
+        skip(&format!(
+            "{what} in a browser: OLIVINE_BROWSER is not set to a folder for pictures"
+        ));
+        return None;
+    };
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let runs = |name: &&str| Command::new(name).arg("--version").output().is_ok();
+    let Some(browser) = names.into_iter().find(runs) else {
+        skip(&format!("{what} in a browser: chromium is not installed"));
+        return None;
+    };
+    fs::create_dir_all(&folder).unwrap();
+    Some((browser, folder))
 }
 
 /// The page itself, or in a frame where no window is as narrow as `width`.

@@ -22,17 +22,22 @@ mod servers;
 mod stage;
 #[path = "options/subscribe.rs"]
 mod subscribe;
+#[path = "options/watch.rs"]
+mod watch;
+#[path = "common/web.rs"]
+mod web;
 
 use stage::{How, Scene, Stage};
 use std::collections::BTreeSet;
 
 /// Every scene.
 fn scenes() -> impl Iterator<Item = &'static Scene> {
-    let parts: [&[Scene]; 8] = [
+    let parts: [&[Scene]; 9] = [
         publish::SCENES,
         subscribe::SCENES,
         channel::SCENES,
         look::SCENES,
+        watch::SCENES,
         carry::SCENES,
         bench::SCENES,
         measure::SCENES,
@@ -103,6 +108,11 @@ fn each_option_of_sub_acts_or_is_refused() {
 #[test]
 fn each_option_of_the_commands_that_look_after_channels_acts() {
     play(&["ls", "inspect", "top", "tap", "rm", "gc", "doctor"]);
+}
+
+#[test]
+fn each_option_of_the_commands_that_serve_what_they_see_acts() {
+    play(&["metrics", "serve"]);
 }
 
 #[test]

@@ -29,10 +29,31 @@ pub(crate) struct Channel {
     pub(crate) incarnation: u64,
     /// 0 while no publisher has fixed it.
     pub(crate) capacity: u64,
+    pub(crate) totals: Totals,
     pub(crate) lanes: Vec<Lane>,
     pub(crate) readers: Vec<Reader>,
     /// Processes that are known to be participants, by number.
     pub(crate) processes: HashMap<u64, Process>,
+}
+
+/// What a channel counts since it was made, and what it occupies.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) file_bytes: u64,
+    pub(crate) publishers_max: u64,
+    pub(crate) subscribers_max: u64,
+    pub(crate) subscribers_ever: u64,
+    pub(crate) evictions: u64,
+    pub(crate) reclaims: u64,
+}
+
+/// What a lane counts since it was made.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaneTotals {
+    /// Times without room.
+    pub(crate) waits: u64,
+    pub(crate) wakes: u64,
+    pub(crate) takeovers: u64,
 }
 
 /// A lane and its publisher.
@@ -50,6 +71,7 @@ pub(crate) struct Lane {
     pub(crate) blocked_by: Option<usize>,
     /// Mean bytes of some frames, with header and padding.
     pub(crate) frame_bytes: Option<f64>,
+    pub(crate) totals: LaneTotals,
 }
 
 /// A slot and its subscriber.
@@ -207,6 +229,14 @@ impl Watched {
         Channel {
             incarnation: info.incarnation,
             capacity: info.capacity_bytes,
+            totals: Totals {
+                file_bytes: info.file_bytes,
+                publishers_max: info.publishers_max,
+                subscribers_max: info.subscribers_max,
+                subscribers_ever: info.subscribers_ever,
+                evictions: info.evictions,
+                reclaims: info.reclaims,
+            },
             lanes,
             readers: info.subscribers.iter().map(reader).collect(),
             processes,
@@ -230,6 +260,11 @@ impl Watched {
             blocked_ns: one.blocked_ns,
             blocked_by: one.blocked_by,
             frame_bytes: moved.and_then(|from| mean(from).or_else(|| mean(oldest))),
+            totals: LaneTotals {
+                waits: one.back_pressure_count,
+                wakes: one.wakes,
+                takeovers: one.takeovers,
+            },
         }
     }
 }

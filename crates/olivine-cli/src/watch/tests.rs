@@ -1,6 +1,6 @@
 //! Views of invented samples.
 
-use super::super::sample::{Channel, Lane, Process, Reader, Sample, Seen};
+use super::super::sample::{Channel, Lane, LaneTotals, Process, Reader, Sample, Seen, Totals};
 use super::super::view::{ChannelView, Participant, Role, Severity, State, View};
 use super::Tracker;
 use crate::process::Stat;
@@ -22,6 +22,7 @@ fn lane(pid: u64, cursor: u64) -> Lane {
         blocked_ns: 0,
         blocked_by: None,
         frame_bytes: None,
+        totals: LaneTotals::default(),
     }
 }
 
@@ -64,6 +65,7 @@ fn channel(lanes: Vec<Lane>, readers: Vec<Reader>) -> Channel {
     Channel {
         incarnation: 1,
         capacity: CAPACITY,
+        totals: Totals::default(),
         lanes,
         readers,
         processes,
@@ -95,8 +97,7 @@ fn last(looks: Vec<(u64, Channel)>) -> View {
 }
 
 /// Two looks at a channel that 'audit' holds, at a healthy one, and at an unreadable one.
-#[cfg(feature = "screen")]
-pub(crate) fn troubled() -> View {
+pub(crate) fn troubled_samples() -> [Sample; 2] {
     let look = |cursor: u64, at_ms: u64| {
         let mut orders = channel(vec![lane(8, cursor)], vec![reader(0, cursor)]);
         orders.lanes[0].frame_bytes = Some(32.0);
@@ -123,9 +124,15 @@ pub(crate) fn troubled() -> View {
             channels,
         }
     };
+    [look(0, 0), look(320, 1000)]
+}
+
+/// What these looks show.
+pub(crate) fn troubled() -> View {
     let mut tracker = Tracker::new(String::new());
-    tracker.advance(&look(0, 0));
-    tracker.advance(&look(320, 1000))
+    let [first, second] = troubled_samples();
+    tracker.advance(&first);
+    tracker.advance(&second)
 }
 
 fn only(view: &View) -> &ChannelView {

@@ -1,0 +1,516 @@
+//! Every metric family: its name, and the samples that a look gives.
+//!
+//! Labels are the channel, the index of a lane or slot, and the durable name: their number is
+//! bounded by the settings of the channels. A process number is never a label, because each start
+//! of a program would add series.
+
+use super::exposition::{Exposition, Family, Format, Kind, labels};
+use crate::watch::sample::{Channel, Lane, Reader, Sample};
+use crate::watch::view::{ChannelView, Finding, Participant, Role, State, View};
+use olivine::LaneState;
+use std::time::Duration;
+
+/// Samples of lanes and subscribers in one text. Channels that would exceed it are shown without
+/// their lanes and subscribers.
+const DETAILS_MAX: usize = 100_000;
+/// Samples of one lane or subscriber, at most.
+const DETAILS_OF_ONE: usize = 9;
+
+/// What was seen of the channels, and what the text says about the looks themselves.
+#[derive(Debug)]
+pub(crate) struct Scrape<'a> {
+    /// The look, if the folder can be read.
+    pub(crate) looked: Result<(&'a Sample, &'a View), ()>,
+    /// Since the start of this process.
+    pub(crate) looks: u64,
+    pub(crate) errors: u64,
+    /// Time of this look.
+    pub(crate) took: Duration,
+    /// Whether the process that writes the text has looked before and will look again: only then
+    /// it can count what no shared word counts.
+    pub(crate) goes_on: bool,
+}
+
+const fn family(name: &'static str, kind: Kind, unit: &'static str, help: &'static str) -> Family {
+    Family {
+        name,
+        kind,
+        unit,
+        help,
+    }
+}
+
+const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Family {
+    family(name, Kind::Gauge, unit, help)
+}
+
+const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Family {
+    family(name, Kind::Counter, unit, help)
+}
+
+const BUILD: Family = family(
+    "olivine_build",
+    Kind::Info,
+    "",
+    "Version of the tool that wrote this text.",
+);
+const READABLE: Family = gauge(
+    "olivine_folder_readable",
+    "",
+    "Whether the folder of channels can be read: 1 or 0.",
+);
+const LOOKS: Family = counter(
+    "olivine_looks",
+    "",
+    "Looks at the channels since the start of this process.",
+);
+const ERRORS: Family = counter(
+    "olivine_scrape_errors",
+    "",
+    "Channels or folders that could not be read, counted once a look.",
+);
+const TOOK: Family = gauge(
+    "olivine_scrape_duration_seconds",
+    "seconds",
+    "Time that this look at the channels took.",
+);
+const CHANNELS: Family = gauge("olivine_channels", "", "Channels, readable or not.");
+const COLLAPSED: Family = gauge(
+    "olivine_collapsed_channels",
+    "",
+    "Channels shown without lanes and subscribers, because the text would be too long.",
+);
+const CHANNEL_READABLE: Family = gauge(
+    "olivine_channel_readable",
+    "",
+    "Whether a channel can be read: 1 or 0.",
+);
+
+/// A family with one sample a channel.
+type OfChannel = (Family, fn(&Shown<'_>) -> Option<u64>);
+const OF_CHANNEL: &[OfChannel] = &[
+    (
+        gauge(
+            "olivine_ring_capacity_bytes",
+            "bytes",
+            "Bytes of each ring; absent while no publisher has fixed it.",
+        ),
+        |one| Some(one.channel.capacity).filter(|bytes| *bytes > 0),
+    ),
+    (
+        gauge(
+            "olivine_memory_bytes",
+            "bytes",
+            "Shared memory that the files of a channel occupy.",
+        ),
+        |one| Some(one.channel.totals.file_bytes),
+    ),
+    (
+        gauge("olivine_publishers", "", "Living publishers."),
+        |one| Some(one.view.publishers_count as u64),
+    ),
+    (
+        gauge("olivine_subscribers", "", "Living subscribers."),
+        |one| Some(one.view.subscribers_count as u64),
+    ),
+    (
+        gauge(
+            "olivine_publishers_max",
+            "",
+            "Largest number of publishers; absent while no publisher has fixed it.",
+        ),
+        |one| Some(one.channel.totals.publishers_max).filter(|most| *most > 0),
+    ),
+    (
+        gauge(
+            "olivine_subscribers_max",
+            "",
+            "Largest number of subscribers; absent while it is not fixed.",
+        ),
+        |one| Some(one.channel.totals.subscribers_max).filter(|most| *most > 0),
+    ),
+    (
+        counter(
+            "olivine_subscribers_attached",
+            "",
+            "Subscribers that attached since the channel was made.",
+        ),
+        |one| Some(one.channel.totals.subscribers_ever),
+    ),
+    (
+        counter(
+            "olivine_evictions",
+            "",
+            "Subscribers evicted by publishers that had no room.",
+        ),
+        |one| Some(one.channel.totals.evictions),
+    ),
+    (
+        counter(
+            "olivine_reclaims",
+            "",
+            "Slots of dead subscribers that were freed.",
+        ),
+        |one| Some(one.channel.totals.reclaims),
+    ),
+];
+
+const PARTICIPANTS: Family = gauge(
+    "olivine_participants",
+    "",
+    "Participants by role and state; running are all that nothing is wrong with.",
+);
+const PUBLISHER_STATES: [&str; 5] = ["running", "held", "stopped", "gone", "unknown"];
+const SUBSCRIBER_STATES: [&str; 6] = [
+    "running",
+    "not_reading",
+    "stopped",
+    "gone",
+    "evicted",
+    "unknown",
+];
+
+/// A value of a sample.
+enum Value {
+    Count(u64),
+    Ns(u64),
+    Float(f64),
+}
+
+/// A family with one sample a lane.
+type OfLane = (Family, fn(&Channel, usize, &Lane) -> Option<Value>);
+const OF_LANE: &[OfLane] = &[
+    (
+        counter(
+            "olivine_published_bytes",
+            "bytes",
+            "Bytes of frames published in a lane, headers and padding included: its cursor.",
+        ),
+        |_, _, lane| Some(Value::Count(lane.cursor)),
+    ),
+    (
+        gauge(
+            "olivine_ring_fill_ratio",
+            "ratio",
+            "Part of a ring that waits for its slowest subscriber, from 0 to 1.",
+        ),
+        |channel, at, lane| fill(channel, at, lane).map(Value::Float),
+    ),
+    (
+        counter(
+            "olivine_waits_for_room",
+            "",
+            "Times that the publishers of a lane had no room.",
+        ),
+        |_, _, lane| Some(Value::Count(lane.totals.waits)),
+    ),
+    (
+        counter(
+            "olivine_without_room_seconds",
+            "seconds",
+            "Time that the publishers of a lane had no room; it grows while it lasts.",
+        ),
+        |_, _, lane| Some(Value::Ns(lane.waited_ns)),
+    ),
+    (
+        counter(
+            "olivine_wakes",
+            "",
+            "Parked subscribers that the publishers of a lane woke.",
+        ),
+        |_, _, lane| Some(Value::Count(lane.totals.wakes)),
+    ),
+    (
+        counter(
+            "olivine_takeovers",
+            "",
+            "Times that a publisher continued the lane of a dead one.",
+        ),
+        |_, _, lane| Some(Value::Count(lane.totals.takeovers)),
+    ),
+    (
+        gauge(
+            "olivine_publisher_parked",
+            "",
+            "Whether the publisher of a lane sleeps now: 1 or 0; absent if it is gone.",
+        ),
+        |_, _, lane| {
+            (lane.state == LaneState::Open).then_some(Value::Count(u64::from(lane.parked)))
+        },
+    ),
+];
+
+/// A family with one sample a subscriber.
+type OfReader = (Family, fn(&Reader, &Participant) -> Option<Value>);
+const OF_READER: &[OfReader] = &[
+    (
+        gauge(
+            "olivine_lag_bytes",
+            "bytes",
+            "Bytes published and not released by a subscriber, over all lanes.",
+        ),
+        |_, shown| Some(Value::Count(shown.behind_bytes)),
+    ),
+    (
+        gauge(
+            "olivine_lag_seconds",
+            "seconds",
+            "Age of the oldest message that a subscriber has not released; 0 if there is none.",
+        ),
+        |_, shown| match (shown.behind_ns, shown.behind_bytes) {
+            (None, 0) => Some(Value::Count(0)),
+            (age, _) => age.map(Value::Ns),
+        },
+    ),
+    (
+        gauge(
+            "olivine_position_bytes",
+            "bytes",
+            "Sum of the positions that a subscriber has released, over the lanes that it gates.",
+        ),
+        |reader, _| {
+            let released = reader.positions.iter().filter(|at| **at != u64::MAX);
+            let sum = released.fold(0, |sum: u64, at| sum.saturating_add(*at));
+            reader.gates.then_some(Value::Count(sum))
+        },
+    ),
+    (
+        counter(
+            "olivine_lost_bytes",
+            "bytes",
+            "Bytes that a subscriber lost to overruns or missed while its name had no place.",
+        ),
+        |reader, _| Some(Value::Count(reader.lost_bytes)),
+    ),
+    (
+        gauge(
+            "olivine_subscriber_parked",
+            "",
+            "Whether a subscriber sleeps now: 1 or 0; absent if it is gone.",
+        ),
+        |reader, _| {
+            reader
+                .alive
+                .then_some(Value::Count(u64::from(reader.parked)))
+        },
+    ),
+    (
+        gauge(
+            "olivine_absent_seconds",
+            "seconds",
+            "How long a durable subscriber has been absent; 0 while it is attached.",
+        ),
+        |reader, _| reader.name.is_some().then_some(Value::Ns(reader.absent_ns)),
+    ),
+];
+const HELD_BACK: Family = counter(
+    "olivine_held_back_seconds",
+    "seconds",
+    "Time in which a subscriber held a publisher back, as seen since the start of this process.",
+);
+const HOLD: Family = gauge(
+    "olivine_hold_seconds",
+    "seconds",
+    "How long the present hold of a subscriber lasts; absent if it holds no publisher back.",
+);
+
+/// The part of the ring of lane `at` that waits for a subscriber.
+#[allow(clippy::cast_precision_loss, reason = "a ratio")]
+fn fill(channel: &Channel, at: usize, lane: &Lane) -> Option<f64> {
+    let gating = channel.readers.iter().filter(|one| one.gates);
+    let positions = gating.filter_map(|one| one.positions.get(at).copied());
+    let slowest = positions.filter(|position| *position != u64::MAX).min();
+    let behind = lane
+        .cursor
+        .saturating_sub(slowest.unwrap_or(lane.cursor))
+        .min(channel.capacity);
+    (channel.capacity > 0).then(|| behind as f64 / channel.capacity as f64)
+}
+
+/// A readable channel with the texts of its labels.
+struct Shown<'a> {
+    channel: &'a Channel,
+    view: &'a ChannelView,
+    labels: String,
+    /// Empty if it is collapsed, as `readers` is.
+    lanes: Vec<(usize, &'a Lane, String)>,
+    readers: Vec<(&'a Reader, &'a Participant, String)>,
+}
+
+impl<'a> Shown<'a> {
+    fn new(name: &str, channel: &'a Channel, view: &'a ChannelView) -> Self {
+        let lane = |(at, lane): (usize, &'a Lane)| {
+            let index = lane.index.to_string();
+            (at, lane, labels(&[("channel", name), ("lane", &index)]))
+        };
+        let subscribers = view.participants.iter();
+        let subscribers = subscribers.filter(|one| one.role == Role::Subscriber);
+        // The tracker shows each of them, in this order.
+        let readers = channel.readers.iter().zip(subscribers);
+        Self {
+            channel,
+            view,
+            labels: labels(&[("channel", name)]),
+            lanes: channel.lanes.iter().enumerate().map(lane).collect(),
+            readers: readers
+                .map(|(one, shown)| (one, shown, of_reader(name, one.slot, one.name.as_deref())))
+                .collect(),
+        }
+    }
+
+    fn details(&self) -> usize {
+        (self.lanes.len() + self.readers.len()) * DETAILS_OF_ONE
+    }
+}
+
+fn of_reader(channel: &str, slot: usize, name: Option<&str>) -> String {
+    let name = name.unwrap_or_default();
+    let slot = slot.to_string();
+    labels(&[("channel", channel), ("slot", &slot), ("subscriber", name)])
+}
+
+/// The text of a look.
+pub(crate) fn text(scrape: &Scrape<'_>, format: Format) -> String {
+    let mut out = Exposition::new(format);
+    let version = labels(&[("version", env!("CARGO_PKG_VERSION"))]);
+    out.family(&BUILD, |to| to.add(&version, 1));
+    out.family(&READABLE, |to| to.add("", u64::from(scrape.looked.is_ok())));
+    if scrape.goes_on {
+        out.family(&LOOKS, |to| to.add("", scrape.looks));
+    }
+    if let Ok((sample, view)) = scrape.looked {
+        channels(&mut out, sample, view, scrape.goes_on);
+    }
+    if scrape.goes_on {
+        out.family(&ERRORS, |to| to.add("", scrape.errors));
+    }
+    let took = u64::try_from(scrape.took.as_nanos()).unwrap_or(u64::MAX);
+    out.family(&TOOK, |to| to.add_ns("", took));
+    out.finish()
+}
+
+fn channels(out: &mut Exposition, sample: &Sample, view: &View, goes_on: bool) {
+    // The tracker shows each channel of a sample, in this order.
+    let pairs = || sample.channels.iter().zip(&view.channels);
+    let mut left = DETAILS_MAX;
+    let mut collapsed = 0;
+    let readable = pairs().filter_map(|(seen, view)| {
+        let channel = seen.looked.as_ref().ok()?;
+        let mut shown = Shown::new(&seen.name, channel, view);
+        match left.checked_sub(shown.details()) {
+            Some(rest) => left = rest,
+            None => {
+                (shown.lanes, shown.readers) = (Vec::new(), Vec::new());
+                collapsed += 1;
+            }
+        }
+        Some(shown)
+    });
+    let readable: Vec<Shown<'_>> = readable.collect();
+    out.family(&CHANNELS, |to| to.add("", view.channels.len() as u64));
+    out.family(&COLLAPSED, |to| to.add("", collapsed));
+    out.family(&CHANNEL_READABLE, |to| {
+        for (seen, _) in pairs() {
+            let labels = labels(&[("channel", &seen.name)]);
+            to.add(&labels, u64::from(seen.looked.is_ok()));
+        }
+    });
+    for (family, value) in OF_CHANNEL {
+        out.family(family, |to| {
+            for one in &readable {
+                if let Some(value) = value(one) {
+                    to.add(&one.labels, value);
+                }
+            }
+        });
+    }
+    out.family(&PARTICIPANTS, |to| {
+        for one in &readable {
+            participants(one, |labels, count| to.add(labels, count));
+        }
+    });
+    for (family, value) in OF_LANE {
+        out.family(family, |to| {
+            for (one, (at, lane, labels)) in each(&readable, |one| &one.lanes) {
+                add(to, labels, value(one.channel, *at, lane));
+            }
+        });
+    }
+    for (family, value) in OF_READER {
+        out.family(family, |to| {
+            for (_, (reader, shown, labels)) in each(&readable, |one| &one.readers) {
+                add(to, labels, value(reader, shown));
+            }
+        });
+    }
+    if goes_on {
+        out.family(&HELD_BACK, |to| {
+            for (_, (_, shown, labels)) in each(&readable, |one| &one.readers) {
+                to.add_ns(labels, shown.held_ns);
+            }
+        });
+    }
+    out.family(&HOLD, |to| {
+        let holds = |one: &Finding| Some((of_finding(one), one.held_ns?));
+        for (labels, ns) in view.findings.iter().filter_map(holds) {
+            to.add_ns(&labels, ns);
+        }
+    });
+}
+
+fn of_finding(one: &Finding) -> String {
+    of_reader(&one.channel, one.slot, one.name.as_deref())
+}
+
+/// Each part of each channel.
+fn each<'s, 'a, T: 's>(
+    readable: &'s [Shown<'a>],
+    parts: impl Fn(&'s Shown<'a>) -> &'s Vec<T>,
+) -> impl Iterator<Item = (&'s Shown<'a>, &'s T)> {
+    readable
+        .iter()
+        .flat_map(move |one| parts(one).iter().map(move |part| (one, part)))
+}
+
+fn add(to: &mut super::exposition::Samples<'_>, labels: &str, value: Option<Value>) {
+    match value {
+        Some(Value::Count(count)) => to.add(labels, count),
+        Some(Value::Ns(ns)) => to.add_ns(labels, ns),
+        Some(Value::Float(value)) => to.add_float(labels, value),
+        None => {}
+    }
+}
+
+/// The number of participants in each state. All states are there: a series that comes and goes is
+/// hard to alert on.
+fn participants(one: &Shown<'_>, mut add: impl FnMut(&str, u64)) {
+    let roles = [
+        (Role::Publisher, "publisher", &PUBLISHER_STATES[..]),
+        (Role::Subscriber, "subscriber", &SUBSCRIBER_STATES[..]),
+    ];
+    for (role, word, states) in roles {
+        for state in states {
+            let of_role = one
+                .view
+                .participants
+                .iter()
+                .filter(|other| other.role == role);
+            let count = of_role.filter(|other| state_word(other.state) == *state);
+            let labels = format!("{},role=\"{word}\",state=\"{state}\"", one.labels);
+            add(&labels, count.count() as u64);
+        }
+    }
+}
+
+/// The states of the screen, with all that nothing is wrong with as one.
+fn state_word(state: State) -> &'static str {
+    match state {
+        State::Stopped => "stopped",
+        State::Gone => "gone",
+        State::Evicted => "evicted",
+        State::Held => "held",
+        State::NotReading => "not_reading",
+        State::Moving | State::Parked | State::Spinning | State::Idle => "running",
+        State::Unknown => "unknown",
+    }
+}

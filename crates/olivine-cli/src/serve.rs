@@ -1,0 +1,44 @@
+//! `olivine serve`: channels in a browser.
+//!
+//! `page` writes the one document, which draws itself from the values of `history` and of the
+//! looks. The server is that of `web`.
+
+pub(crate) mod history;
+pub(crate) mod page;
+
+pub(crate) use page::sign_in;
+
+use crate::args::{Common, ServeArgs, refuse_given};
+use crate::failure::Outcome;
+use crate::metrics::replace;
+use crate::output::print_json;
+use crate::stop::Stop;
+use crate::watch::{Watch, check_interval};
+use crate::web::access::Access;
+use crate::web::{self, Desk, Pages};
+
+/// The options of the server, which a snapshot does not have.
+const SERVER: [&str; 4] = ["listen", "token", "token_file", "host"];
+
+/// Runs the command.
+pub(crate) fn run(args: &ServeArgs, common: Common) -> Outcome {
+    check_interval(args.interval)?;
+    if args.snapshot.is_some() {
+        refuse_given(&SERVER, "a snapshot")?;
+    }
+    let watch = Watch::new(&args.uri, args.dir.as_deref())?;
+    let Some(path) = &args.snapshot else {
+        let access = Access::new(args.listen, &args.access)?;
+        let desk = Desk::new(watch, args.interval);
+        return web::run(args.listen, access, Pages::All, desk, common.json);
+    };
+    let stop = Stop::install()?;
+    let page = Desk::new(watch, args.interval).snapshot(&stop, args.seconds)?;
+    replace(path, page.as_bytes())?;
+    if common.json {
+        print_json(&serde_json::json!({
+            "file": path.display().to_string(), "page_bytes": page.len(),
+        }))?;
+    }
+    Ok(())
+}

@@ -27,6 +27,10 @@ use std::time::{Duration, Instant};
 /// The options of the server, which a text that is written once does not have.
 const SERVER: [&str; 4] = ["listen", "token", "token_file", "host"];
 
+/// The first looks, and each so many, have the sizes of frames.
+const SIZES_FIRST: u64 = 2;
+const SIZES_EACH: u64 = 10;
+
 /// Takes looks and writes what they show.
 pub(crate) struct Meter {
     tracker: Tracker,
@@ -74,7 +78,9 @@ impl Meter {
     pub(crate) fn text(&mut self, watch: &mut Watch, format: Format) -> String {
         let begun = Instant::now();
         self.looks += 1;
-        let sample = watch.sample().map(|mut sample| {
+        // Sizes of frames say how full a full ring is; they seldom change.
+        let sizes = self.looks <= SIZES_FIRST || self.looks.is_multiple_of(SIZES_EACH);
+        let sample = watch.sample(sizes).map(|mut sample| {
             self.waits.keep(&mut sample);
             let view = self.tracker.advance(&sample);
             let unreadable = view.channels.iter().filter(|one| one.error.is_some());
@@ -135,7 +141,7 @@ pub(crate) fn run(args: &MetricsArgs, common: Common) -> Outcome {
 /// The text of the second of two looks: ages and holds need two.
 fn twice(mut watch: Watch, stop: &Stop, format: Format) -> Outcome<String> {
     // A folder that cannot be read is a failure here: no later look will show that it was.
-    watch.sample()?;
+    watch.sample(false)?;
     let mut meter = Meter::new(&watch, false);
     meter.text(&mut watch, format);
     if !stop.wait_until(Instant::now() + FIRST_WINDOW) {

@@ -3,6 +3,7 @@
 use crate::terminal::write_escaped;
 use olivine::LaneState;
 use olivine::admin::ChannelInfo;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::Read;
 
@@ -34,6 +35,17 @@ pub(crate) fn has_mapped(maps: &str, inode: u64) -> bool {
     let inode = inode.to_string();
     maps.lines()
         .any(|line| line.split_ascii_whitespace().nth(4) == Some(&inode))
+}
+
+/// The inodes of all files that process `id` has mapped; none if this user may not know.
+pub(crate) fn mapped(id: u64) -> HashSet<u64> {
+    let maps = maps(id).unwrap_or_default();
+    let inode = |line: &str| line.split_ascii_whitespace().nth(4)?.parse().ok();
+    // 0 is memory without a file.
+    maps.lines()
+        .filter_map(inode)
+        .filter(|inode| *inode != 0)
+        .collect()
 }
 
 /// What one process does now.
@@ -173,7 +185,11 @@ mod tests {
         let stat = Stat::of(id).unwrap();
         assert!(!stat.is_stopped() && stat.started > 0);
         assert!(command(id).is_some_and(|command| command.starts_with("olivine")));
-        assert!(maps(id).is_some_and(|maps| !has_mapped(&maps, u64::MAX)));
+        let maps = maps(id).unwrap();
+        assert!(!has_mapped(&maps, u64::MAX));
+        let files = mapped(id);
+        assert!(!files.is_empty() && files.iter().all(|inode| has_mapped(&maps, *inode)));
+        assert!(mapped(u64::MAX).is_empty());
         assert_eq!(Stat::of(u64::MAX), None);
     }
 }

@@ -88,7 +88,7 @@ impl Watch {
     ///
     /// As [`Watch::sample`].
     pub(crate) fn look(&mut self) -> Outcome<View> {
-        let sample = self.sample()?;
+        let sample = self.sample(true)?;
         Ok(self.tracker.advance(&sample))
     }
 
@@ -97,13 +97,14 @@ impl Watch {
         self.tracker = self.another_tracker();
     }
 
-    /// Everything now, without comparing it.
+    /// Everything now, without comparing it. The sizes of frames, which `sizes` adds, cost as much
+    /// as the rest.
     ///
     /// # Errors
     ///
     /// If the folder cannot be read or trusted.
-    pub(crate) fn sample(&mut self) -> Outcome<Sample> {
-        let sample = self.sampler.sample();
+    pub(crate) fn sample(&mut self, sizes: bool) -> Outcome<Sample> {
+        let sample = self.sampler.sample(sizes);
         sample.map_err(|error| Failure::Failed(error.into()))
     }
 

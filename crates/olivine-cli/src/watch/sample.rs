@@ -111,6 +111,14 @@ pub(crate) struct Sampler {
     commands: HashMap<(u64, u64), String>,
 }
 
+/// What was read of processes in one sample, by number.
+#[derive(Debug, Default)]
+struct Processes {
+    stats: HashMap<u64, Option<Stat>>,
+    /// Inodes of the files that new participants have mapped.
+    mapped: HashMap<u64, HashSet<u64>>,
+}
+
 #[derive(Debug)]
 struct Watched {
     observer: Observer,
@@ -137,12 +145,12 @@ impl Sampler {
         &self.dir
     }
 
-    /// Looks at everything once.
+    /// Looks at everything once, with `sizes` also at headers of frames, for their mean size.
     ///
     /// # Errors
     ///
     /// If the folder cannot be read or trusted. A channel that cannot be read is in the sample.
-    pub(crate) fn sample(&mut self) -> Result<Sample, admin::AdminError> {
+    pub(crate) fn sample(&mut self, sizes: bool) -> Result<Sample, admin::AdminError> {
         let configs: Vec<Config> = if self.asked.is_empty() {
             let config = |name: String| Config::new(Scheme::Shm, &name).dir(&self.dir);
             admin::names(&self.dir)?.into_iter().map(config).collect()
@@ -152,21 +160,29 @@ impl Sampler {
         let names: HashSet<&str> = configs.iter().map(Config::channel).collect();
         self.observers
             .retain(|name, _| names.contains(name.as_str()));
-        let mut stats = HashMap::new();
+        let mut seen = Processes::default();
         let mut channels = Vec::new();
         for config in &configs {
             let name = config.channel().to_owned();
             let watched = self.observers.entry(name.clone());
             let watched = watched.or_insert_with(|| Watched::new(config));
             let looked = match watched.observer.look() {
-                Ok(info) => Ok(watched.channel(&info, &mut stats, &mut self.commands)),
+                Ok(info) => {
+                    let mut channel = watched.channel(&info, &mut seen, &mut self.commands);
+                    if sizes {
+                        watched.measure(&info, &mut channel);
+                    }
+                    watched.cursors = info.publishers.iter().map(|p| (p.lane, p.cursor)).collect();
+                    Ok(channel)
+                }
                 // It was removed since it was listed, or is being made.
                 Err(OpenError::Missing { .. }) if self.asked.is_empty() => continue,
                 Err(error) => Err(chain(&error)),
             };
             channels.push(Seen { name, looked });
         }
-        let living: HashSet<(u64, u64)> = stats
+        let living: HashSet<(u64, u64)> = seen
+            .stats
             .iter()
             .filter_map(|(id, stat)| Some((*id, stat.as_ref()?.started)))
             .collect();
@@ -188,11 +204,11 @@ impl Watched {
         }
     }
 
-    /// What is needed of a channel, with its processes. A process is read once a sample (`stats`).
+    /// What is needed of a channel, with its processes. A process is read once a sample (`seen`).
     fn channel(
         &mut self,
         info: &ChannelInfo,
-        stats: &mut HashMap<u64, Option<Stat>>,
+        seen: &mut Processes,
         commands: &mut HashMap<(u64, u64), String>,
     ) -> Channel {
         if self.control.0 != info.incarnation {
@@ -204,13 +220,15 @@ impl Watched {
         let mut processes = HashMap::new();
         let mut members = HashSet::new();
         for (_, id) in process::participants(info) {
-            let stat = stats.entry(id).or_insert_with(|| Stat::of(id));
+            let stat = seen.stats.entry(id).or_insert_with(|| Stat::of(id));
             let Some(stat) = stat else { continue };
             let key = (id, stat.started);
-            let is_member =
-                || process::maps(id).is_some_and(|maps| process::has_mapped(&maps, self.control.1));
-            if !members.contains(&key) && !self.members.contains(&key) && !is_member() {
-                continue;
+            if !members.contains(&key) && !self.members.contains(&key) {
+                let mapped = seen.mapped.entry(id);
+                let mapped = mapped.or_insert_with(|| process::mapped(id));
+                if !mapped.contains(&self.control.1) {
+                    continue;
+                }
             }
             members.insert(key);
             let command = commands.entry(key);
@@ -221,11 +239,6 @@ impl Watched {
             });
         }
         self.members = members;
-        let lanes = info.publishers.iter();
-        let lanes = lanes
-            .map(|one| self.lane(one, info.capacity_bytes))
-            .collect();
-        self.cursors = info.publishers.iter().map(|p| (p.lane, p.cursor)).collect();
         Channel {
             incarnation: info.incarnation,
             capacity: info.capacity_bytes,
@@ -237,35 +250,42 @@ impl Watched {
                 evictions: info.evictions,
                 reclaims: info.reclaims,
             },
-            lanes,
+            lanes: info.publishers.iter().map(lane).collect(),
             readers: info.subscribers.iter().map(reader).collect(),
             processes,
         }
     }
 
-    fn lane(&self, one: &PublisherInfo, capacity: u64) -> Lane {
-        // The frames since the last sample, else older frames, not overwritten yet: a frame
-        // starts a ring's length before the limit.
-        let before = self.cursors.get(&one.lane).copied();
-        let moved = before.filter(|before| *before < one.cursor);
-        let mean = |from| self.observer.mean_frame_bytes(one.lane, from);
-        let oldest = one.limit.saturating_sub(capacity);
-        Lane {
-            index: one.lane,
-            pid: one.pid,
-            state: one.state,
-            parked: one.parked,
-            cursor: one.cursor,
-            waited_ns: one.back_pressure_ns,
-            blocked_ns: one.blocked_ns,
-            blocked_by: one.blocked_by,
-            frame_bytes: moved.and_then(|from| mean(from).or_else(|| mean(oldest))),
-            totals: LaneTotals {
-                waits: one.back_pressure_count,
-                wakes: one.wakes,
-                takeovers: one.takeovers,
-            },
+    /// The mean size of some frames of each lane that moved since the last sample.
+    fn measure(&self, info: &ChannelInfo, channel: &mut Channel) {
+        for (one, lane) in info.publishers.iter().zip(&mut channel.lanes) {
+            // The frames since then, else older frames, not overwritten yet: a frame starts a
+            // ring's length before the limit.
+            let before = self.cursors.get(&one.lane).copied();
+            let moved = before.filter(|before| *before < one.cursor);
+            let mean = |from| self.observer.mean_frame_bytes(one.lane, from);
+            let oldest = one.limit.saturating_sub(info.capacity_bytes);
+            lane.frame_bytes = moved.and_then(|from| mean(from).or_else(|| mean(oldest)));
         }
+    }
+}
+
+fn lane(one: &PublisherInfo) -> Lane {
+    Lane {
+        index: one.lane,
+        pid: one.pid,
+        state: one.state,
+        parked: one.parked,
+        cursor: one.cursor,
+        waited_ns: one.back_pressure_ns,
+        blocked_ns: one.blocked_ns,
+        blocked_by: one.blocked_by,
+        frame_bytes: None,
+        totals: LaneTotals {
+            waits: one.back_pressure_count,
+            wakes: one.wakes,
+            takeovers: one.takeovers,
+        },
     }
 }
 

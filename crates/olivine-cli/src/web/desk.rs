@@ -173,9 +173,14 @@ impl Desk {
         if self.watchers > 0 {
             let text = event.1.trim_end();
             post(Posted::Event(event.0, text.into()))?;
-            // Looks that took too long are not made up for.
-            let next = due.unwrap_or_else(Instant::now) + self.interval;
-            self.next = Some(next.max(Instant::now()));
+            let now = Instant::now();
+            let next = due.unwrap_or(now) + self.interval;
+            // A look that comes late is not made up for: two at once would have no window.
+            self.next = Some(if next > now {
+                next
+            } else {
+                now + self.interval
+            });
         }
         for (stream, wanted) in std::mem::take(&mut self.waiting) {
             let answer = match event.0 {

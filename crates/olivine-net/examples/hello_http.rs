@@ -10,7 +10,7 @@ mod common;
 use clap::{Parser, ValueEnum};
 use olivine_net::{
     ConnectionId, Engine, Handler, Shard,
-    http::{self, Limits, Request, Responder, Service, StaticAnswer},
+    http::{self, Http, Limits, Request, Responder, Service, StaticAnswer},
 };
 
 /// Serves "Hello, World!" over HTTP/1.1.
@@ -34,10 +34,15 @@ struct Hello(StaticAnswer);
 impl Service for Hello {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         match (request.method(), request.path()) {
-            ("GET" | "HEAD", "/" | "/plaintext") => responder.send_static(&mut self.0),
-            _ => drop(responder.send(404, &[], b"")),
+            ("GET" | "HEAD", "/" | "/plaintext") => responder.send_static(http, &mut self.0),
+            _ => drop(responder.send(http, 404, &[], b"")),
         }
     }
 }

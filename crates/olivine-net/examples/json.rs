@@ -12,7 +12,7 @@ mod common;
 use std::time::Duration;
 
 use clap::Parser;
-use olivine_net::http::{self, Http, Limits, Request, Responder, Service, StreamId};
+use olivine_net::http::{self, Event, Http, Limits, Request, Responder, Service, StreamId};
 use serde_json::{Value, json};
 
 /// Serves JSON over HTTP/1.1.
@@ -33,11 +33,17 @@ struct Api {
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
 impl Api {
-    fn reply(&mut self, responder: Responder<'_, ()>, status: u16, value: &Value) {
+    fn reply(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        responder: Responder<'_>,
+        status: u16,
+        value: &Value,
+    ) {
         self.text.clear();
         // Writing to a vector cannot fail.
         let _ = serde_json::to_writer(&mut self.text, value);
-        let _ = responder.send(status, &JSON, &self.text);
+        let _ = responder.send(http, status, &JSON, &self.text);
     }
 }
 
@@ -48,25 +54,33 @@ impl Service for Api {
         http.shard().set_timer(Duration::from_secs(1), 0);
     }
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         self.served += 1;
         match (request.method(), request.path()) {
             ("GET", "/json") => {
-                self.reply(responder, 200, &json!({ "message": "Hello, World!" }));
+                self.reply(http, responder, 200, &json!({ "message": "Hello, World!" }));
             }
             ("POST", "/sum") => match serde_json::from_slice::<Vec<f64>>(request.body()) {
                 Ok(numbers) => {
                     self.reply(
+                        http,
                         responder,
                         200,
                         &json!({ "sum": numbers.iter().sum::<f64>() }),
                     );
                 }
-                Err(error) => self.reply(responder, 400, &json!({ "error": error.to_string() })),
+                Err(error) => {
+                    self.reply(http, responder, 400, &json!({ "error": error.to_string() }))
+                }
             },
-            ("GET", "/events") => self.watchers.extend(responder.events()),
-            (_, "/json" | "/sum" | "/events") => drop(responder.send(405, &[], b"")),
-            _ => drop(responder.send(404, &[], b"")),
+            ("GET", "/events") => self.watchers.push(responder.events(http)),
+            (_, "/json" | "/sum" | "/events") => drop(responder.send(http, 405, &[], b"")),
+            _ => drop(responder.send(http, 404, &[], b"")),
         }
     }
 
@@ -75,7 +89,7 @@ impl Service for Api {
         self.watchers.retain(|stream| http.is_open(*stream));
         for stream in &self.watchers {
             // A peer that is too slow for one event a second may miss one.
-            let _ = http.event(*stream, "count", &text);
+            let _ = http.event(*stream, &Event::new(&text).name("count"));
         }
         http.shard().set_timer(Duration::from_secs(1), token);
     }

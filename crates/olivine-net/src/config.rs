@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use crate::error::ConfigError;
+use crate::{error::ConfigError, listen::Listen};
 
 /// How a shard waits while it has nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,8 +10,9 @@ use crate::error::ConfigError;
 pub enum WaitStrategy {
     /// Never sleeps: the lowest latency, and a whole CPU for each shard even when idle.
     Spin,
-    /// Spins for this long after the last event, then sleeps; any time, zero being as
-    /// [`WaitStrategy::Block`]. The default, with 50 µs.
+    /// Spins for this long after the last event, then sleeps, as long as most pauses end while it
+    /// spins. Otherwise it sleeps at once, and tries again in one of up to 256 pauses. Any time,
+    /// zero being as [`WaitStrategy::Block`]. The default, with 50 µs.
     Adaptive(Duration),
     /// Sleeps at once: the least CPU time, and tens of microseconds to wake up.
     Block,
@@ -60,7 +61,7 @@ pub enum AcceptMode {
 #[derive(Clone, Debug)]
 #[must_use = "a config does nothing until an engine is started with it"]
 pub struct EngineConfig {
-    pub(crate) address: Option<SocketAddr>,
+    pub(crate) listen: Vec<Listen>,
     pub(crate) ipv6_only: bool,
     pub(crate) backlog: u32,
     pub(crate) nodelay: bool,
@@ -90,16 +91,14 @@ impl EngineConfig {
     /// Settings for an engine that listens on `address`; port 0 lets the system choose one, see
     /// [`Engine::local_address`](crate::Engine::local_address).
     pub fn new(address: SocketAddr) -> Self {
-        Self {
-            address: Some(address),
-            ..Self::client()
-        }
+        Self::client().listen(Listen::tcp(address))
     }
 
-    /// Settings for an engine that only makes connections.
+    /// Settings for an engine that only makes connections, or for one whose places to listen on
+    /// [`EngineConfig::listen`] adds.
     pub fn client() -> Self {
         Self {
-            address: None,
+            listen: Vec::new(),
             ipv6_only: false,
             backlog: 4096,
             nodelay: true,
@@ -124,6 +123,13 @@ impl EngineConfig {
             #[cfg(feature = "rustls")]
             tls: None,
         }
+    }
+
+    /// Adds a place to listen on: an address, a Unix socket or a socket that was given. Up to 1,000
+    /// of them.
+    pub fn listen(mut self, listen: Listen) -> Self {
+        self.listen.push(listen);
+        self
     }
 
     /// Whether an IPv6 listener refuses IPv4 clients. Default `false`: `[::]` serves both.
@@ -307,6 +313,14 @@ impl EngineConfig {
         const GIB: usize = 1 << 30;
         within("backlog", self.backlog as usize, 1..=65_535)?;
         within("threads", self.threads, 0..=1024)?;
+        within("listen", self.listen.len(), 0..=1000)?;
+        for mode in self.listen.iter().filter_map(|listen| listen.mode) {
+            within(
+                "mode",
+                usize::try_from(mode).unwrap_or(usize::MAX),
+                0..=0o777,
+            )?;
+        }
         within("receive_buffer", self.receive_buffer, 512..=16 << 20)?;
         within("unconsumed_max", self.unconsumed_max, 1..=GIB)?;
         within("high_water", self.high_water, 1..=GIB)?;
@@ -394,6 +408,7 @@ mod tests {
         for (setting, config) in [
             ("backlog", fine().backlog(65_536)),
             ("threads", fine().threads(1025)),
+            ("mode", fine().listen(Listen::unix("x").mode(0o1777))),
             ("receive_buffer", fine().receive_buffer(511)),
             ("unconsumed_max", fine().unconsumed_max(0)),
             ("high_water", fine().high_water(0).low_water(0)),

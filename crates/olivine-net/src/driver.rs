@@ -22,9 +22,16 @@
 //! * After `detach(slot)` no event but `Released` appears for the slot, and then never another
 //!   until it is attached again; only then has the kernel released every buffer.
 
-use std::{io, net::SocketAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    io,
+    net::SocketAddr,
+    os::fd::{BorrowedFd, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
 
-use crate::sys::socket;
+use crate::{listen::ListenSocket, sys::socket};
 
 pub(crate) mod readiness;
 
@@ -46,22 +53,64 @@ pub(crate) enum Outgoing {
     Owned(Vec<u8>),
     /// Bytes that many connections may send at once, never copied.
     Shared(Arc<[u8]>),
+    /// A part of a file.
+    File {
+        file: Arc<File>,
+        offset: u64,
+        length: usize,
+    },
 }
 
 impl Outgoing {
+    /// The bytes in memory; none of a file.
     pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Self::Owned(bytes) => bytes,
             Self::Shared(bytes) => bytes,
+            Self::File { .. } => &[],
+        }
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        match self {
+            Self::File { length, .. } => *length,
+            _ => self.bytes().len(),
+        }
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self, Self::File { .. })
+    }
+
+    /// Sends from `start` on as much as the kernel takes now.
+    pub(crate) fn send_from(&self, start: usize, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        match self {
+            Self::File {
+                file,
+                offset,
+                length,
+            } => {
+                let most = (length - start).min(FILE_BYTES_PER_TURN);
+                match socket::send_file(socket, file, offset + start as u64, most)? {
+                    // It was longer when it was queued.
+                    0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                    sent => Ok(sent),
+                }
+            }
+            _ => socket::send(socket, &self.bytes()[start..]),
         }
     }
 }
 
+/// Bytes of a file that are sent before other connections get their turn.
+pub(crate) const FILE_BYTES_PER_TURN: usize = 1 << 20;
+
 /// What the kernel has done.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A connection arrived; its socket is non-blocking and has no options set.
-    Accepted(OwnedFd),
+    /// A connection arrived at the listener with this number; its socket is non-blocking and has
+    /// no options set.
+    Accepted(OwnedFd, u16),
     /// A connection arrived and was closed at once, because descriptors or memory ran out.
     TurnedAway,
     /// `length` bytes arrived, in `buffer` from [`HEADROOM`] on; `length` 0 is the end of
@@ -86,6 +135,8 @@ pub(crate) enum Event {
     Connected { slot: Slot, result: io::Result<()> },
     /// The kernel holds nothing of this slot any more and its socket is closed.
     Released { slot: Slot },
+    /// As `Released`, with the socket, which is open.
+    Taken { slot: Slot, socket: OwnedFd },
 }
 
 /// The outcome of a send that was tried at once.
@@ -102,10 +153,11 @@ pub(crate) trait Driver {
     /// The name users see: `mio` or `io_uring`.
     fn name(&self) -> &'static str;
 
-    /// Starts accepting.
-    fn listen(&mut self, listener: OwnedFd) -> io::Result<()>;
+    /// Starts accepting from one more listener.
+    fn listen(&mut self, listener: Arc<ListenSocket>) -> io::Result<()>;
 
-    /// Stops accepting: takes what the queue still holds (`Accepted` events follow), then closes.
+    /// Stops accepting: takes what the queues still hold (`Accepted` events follow), then closes.
+    /// What waits at a listener that other processes have as well is left to them.
     fn stop_listening(&mut self);
 
     /// Whether connections wait here that were accepted, or will have been once a stop has gone
@@ -141,6 +193,10 @@ pub(crate) trait Driver {
 
     /// Gives the connection up: closes the socket (by a reset if `reset`), then `Released` follows.
     fn detach(&mut self, slot: Slot, reset: bool);
+
+    /// Gives the connection up and its socket back: `Taken` follows. What was received before it is
+    /// still reported; nothing is being sent.
+    fn take(&mut self, slot: Slot);
 
     /// Whether the loss of this connection would be reported: the kernel holds an operation of it.
     fn is_watched(&self, slot: Slot) -> bool;
@@ -190,16 +246,19 @@ impl Waker {
 /// accepted and closed, and its peer sees that at once.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    pub(crate) listener: OwnedFd,
+    pub(crate) listener: Arc<ListenSocket>,
+    /// Whether the queue may hold connections.
+    pub(crate) acceptable: bool,
     spare: Option<OwnedFd>,
     /// Whether the reserve did not help either; accepting pauses until the next try.
     pub(crate) starved: bool,
 }
 
 impl Acceptor {
-    pub(crate) fn new(listener: OwnedFd) -> Self {
+    pub(crate) fn new(listener: Arc<ListenSocket>) -> Self {
         Self {
             listener,
+            acceptable: true,
             spare: socket::spare(),
             starved: false,
         }
@@ -209,10 +268,10 @@ impl Acceptor {
     pub(crate) fn accept(&mut self) -> Option<Event> {
         use std::os::fd::AsFd;
         loop {
-            match socket::accept(self.listener.as_fd()) {
+            match socket::accept(self.listener.fd.as_fd()) {
                 Ok(socket) => {
                     self.starved = false;
-                    return Some(Event::Accepted(socket));
+                    return Some(Event::Accepted(socket, self.listener.index));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
                 Err(error) if socket::is_exhaustion(&error) => return self.turn_away(),
@@ -237,7 +296,7 @@ impl Acceptor {
     fn turn_away(&mut self) -> Option<Event> {
         use std::os::fd::AsFd;
         self.spare = None;
-        let refused = socket::accept(self.listener.as_fd());
+        let refused = socket::accept(self.listener.fd.as_fd());
         let turned = refused.is_ok();
         if let Ok(refused) = refused {
             socket::reset_on_close(refused.as_fd());

@@ -3,25 +3,24 @@
 use std::{
     io,
     net::SocketAddr,
-    os::fd::{AsFd, OwnedFd},
-    sync::{Arc, mpsc},
+    os::fd::OwnedFd,
+    sync::{Arc, Weak, mpsc},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use crate::{
-    config::{AcceptMode, Backend, EngineConfig},
+    config::{Backend, EngineConfig},
     driver::{Driver, Waker, readiness::Readiness},
     error::{NotPosted, StartError},
+    handle::EngineHandle,
     handler::Handler,
     health::{Counters, ShardCounters, ShardHealth, Vitals},
-    mailbox::{Letter, Mailbox},
+    listen::{ListenAddress, ListenSocket, Listeners},
+    mailbox::Mailbox,
     shard::{Common, Shard, guard::caught, run::Runner},
     sync::Gauge,
-    sys::{
-        self,
-        socket::{self, ListenOptions},
-    },
+    sys,
     topology::Topology,
 };
 
@@ -33,7 +32,7 @@ use crate::{
 pub struct Engine<H: Handler> {
     common: Arc<Common<H::Message>>,
     threads: Vec<JoinHandle<io::Result<u64>>>,
-    address: Option<SocketAddr>,
+    addresses: Vec<ListenAddress>,
     cpus: Vec<Option<usize>>,
     backend: &'static str,
 }
@@ -70,12 +69,8 @@ impl<H: Handler> Engine<H> {
     {
         config.validate()?;
         let cpus = choose_cpus(&config)?;
-        let hand_over = match config.accept {
-            AcceptMode::Auto => !socket::REUSE_PORT_SPREADS,
-            AcceptMode::PerShard => false,
-            AcceptMode::HandOver => true,
-        };
-        let (listeners, address) = listen(&config, cpus.len(), hand_over)?;
+        let listeners = Listeners::open(&config, cpus.len())?;
+        let watched = listeners.watched();
         let common = Arc::new(Common {
             mailboxes: cpus
                 .iter()
@@ -84,23 +79,24 @@ impl<H: Handler> Engine<H> {
             counters: cpus.iter().map(|_| ShardCounters::default()).collect(),
             connections: Gauge::default(),
             vitals: cpus.iter().map(|_| Vitals::default()).collect(),
-            hand_over,
+            places: listeners.places,
+            listeners: watched,
             config,
         });
         let mut engine = Self {
             common,
             threads: Vec::new(),
-            address,
+            addresses: listeners.addresses,
             cpus,
             backend: "mio",
         };
         let handler = Arc::new(handler);
         let (report, reports) = mpsc::channel::<Ready>();
-        for (index, listener) in listeners.into_iter().enumerate() {
+        for (index, listeners) in listeners.sockets.into_iter().enumerate() {
             let seat = Seat {
                 index,
                 cpu: engine.cpus[index],
-                listener,
+                listeners,
                 report: report.clone(),
             };
             let (common, handler) = (Arc::clone(&engine.common), Arc::clone(&handler));
@@ -124,10 +120,37 @@ impl<H: Handler> Engine<H> {
         Ok(engine)
     }
 
-    /// The address listened on, with the real port; `None` for a client engine.
+    /// The first TCP address listened on, with the real port; `None` if there is none.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
-        self.address
+        self.addresses.iter().find_map(|address| match address {
+            ListenAddress::Tcp(address) => Some(*address),
+            ListenAddress::Unix(_) => None,
+        })
+    }
+
+    /// All places listened on: first those that were named, in their order, then those that were
+    /// given, each address once.
+    #[must_use]
+    pub fn addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// Copies of the sockets that the engine listens on, for another process or engine
+    /// ([`Listen::given`]) that goes on with them. From then on this engine leaves connections that
+    /// it has not accepted to the others when it stops: so a restart refuses none.
+    ///
+    /// # Errors
+    ///
+    /// If descriptors have run out, or the engine no longer listens.
+    pub fn listeners(&self) -> io::Result<Vec<OwnedFd>> {
+        let sockets = self.common.listeners.iter();
+        let copy = |socket: &Weak<ListenSocket>| {
+            let socket = socket.upgrade().ok_or(io::ErrorKind::NotConnected)?;
+            socket.shared.set(true);
+            socket.fd.try_clone()
+        };
+        sockets.map(copy).collect()
     }
 
     /// The CPU each shard is pinned to, by index; `None` where pinning is off.
@@ -142,24 +165,23 @@ impl<H: Handler> Engine<H> {
         self.backend
     }
 
+    /// What other threads use the engine through: it posts, reads counters, and stops.
+    #[must_use]
+    pub fn handle(&self) -> EngineHandle<H::Message> {
+        EngineHandle::new(Arc::clone(&self.common))
+    }
+
     /// Readings of the shards' counters, by index.
     #[must_use]
     pub fn counters(&self) -> Vec<Counters> {
-        self.common
-            .counters
-            .iter()
-            .map(ShardCounters::read)
-            .collect()
+        self.handle().counters()
     }
 
     /// How each shard is, by index: whether it runs or why it ended, its back end, connections,
     /// panics and memory.
     #[must_use]
     pub fn health(&self) -> Vec<ShardHealth> {
-        let vitals = self.common.vitals.iter().zip(self.counters());
-        vitals
-            .map(|(vitals, counters)| vitals.read(counters.open, counters.panics))
-            .collect()
+        self.handle().health()
     }
 
     /// Posts a message to shard `index`; its handler's `on_message` gets it.
@@ -168,25 +190,27 @@ impl<H: Handler> Engine<H> {
     ///
     /// [`NotPosted`] gives the message back if the mailbox is full or the shard does not exist.
     pub fn post(&self, index: usize, message: H::Message) -> Result<(), NotPosted<H::Message>> {
-        match self.common.mailboxes.get(index) {
-            Some(mailbox) => mailbox.post(message),
-            None => Err(NotPosted::Closed(message)),
-        }
+        self.handle().post(index, message)
     }
 
     /// Stops: takes no more connections, closes each one as soon as it is idle, and after
     /// `deadline` resets the rest. Returns when all shards have ended, which is as soon as nothing
-    /// is left.
+    /// is left. [`EngineHandle::stop`] does it from another thread.
     pub fn stop(mut self, deadline: Duration) -> StopReport {
         self.halt(deadline)
     }
 
+    /// Waits until all shards have ended: by an [`EngineHandle::stop`], or each by its own failure.
+    pub fn wait(mut self) -> StopReport {
+        self.join()
+    }
+
     fn halt(&mut self, deadline: Duration) -> StopReport {
-        let at = Instant::now() + deadline;
-        for mailbox in &self.common.mailboxes {
-            // A shard that has ended needs no stopping.
-            let _ = mailbox.command(Letter::Stop(at));
-        }
+        self.handle().stop(deadline);
+        self.join()
+    }
+
+    fn join(&mut self) -> StopReport {
         let mut report = StopReport::default();
         for (index, thread) in self.threads.drain(..).enumerate() {
             match thread.join() {
@@ -213,7 +237,7 @@ impl<H: Handler> Drop for Engine<H> {
 struct Seat {
     index: usize,
     cpu: Option<usize>,
-    listener: Option<OwnedFd>,
+    listeners: Vec<Arc<ListenSocket>>,
     report: mpsc::Sender<Ready>,
 }
 
@@ -223,6 +247,7 @@ impl Seat {
         common: Arc<Common<H::Message>>,
         handler: &impl Fn(usize) -> H,
     ) -> io::Result<u64> {
+        sys::block_pipe_signal();
         let guard = CloseMailbox {
             index: self.index,
             common: Arc::clone(&common),
@@ -242,9 +267,8 @@ impl Seat {
                 return Ok(0);
             }
         };
-        if let Some(listener) = self.listener
-            && let Err(source) = driver.listen(listener)
-        {
+        let mut listeners = self.listeners.into_iter();
+        if let Err(source) = listeners.try_for_each(|listener| driver.listen(listener)) {
             let backend = driver.name();
             let _ = self
                 .report
@@ -305,53 +329,6 @@ fn choose_cpus(config: &EngineConfig) -> Result<Vec<Option<usize>>, StartError> 
         .into_iter()
         .map(Some)
         .collect())
-}
-
-/// A listener for each shard that accepts, all on one port, and the address they share.
-fn listen(
-    config: &EngineConfig,
-    shards: usize,
-    hand_over: bool,
-) -> Result<(Vec<Option<OwnedFd>>, Option<SocketAddr>), StartError> {
-    let mut listeners: Vec<Option<OwnedFd>> = Vec::with_capacity(shards);
-    let Some(mut address) = config.address else {
-        listeners.resize_with(shards, || None);
-        return Ok((listeners, None));
-    };
-    let options = ListenOptions {
-        // At most 65,535 by `validate`.
-        backlog: i32::try_from(config.backlog).unwrap_or(i32::MAX),
-        reuse_port: !hand_over && shards > 1,
-        ipv6_only: config.ipv6_only,
-        receive_kernel_bytes: config.receive_kernel_bytes,
-        keep_alive: config.keep_alive,
-    };
-    if options.reuse_port && address.port() != 0 {
-        // SO_REUSEPORT would let us share the port of another program of this user that also set
-        // it, and the kernel would give each of us some of the connections. A bind without it
-        // tells.
-        let alone = ListenOptions {
-            reuse_port: false,
-            ..options
-        };
-        drop(
-            socket::listen(address, alone)
-                .map_err(|source| StartError::Listen { address, source })?,
-        );
-    }
-    for shard in 0..shards {
-        if hand_over && shard > 0 {
-            listeners.push(None);
-            continue;
-        }
-        let failed = |source| StartError::Listen { address, source };
-        let listener = socket::listen(address, options).map_err(failed)?;
-        if shard == 0 {
-            address = socket::local_address(listener.as_fd()).map_err(failed)?;
-        }
-        listeners.push(Some(listener));
-    }
-    Ok((listeners, Some(address)))
 }
 
 fn open_driver(

@@ -1,6 +1,6 @@
 //! Why an engine could not start, and the small outcomes of the data path.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
 use crate::topology::TopologyError;
 
@@ -81,10 +81,10 @@ pub enum StartError {
     #[error(transparent)]
     Topology(#[from] TopologyError),
     /// The address cannot be listened on: in use, not of this machine, or not permitted.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {place}")]
     Listen {
-        /// The address asked for.
-        address: SocketAddr,
+        /// The address or path asked for.
+        place: String,
         /// What the system said.
         source: io::Error,
     },
@@ -125,6 +125,9 @@ pub enum NotSent {
     /// The connection is closed, closing or not yet made.
     #[error("the connection is not open")]
     Closed,
+    /// An HTTP answer of known length has less room left than that.
+    #[error("the answer would be longer than its head says; write less or announce more")]
+    TooLong,
 }
 
 /// Why a message was not posted; it is given back.
@@ -146,6 +149,21 @@ impl<M> std::fmt::Debug for NotPosted<M> {
             Self::Closed(_) => "Closed(..)",
         })
     }
+}
+
+/// A socket that an engine did not take over; it is given back.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotAdopted {
+    /// The engine holds as many connections as it may.
+    #[error("the engine takes no more connections: connections_max is reached")]
+    Full(OwnedFd),
+    /// The shard does not exist, or it has stopped.
+    #[error("the shard has stopped or does not exist")]
+    Closed(OwnedFd),
+    /// The descriptor cannot be used: it is not a connected stream socket.
+    #[error("the descriptor is not a connected stream socket")]
+    Unusable(OwnedFd),
 }
 
 /// Why a connection ended, as reported to [`Handler::on_close`](crate::Handler::on_close).
@@ -174,6 +192,8 @@ pub enum CloseReason {
     Cut,
     /// The handler panicked in a call about this connection; queued bytes were lost.
     Panicked,
+    /// Another shard has it now ([`Shard::hand_over`](crate::Shard::hand_over)).
+    HandedOver,
 }
 
 /// Why a connection could not be made.

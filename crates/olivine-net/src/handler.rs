@@ -50,6 +50,16 @@ pub enum Origin {
         /// The caller's token.
         token: u64,
     },
+    /// Another shard handed it over ([`Shard::hand_over`]).
+    HandedOver {
+        /// The caller's token.
+        token: u64,
+    },
+    /// The program passed the socket in ([`EngineHandle::adopt`](crate::EngineHandle::adopt)).
+    Adopted {
+        /// The caller's token.
+        token: u64,
+    },
 }
 
 /// A protocol, or an application of one. Each shard has its own handler, used by that shard's

@@ -125,6 +125,12 @@ counters! {
     accepted,
     /// Connections made by us.
     connected,
+    /// Connections that came from another shard by [`Shard::hand_over`](crate::Shard::hand_over), or
+    /// from the program by [`EngineHandle::adopt`](crate::EngineHandle::adopt).
+    adopted,
+    /// Connections that went to another shard by [`Shard::hand_over`](crate::Shard::hand_over); they
+    /// are not among those that ended.
+    handed_over,
     /// Attempts to connect that failed.
     connect_failed,
     /// Connections that ended, for any reason.
@@ -142,9 +148,20 @@ counters! {
     cut,
     /// Calls of the handler that panicked; each was caught.
     panics,
-    /// HTTP requests that the server refused without asking the service: malformed, too large, too
-    /// slow, or beyond the memory for bodies.
+    /// HTTP requests that reached the service.
+    requests,
+    /// HTTP requests that the server refused: the sum of the next five.
     refused_requests,
+    /// Of these, malformed: 400, 417, 501, 505.
+    refused_malformed,
+    /// Of these, with a line, a head or a body that is too long: 413, 414, 431.
+    refused_large,
+    /// Of these, too slow: 408.
+    refused_slow,
+    /// Of these, beyond the memory for bodies: 503.
+    refused_memory,
+    /// Of these, refused by the service from the head, before the body came.
+    refused_service,
     /// Receive calls that brought bytes.
     receives,
     /// Bytes received.

@@ -2,8 +2,8 @@
 //!
 //! It refuses to block, to queue without bound, to allocate per request once warm, and to ignore a
 //! setting. It knows nothing of messages or channels: it moves bytes between sockets and handlers.
-//! It does no UDP, no HTTP/2, no file serving, and makes no outgoing TLS connections (the `rustls`
-//! feature serves TLS).
+//! It does no UDP and no HTTP/2, and makes no outgoing TLS connections (the `rustls` feature serves
+//! TLS).
 //!
 //! ```
 //! use olivine_net::{ConnectionId, Engine, EngineConfig, Handler, Shard};
@@ -80,9 +80,11 @@ mod config;
 mod driver;
 mod engine;
 mod error;
+mod handle;
 mod handler;
 mod health;
 pub mod http;
+mod listen;
 mod mailbox;
 mod shard;
 mod slots;
@@ -103,9 +105,11 @@ pub mod fuzzing {
 pub use crate::{
     config::{AcceptMode, Backend, EngineConfig, WaitStrategy},
     engine::{Engine, StopReport},
-    error::{CloseReason, ConfigError, ConnectError, NotPosted, NotSent, StartError},
+    error::{CloseReason, ConfigError, ConnectError, NotAdopted, NotPosted, NotSent, StartError},
+    handle::EngineHandle,
     handler::{ConnectionId, Handler, Origin},
     health::{Counters, ShardHealth, ShardState},
+    listen::{Listen, ListenAddress},
     shard::{Shard, TimerId},
     slots::Slots,
     topology::{Core, Topology, TopologyError, parse_cpu_list},

@@ -10,17 +10,44 @@ use std::{
     time::Instant,
 };
 
-use crate::{driver::Waker, error::NotPosted, sync::Flag};
+use crate::{driver::Waker, error::NotPosted, handler::Origin, sync::Flag};
 
 /// An order or message to a shard.
 #[derive(Debug)]
 pub(crate) enum Letter<M> {
     /// A message to the handler.
     Message(M),
-    /// A connection that another shard accepted.
-    Connection(OwnedFd),
+    /// A connection of another shard, or of the program.
+    Connection(Passed),
     /// Finish, at this time at the latest.
     Stop(Instant),
+}
+
+/// A connection on its way to a shard.
+#[derive(Debug)]
+pub(crate) struct Passed {
+    pub(crate) socket: OwnedFd,
+    /// The listener it came from; `None` if the program passed it in.
+    pub(crate) listener: Option<u16>,
+    pub(crate) origin: Origin,
+    /// Bytes that were received and not consumed.
+    pub(crate) rest: Vec<u8>,
+    #[cfg(feature = "rustls")]
+    pub(crate) tls: Option<Box<crate::tls::Session>>,
+}
+
+impl Passed {
+    /// As it comes from the kernel.
+    pub(crate) fn fresh(socket: OwnedFd, listener: Option<u16>, origin: Origin) -> Self {
+        Self {
+            socket,
+            listener,
+            origin,
+            rest: Vec::new(),
+            #[cfg(feature = "rustls")]
+            tls: None,
+        }
+    }
 }
 
 /// The box of one shard.

@@ -5,17 +5,21 @@
 //! returned.
 
 use std::{
+    fs::File,
     net::SocketAddr,
-    sync::Arc,
+    ops::Range,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
 use crate::{
     config::EngineConfig,
-    driver::{Driver, Outgoing, Slot},
+    driver::{Driver, Slot},
     error::{CloseReason, ConnectError, NotPosted, NotSent},
+    handle::EngineHandle,
     handler::ConnectionId,
     health::{Counters, ShardCounters, Vitals},
+    listen::{ListenPlace, ListenSocket},
     mailbox::Mailbox,
     sync::Gauge,
     sys::socket,
@@ -30,8 +34,9 @@ pub(crate) mod guard;
 mod inner;
 pub(crate) mod run;
 mod settle;
+mod spin;
 
-use connection::{Attempt, Connection, End, NEVER, Phase};
+use connection::{Attempt, Connection, End, Leaving, NEVER, Phase};
 pub(crate) use inner::LOOK_AGAIN;
 
 /// Room in a fresh buffer: enough for most batches, so that few ever grow.
@@ -59,7 +64,9 @@ pub(crate) struct Common<M> {
     pub(crate) counters: Vec<ShardCounters>,
     pub(crate) connections: Gauge,
     pub(crate) vitals: Vec<Vitals>,
-    pub(crate) hand_over: bool,
+    pub(crate) places: Vec<ListenPlace>,
+    /// Not kept open by this.
+    pub(crate) listeners: Vec<Weak<ListenSocket>>,
 }
 
 /// What a timer is for.
@@ -170,6 +177,12 @@ impl<M> Shard<M> {
         self.driver.name()
     }
 
+    /// What other threads and the rest of the program use the engine through.
+    #[must_use]
+    pub fn handle(&self) -> EngineHandle<M> {
+        EngineHandle::new(Arc::clone(&self.common))
+    }
+
     /// The time when this round of the loop began; reading it costs nothing.
     #[must_use]
     pub fn now(&self) -> Instant {
@@ -209,6 +222,58 @@ impl<M> Shard<M> {
     pub fn is_open(&self, id: ConnectionId) -> bool {
         self.find(id)
             .is_some_and(|connection| connection.phase == Phase::Open)
+    }
+
+    /// The place that accepted a connection, as an index into
+    /// [`Engine::addresses`](crate::Engine::addresses); `None` if no listener did, or it is gone.
+    #[must_use]
+    pub fn listener(&self, id: ConnectionId) -> Option<usize> {
+        Some(usize::from(self.find(id)?.listener?))
+    }
+
+    /// Hands an open connection to another shard: what is queued is sent first, and what the
+    /// handler has not consumed goes along. There the handler's
+    /// [`on_open`](crate::Handler::on_open) gets [`Origin::HandedOver`](crate::Origin::HandedOver)
+    /// with `token`; here [`on_close`](crate::Handler::on_close) gets
+    /// [`CloseReason::HandedOver`]. No more is shown or taken here. Handing over to this shard
+    /// works too, and gives the connection a new id.
+    ///
+    /// If that shard has ended meanwhile, the connection is reset, with [`CloseReason::Aborted`].
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::Closed`] if the connection is not open, its peer has ended its direction, or
+    /// there is no such shard.
+    pub fn hand_over(&mut self, id: ConnectionId, shard: usize, token: u64) -> Result<(), NotSent> {
+        let connection = self.find_open(id)?;
+        if connection.end != End::No {
+            return Err(NotSent::Closed);
+        }
+        if shard >= self.count() {
+            return Err(NotSent::Closed);
+        }
+        let connection = &mut self.connections[id.slot as usize];
+        connection.phase = Phase::Leaving;
+        connection.deadline = NEVER;
+        connection.leaving = Some(Box::new(Leaving {
+            shard,
+            token,
+            taken: false,
+        }));
+        self.mark(id.slot);
+        Ok(())
+    }
+
+    /// The TLS session of a connection: the server name that the peer asked for (SNI), the protocol
+    /// agreed on (ALPN), its certificates. `None` without TLS. All is known before the first bytes
+    /// are shown.
+    #[cfg(feature = "rustls")]
+    #[must_use]
+    pub fn tls(&self, id: ConnectionId) -> Option<&rustls::ServerConnection> {
+        self.find(id)?
+            .tls
+            .as_ref()
+            .map(|session| session.connection())
     }
 
     /// The open connections of this shard, by slot.
@@ -252,14 +317,29 @@ impl<M> Shard<M> {
     /// As [`Shard::offer`].
     pub fn offer_shared(&mut self, id: ConnectionId, bytes: Arc<[u8]>) -> Result<(), NotSent> {
         self.writer(id)?;
-        let connection = &mut self.connections[id.slot as usize];
-        if !connection.out.is_empty() {
-            let out = std::mem::take(&mut connection.out);
-            connection.segment_bytes += out.len();
-            connection.segments.push_back(Outgoing::Owned(out));
-        }
-        connection.segment_bytes += bytes.len();
-        connection.segments.push_back(Outgoing::Shared(bytes));
+        self.append_shared(id, bytes);
+        Ok(())
+    }
+
+    /// As [`Shard::offer`], for a part of a file. The kernel copies it to the network where it can
+    /// (Linux, without TLS), and no length of it holds memory. The file may be on the way to any
+    /// number of peers.
+    ///
+    /// Reading a file that is not in memory stalls the shard as long as the disk takes. If the file
+    /// ends before `range`, the connection breaks with
+    /// [`UnexpectedEof`](std::io::ErrorKind::UnexpectedEof).
+    ///
+    /// # Errors
+    ///
+    /// As [`Shard::offer`].
+    pub fn offer_file(
+        &mut self,
+        id: ConnectionId,
+        file: Arc<File>,
+        range: Range<u64>,
+    ) -> Result<(), NotSent> {
+        self.writer(id)?;
+        self.append_file(id, file, range.start..range.end.max(range.start));
         Ok(())
     }
 

@@ -11,13 +11,39 @@
 //!
 //! All the `unsafe` is in `uring` and `buffers`.
 
-use std::io;
+use std::{
+    io,
+    os::fd::{BorrowedFd, FromRawFd, OwnedFd},
+};
 
 #[cfg(target_os = "linux")]
 pub(crate) mod buffers;
 pub(crate) mod socket;
 #[cfg(target_os = "linux")]
 pub(crate) mod uring;
+
+/// The first descriptor that a parent passes by socket activation.
+const INHERITED: i32 = 3;
+
+/// Takes the descriptors that the parent has passed; none if they were taken before.
+pub(crate) fn take_inherited(count: u32) -> io::Result<Vec<OwnedFd>> {
+    static TAKEN: std::sync::Once = std::sync::Once::new();
+    let mut result = Ok(Vec::new());
+    TAKEN.call_once(|| {
+        let last = i32::try_from(count).unwrap_or(0).saturating_add(INHERITED);
+        let take = |fd: i32| {
+            // SAFETY: only borrowed to ask the kernel; a descriptor that is not open is an error.
+            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+            socket::listens_on(borrowed)?;
+            rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
+            // SAFETY: the parent passed the descriptor to this process and `Once` hands it out
+            // once. The caller's promise is that nothing else of the process owns it.
+            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+        };
+        result = (INHERITED..last).map(take).collect();
+    });
+    result
+}
 
 /// The CPUs the calling thread may run on, ascending; a container's cpuset is already applied.
 #[cfg(target_os = "linux")]
@@ -50,6 +76,25 @@ pub(crate) fn allowed() -> io::Result<Vec<usize>> {
 pub(crate) fn pin(_cpu: usize) -> io::Result<()> {
     Ok(())
 }
+
+/// Has the calling thread get no signal when it sends a file to a peer that has left: `sendfile` has
+/// no flag for that, as other sends have. The call then only fails.
+#[cfg(target_os = "linux")]
+pub(crate) fn block_pipe_signal() {
+    // SAFETY: an all-zero set is a valid argument of `sigemptyset`, which fills it.
+    let mut set = unsafe { std::mem::zeroed() };
+    // SAFETY: the set is ours and lives through the call.
+    unsafe { libc::sigemptyset(&raw mut set) };
+    // SAFETY: as above, and the set is initialised.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGPIPE) };
+    let nowhere = std::ptr::null_mut();
+    // SAFETY: as above; only the mask of this thread changes.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, nowhere) };
+}
+
+/// Elsewhere files are sent as other bytes are.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn block_pipe_signal() {}
 
 /// Makes the allocator return free pages to the system. The allocator of glibc keeps any amount of
 /// free memory between two blocks in use.

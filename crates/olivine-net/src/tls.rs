@@ -5,6 +5,7 @@
 
 use std::{
     io::{self, Read, Write},
+    os::unix::fs::FileExt,
     sync::Arc,
 };
 
@@ -26,6 +27,10 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    pub(crate) fn connection(&self) -> &rustls::ServerConnection {
+        &self.connection
+    }
+
     /// Begins a session. Some settings are checked nowhere before, such as the length of a
     /// fragment.
     pub(crate) fn new(config: Arc<rustls::ServerConfig>) -> Result<Self, rustls::Error> {
@@ -37,6 +42,9 @@ impl Session {
         })
     }
 }
+
+/// Bytes of a file that are sealed before they are sent.
+const SEALED_AT_ONCE: usize = 64 * 1024;
 
 impl<M> Shard<M> {
     /// Gives a new connection a TLS session, if the engine serves TLS. After an error the
@@ -93,34 +101,67 @@ impl<M> Shard<M> {
             return true;
         };
         let mut fine = true;
+        // Sealed segments have no plain form; those that wait were written by the handler.
         while let Some(segment) = connection.segments.pop_front() {
-            connection.segment_bytes -= segment.bytes().len();
-            // Sealed segments have no plain form; those that wait were written by the handler.
+            connection.segment_bytes -= segment.length();
+            if let Outgoing::File {
+                file,
+                offset,
+                length,
+            } = segment
+            {
+                // A piece at a time: what is sealed is held in memory.
+                let piece = length.min(SEALED_AT_ONCE);
+                let mut bytes = vec![0; piece];
+                fine &= file.read_exact_at(&mut bytes, offset).is_ok()
+                    && session.connection.writer().write_all(&bytes).is_ok();
+                if length > piece {
+                    connection.segment_bytes += length - piece;
+                    connection.segments.push_front(Outgoing::File {
+                        file,
+                        offset: offset + piece as u64,
+                        length: length - piece,
+                    });
+                }
+                break;
+            }
             fine &= session
                 .connection
                 .writer()
                 .write_all(segment.bytes())
                 .is_ok();
         }
-        fine &= session
-            .connection
-            .writer()
-            .write_all(&connection.out)
-            .is_ok();
-        connection.out.clear();
-        if connection.phase == Phase::Finishing && !session.closed {
+        if connection.segments.is_empty() {
+            fine &= session
+                .connection
+                .writer()
+                .write_all(&connection.out)
+                .is_ok();
+            connection.out.clear();
+        }
+        let empty = connection.segments.is_empty();
+        if empty && connection.phase == Phase::Finishing && !session.closed {
             session.closed = true;
             session.connection.send_close_notify();
         }
         while fine && session.connection.wants_write() {
             fine = session.connection.write_tls(&mut sealed).is_ok();
         }
+        if !fine {
+            // A file that is too short, or a session that has failed: nothing more can be said.
+            self.give_back(sealed);
+            self.count_up().broken.add(1);
+            let kind = io::ErrorKind::UnexpectedEof;
+            self.detach(slot, CloseReason::Broken(kind), true);
+            return false;
+        }
         if sealed.is_empty() {
             self.give_back(sealed);
             return false;
         }
         connection.segment_bytes += sealed.len();
-        connection.segments.push_back(Outgoing::Owned(sealed));
+        // In front of a file that is not all sealed: it is sent next.
+        connection.segments.push_front(Outgoing::Owned(sealed));
         true
     }
 }

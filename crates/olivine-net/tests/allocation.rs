@@ -10,7 +10,7 @@ use std::{
 
 use olivine_net::{
     ConnectionId, Engine, Handler, Shard,
-    http::{self, Limits, Request, Responder, Service, StaticAnswer},
+    http::{self, Http, Limits, Request, Responder, Service, StaticAnswer},
 };
 use support::{backends, client, config, wait_until};
 
@@ -58,11 +58,16 @@ struct App(StaticAnswer);
 impl Service for App {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         match request.path() {
-            "/static" => responder.send_static(&mut self.0),
+            "/static" => responder.send_static(http, &mut self.0),
             _ => responder
-                .send(200, &[("X-Answer", "yes")], request.body())
+                .send(http, 200, &[("X-Answer", "yes")], request.body())
                 .unwrap(),
         }
     }

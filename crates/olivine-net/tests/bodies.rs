@@ -11,7 +11,7 @@ use std::{
 
 use olivine_net::{
     Backend, Engine, ShardHealth,
-    http::{self, Limits, Request, Responder, Server, Service},
+    http::{self, Http, Limits, Request, Responder, Server, Service},
 };
 use support::{backends, client, config, read_to_end, reset, wait_until};
 
@@ -24,9 +24,14 @@ struct Length;
 impl Service for Length {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         let length = request.body().len().to_string();
-        responder.send(200, &[], length.as_bytes()).unwrap();
+        responder.send(http, 200, &[], length.as_bytes()).unwrap();
     }
 }
 

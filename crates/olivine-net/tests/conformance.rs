@@ -1,6 +1,9 @@
 //! Every case of the conformance list, whole, cut in two at every byte, and byte by byte, over real
 //! sockets and on each back end. Prints how many passed of how many.
 
+#[allow(missing_docs, unreachable_pub, reason = "a list of data")]
+#[path = "vectors/probe.rs"]
+mod probe_cases;
 mod support;
 #[allow(missing_docs, unreachable_pub, reason = "a list of data")]
 mod vectors;
@@ -13,7 +16,7 @@ use std::{
 
 use olivine_net::{
     Backend, Engine, WaitStrategy,
-    http::{self, Limits, Request, Responder, Server, Service},
+    http::{self, Http, Limits, Request, Responder, Server, Service},
 };
 use support::{backends, client, config, read_to_end, wait_until};
 use vectors::{CASES, Case};
@@ -24,10 +27,15 @@ struct Mirror;
 impl Service for Mirror {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         let mut body = format!("{} {} ", request.method(), request.target()).into_bytes();
         body.extend_from_slice(request.body());
-        responder.send(200, &[], &body).unwrap();
+        responder.send(http, 200, &[], &body).unwrap();
     }
 }
 
@@ -212,5 +220,45 @@ fn expect_continue_is_answered_before_the_body() {
         peer.write_all(b"ok").unwrap();
         peer.shutdown(Shutdown::Write).unwrap();
         check(&read_to_end(&mut peer), &[(200, b"POST / ok")]).unwrap();
+    }
+}
+
+/// The statuses of the answers in `wire`, without interim ones. The mirror's bodies have none.
+fn statuses(wire: &[u8]) -> Vec<u16> {
+    let starts = memchr::memmem::find_iter(wire, b"HTTP/1.1 ");
+    let status = |at: usize| {
+        let digits = std::str::from_utf8(wire.get(at + 9..at + 12)?).ok()?;
+        digits.parse().ok().filter(|status| *status >= 200)
+    };
+    starts.filter_map(status).collect()
+}
+
+#[test]
+fn cases_of_http11probe_get_the_named_statuses() {
+    let fixed = probe_cases::CASES.iter().map(|(name, request, expected)| {
+        let request = [request, probe_cases::follow_up(name)].concat();
+        (*name, request.into_bytes(), *expected)
+    });
+    let cases: Vec<_> = fixed.chain(probe_cases::made()).collect();
+    assert!(cases.len() > 150);
+    for backend in backends() {
+        let engine = http::serve(config(backend), Limits::default(), |_| Mirror).unwrap();
+        let mut failures = Vec::new();
+        for (name, request, expected) in &cases {
+            let mut peer = client(engine.local_address().unwrap());
+            // A server that refuses reads no further.
+            let _ = peer.write_all(request);
+            let _ = peer.shutdown(Shutdown::Write);
+            let got = statuses(&read_to_end(&mut peer));
+            if got != *expected {
+                failures.push(format!("{name}: {got:?} instead of {expected:?}"));
+            }
+        }
+        println!(
+            "{backend:?}: {} of {} cases",
+            cases.len() - failures.len(),
+            cases.len()
+        );
+        assert!(failures.is_empty(), "{backend:?}: {}", failures.join("\n"));
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use olivine_net::{
     CloseReason, Counters, Engine, Handler,
-    http::{self, Limits, Request, Responder, Service, StaticAnswer},
+    http::{self, Http, Limits, Request, Responder, Service, StaticAnswer},
 };
 use support::{
     WATCHDOG, backends, client, config, exchange, next,
@@ -264,10 +264,15 @@ struct Page(StaticAnswer);
 impl Service for Page {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         match request.path() {
-            "/static" => responder.send_static(&mut self.0),
-            _ => responder.send(200, &[], b"dynamic").unwrap(),
+            "/static" => responder.send_static(http, &mut self.0),
+            _ => responder.send(http, 200, &[], b"dynamic").unwrap(),
         }
     }
 }
@@ -301,6 +306,7 @@ fn a_batch_of_requests_costs_one_receive_and_one_send() {
             let expected = [
                 ("open", 1),
                 ("accepted", 1),
+                ("requests", round * DEPTH as u64),
                 ("receives", round),
                 ("received_bytes", received),
                 ("sends", round),

@@ -32,22 +32,27 @@ struct App {
 impl Service for App {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, mut responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         let mut parts = request.path().split('/').skip(1);
         let asked = parts.next().unwrap();
         let way = WAYS.into_iter().find(|way| *way == asked).unwrap();
         let status = parts.next().unwrap().parse().unwrap();
         if !matches!(way, "send" | "static") {
-            responder.shard().set_timer(Duration::ZERO, 0);
+            http.shard().set_timer(Duration::ZERO, 0);
         }
         let stream = match way {
-            "send" => return responder.send(status, &[], BODY).unwrap(),
+            "send" => return responder.send(http, status, &[], BODY).unwrap(),
             "static" => {
                 let mut answer = StaticAnswer::new(status, &[], BODY).unwrap();
-                return responder.send_static(&mut answer);
+                return responder.send_static(http, &mut answer);
             }
-            "stream" => responder.stream(status, &[]).unwrap(),
-            _ => responder.later(),
+            "stream" => responder.stream(http, status, &[]).unwrap(),
+            _ => responder.later(http),
         };
         self.owed.push((stream, way, status));
     }

@@ -61,22 +61,27 @@ impl App {
 impl Service for App {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, mut responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         self.count += 1;
         let kind = self.count % 3;
         let stream = match request.path() {
             "/panic" => panic!("on purpose"),
-            "/large" => return responder.send(200, &[], &[b'l'; 300_000]).unwrap(),
+            "/large" => return responder.send(http, 200, &[], &[b'l'; 300_000]).unwrap(),
             path @ ("/later" | "/stream") => {
-                responder.shard().set_timer(Duration::from_millis(5), 0);
+                http.shard().set_timer(Duration::from_millis(5), 0);
                 match path {
-                    "/later" => responder.later(),
+                    "/later" => responder.later(http),
                     _ => responder
-                        .stream(200 + u16::try_from(kind).unwrap() * 2, &[])
+                        .stream(http, 200 + u16::try_from(kind).unwrap() * 2, &[])
                         .unwrap(),
                 }
             }
-            _ => return responder.send(200, &[], request.body()).unwrap(),
+            _ => return responder.send(http, 200, &[], request.body()).unwrap(),
         };
         self.open.insert(stream);
         self.tell();

@@ -12,7 +12,7 @@ use std::{
 use olivine_net::{
     Backend, Engine, EngineConfig, NotSent,
     http::{
-        self, AnswerError, Http, Limits, Request, Responder, Server, Service, StaticAnswer,
+        self, AnswerError, Event, Http, Limits, Request, Responder, Server, Service, StaticAnswer,
         StreamId,
     },
 };
@@ -65,19 +65,30 @@ impl App {
 impl Service for App {
     type Message = Order;
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, Order>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, Order>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         let outcome = match request.path() {
-            "/stream" => responder.stream(200, &[("X", "y")]).map(Report::Stream),
-            "/events" => responder.events().map(Report::Stream),
-            "/later" => Ok(Report::Stream(responder.later())),
+            "/stream" => responder
+                .stream(http, 200, &[("X", "y")])
+                .map(Report::Stream),
+            "/events" => Ok(Report::Stream(responder.events(http))),
+            "/later" => Ok(Report::Stream(responder.later(http))),
             "/drop" => return,
-            "/split" => match responder.send(200, &[("X", "a\r\nSet-Cookie: b")], b"") {
+            "/split" => match responder.send(http, 200, &[("X", "a\r\nSet-Cookie: b")], b"") {
                 Err(error) => Ok(Report::Refused(error)),
                 Ok(()) => return,
             },
-            "/empty" => return responder.send(204, &[], b"ignored").unwrap(),
-            "/big" => return responder.send(200, &[], &vec![b'b'; 3_000_000]).unwrap(),
-            path => return responder.send(200, &[], path.as_bytes()).unwrap(),
+            "/empty" => return responder.send(http, 204, &[], b"ignored").unwrap(),
+            "/big" => {
+                return responder
+                    .send(http, 200, &[], &vec![b'b'; 3_000_000])
+                    .unwrap();
+            }
+            path => return responder.send(http, 200, &[], path.as_bytes()).unwrap(),
         };
         let _ = self.reports.send(outcome.unwrap());
     }
@@ -85,7 +96,9 @@ impl Service for App {
     fn on_message(&mut self, http: &mut Http<'_, Order>, order: Order) {
         match order {
             Order::Write(stream, bytes) => http.write(stream, &bytes).unwrap(),
-            Order::Event(stream, name, data) => http.event(stream, name, data).unwrap(),
+            Order::Event(stream, name, data) => {
+                http.event(stream, &Event::new(data).name(name)).unwrap()
+            }
             Order::Finish(stream) => http.finish(stream),
             Order::Respond(stream, status) => http.respond(stream, status, &[], b"late").unwrap(),
             Order::Begin(stream) => http.begin(stream, 200, &[]).unwrap(),
@@ -359,13 +372,20 @@ fn service_that_fills_the_queue_ends_the_connection() {
     impl Service for Greedy {
         type Message = ();
 
-        fn on_request(&mut self, request: &Request<'_>, mut responder: Responder<'_, ()>) {
+        fn on_request(
+            &mut self,
+            http: &mut Http<'_, ()>,
+            request: &Request<'_>,
+            responder: Responder<'_>,
+        ) {
             let id = responder.connection();
-            let _ = responder.shard().offer(id, &[b'x'; 100_000]);
+            let _ = http.shard().offer(id, &[b'x'; 100_000]);
             match request.path() {
-                "/static" => responder.send_static(&mut StaticAnswer::new(200, &[], b"").unwrap()),
-                "/stream" => drop(responder.stream(200, &[])),
-                _ => responder.send(200, &[], b"").unwrap(),
+                "/static" => {
+                    responder.send_static(http, &mut StaticAnswer::new(200, &[], b"").unwrap())
+                }
+                "/stream" => drop(responder.stream(http, 200, &[])),
+                _ => responder.send(http, 200, &[], b"").unwrap(),
             }
         }
     }

@@ -31,12 +31,21 @@ struct App(mpsc::Sender<StreamId>);
 impl Service for App {
     type Message = Order;
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, Order>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, Order>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         let stream = match request.path() {
-            "/stream" => responder.stream(200, &[]).unwrap(),
-            "/later" => responder.later(),
-            "/large" => return responder.send(200, &[], &vec![b'l'; LARGE_BYTES]).unwrap(),
-            _ => return responder.send(200, &[], request.body()).unwrap(),
+            "/stream" => responder.stream(http, 200, &[]).unwrap(),
+            "/later" => responder.later(http),
+            "/large" => {
+                return responder
+                    .send(http, 200, &[], &vec![b'l'; LARGE_BYTES])
+                    .unwrap();
+            }
+            _ => return responder.send(http, 200, &[], request.body()).unwrap(),
         };
         self.0.send(stream).unwrap();
     }

@@ -22,18 +22,23 @@ struct App(mpsc::Sender<String>);
 impl Service for App {
     type Message = &'static str;
 
-    fn on_request(&mut self, request: &Request<'_>, mut responder: Responder<'_, &'static str>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, &'static str>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         let path = request.path();
         match path {
             "/before" => panic!("before an answer to {path}"),
-            "/sent" => responder.send(200, &[], b"whole").unwrap(),
-            "/later" => drop(responder.later()),
-            "/begun" => drop(responder.stream(200, &[]).unwrap()),
-            "/index" => drop(responder.send(200, &[], &path.as_bytes()[100..])),
+            "/sent" => responder.send(http, 200, &[], b"whole").unwrap(),
+            "/later" => drop(responder.later(http)),
+            "/begun" => drop(responder.stream(http, 200, &[]).unwrap()),
+            "/index" => drop(responder.send(http, 200, &[], &path.as_bytes()[100..])),
             "/carries" => std::panic::panic_any(Spiteful),
             _ => {
-                responder.shard();
-                return responder.send(200, &[], b"fine").unwrap();
+                http.shard();
+                return responder.send(http, 200, &[], b"fine").unwrap();
             }
         }
         panic!("after {path}")

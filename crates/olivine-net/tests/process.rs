@@ -195,15 +195,48 @@ fn request_during_a_stop_is_answered() {
 fn churn(address: SocketAddr, count: u32) {
     for round in 0..count {
         let mut peer = client(address);
-        match round % 4 {
+        let begin = |mut peer: &TcpStream, method: &str, path: &str, behind: &str| {
+            let request = format!("{method} {path} HTTP/1.1\r\nHost: h\r\n{behind}");
+            peer.write_all(request.as_bytes()).unwrap();
+        };
+        let half = "Content-Length: 1000\r\n\r\nhalf of it";
+        match round % 12 {
             0 => ask(&mut peer),
             1 => {
                 ask(&mut peer);
                 reset(peer);
+                continue;
             }
             // Leaves while its request is in flight; the server finds no peer to answer.
             2 => peer.write_all(GET).unwrap(),
-            _ => {}
+            3 => {}
+            4 => begin(&peer, "GET", "/later", "\r\n"),
+            5 => {
+                begin(&peer, "GET", "/later", "\r\n");
+                peer.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            // Its answer is read in part.
+            6 => {
+                begin(&peer, "GET", "/stream", "\r\n");
+                peer.read_exact(&mut [0; 1000]).unwrap();
+            }
+            7 => begin(&peer, "POST", "/paused", half),
+            8 => begin(&peer, "POST", "/upload", half),
+            9 => begin(&peer, "POST", "/", half),
+            10 => {
+                begin(
+                    &peer,
+                    "GET",
+                    "/upgrade",
+                    "Connection: upgrade\r\nUpgrade: raw\r\n\r\n",
+                );
+                peer.read_exact(&mut [0; 12]).unwrap();
+            }
+            _ => peer.write_all(b"GET / HTTP/1.1\r\nHo").unwrap(),
+        }
+        // Every other one goes by a reset.
+        if round / 12 % 2 == 1 {
+            reset(peer);
         }
     }
 }

@@ -144,12 +144,21 @@ struct App(mpsc::Sender<Report>);
 impl Service for App {
     type Message = StreamId;
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, StreamId>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, StreamId>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         let stream = match request.path() {
-            "/later" => responder.later(),
-            "/stream" | "/flood" => responder.stream(200, &[]).unwrap(),
-            "/large" => return responder.send(200, &[], &vec![b'l'; 16 << 20]).unwrap(),
-            _ => return responder.send(200, &[], b"answer").unwrap(),
+            "/later" => responder.later(http),
+            "/stream" | "/flood" => responder.stream(http, 200, &[]).unwrap(),
+            "/large" => {
+                return responder
+                    .send(http, 200, &[], &vec![b'l'; 16 << 20])
+                    .unwrap();
+            }
+            _ => return responder.send(http, 200, &[], b"answer").unwrap(),
         };
         self.0.send(Report::Owed(stream)).unwrap();
     }

@@ -24,11 +24,18 @@ struct Mirror;
 impl Service for Mirror {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         match request.path() {
-            "/big" => responder.send(200, &[], &vec![b'b'; 2_000_000]).unwrap(),
+            "/big" => responder
+                .send(http, 200, &[], &vec![b'b'; 2_000_000])
+                .unwrap(),
             path => responder
-                .send(200, &[], &[path.as_bytes(), request.body()].concat())
+                .send(http, 200, &[], &[path.as_bytes(), request.body()].concat())
                 .unwrap(),
         }
     }
@@ -228,8 +235,8 @@ struct Debtor(mpsc::Sender<&'static str>);
 impl Service for Debtor {
     type Message = ();
 
-    fn on_request(&mut self, _: &Request<'_>, responder: Responder<'_, ()>) {
-        responder.later();
+    fn on_request(&mut self, http: &mut Http<'_, ()>, _: &Request<'_>, responder: Responder<'_>) {
+        responder.later(http);
         self.0.send("owed").unwrap();
     }
 

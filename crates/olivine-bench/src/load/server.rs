@@ -4,7 +4,7 @@ use super::error::{LoadError, io};
 use super::frames;
 use crate::cpus;
 use crate::error::chain;
-use olivine_net::http::{self, Limits, Request, Responder, Service, StaticAnswer};
+use olivine_net::http::{self, Http, Limits, Request, Responder, Service, StaticAnswer};
 use olivine_net::{
     Backend, CloseReason, ConnectionId, Engine, EngineConfig, Handler, Origin, Shard, Slots,
     WaitStrategy,
@@ -136,11 +136,16 @@ struct Hello(StaticAnswer);
 impl Service for Hello {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         match (request.method(), request.path()) {
-            ("GET" | "HEAD", PATH) => responder.send_static(&mut self.0),
+            ("GET" | "HEAD", PATH) => responder.send_static(http, &mut self.0),
             // Without headers the reply cannot be refused.
-            _ => drop(responder.send(404, &[], b"")),
+            _ => drop(responder.send(http, 404, &[], b"")),
         }
     }
 }

@@ -71,9 +71,9 @@ impl Answer {
         headers
     }
 
-    pub(crate) fn send<M>(&self, responder: Responder<'_, M>) {
+    pub(crate) fn send<M>(&self, http: &mut Http<'_, M>, responder: Responder<'_>) {
         // The peer gets 500 if a field cannot be sent; all of them are our text.
-        let _ = responder.send(self.status, &self.headers(), &self.body);
+        let _ = responder.send(http, self.status, &self.headers(), &self.body);
     }
 
     pub(crate) fn send_later<M>(&self, http: &mut Http<'_, M>, stream: StreamId) {
@@ -82,6 +82,9 @@ impl Answer {
 }
 
 /// Begins a stream of events.
-pub(crate) fn events<M>(responder: Responder<'_, M>) -> Result<StreamId, AnswerError> {
-    responder.stream(200, &Answer::new(200, EVENTS, "").headers())
+pub(crate) fn events<M>(
+    http: &mut Http<'_, M>,
+    responder: Responder<'_>,
+) -> Result<StreamId, AnswerError> {
+    responder.stream(http, 200, &Answer::new(200, EVENTS, "").headers())
 }

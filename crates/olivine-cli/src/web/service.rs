@@ -7,7 +7,7 @@ use super::desk::{Job, Wanted};
 use crate::metrics::Format;
 use crate::serve;
 use crate::terminal::escaped;
-use olivine_net::http::{Http, Request, Responder, Service, StreamId};
+use olivine_net::http::{Event, Http, Request, Responder, Service, StreamId};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -142,20 +142,25 @@ fn sign_in_page(note: &str) -> Answer {
 impl Service for Site {
     type Message = Posted;
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, Posted>) {
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, Posted>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
         match self.route(request) {
-            Err(answer) => answer.send(responder),
+            Err(answer) => answer.send(http, responder),
             Ok(Route::Desk(wanted)) => {
-                let stream = responder.later();
+                let stream = responder.later(http);
                 // Without a desk the engine is about to end, and the answer with it.
                 let _ = self.jobs.send(Job::Answer(stream, wanted));
             }
             Ok(Route::Events) if self.watchers.len() >= WATCHERS_MAX => {
                 let reason = format!("{WATCHERS_MAX} streams are open: close one");
-                Answer::error(503, &reason).send(responder);
+                Answer::error(503, &reason).send(http, responder);
             }
             Ok(Route::Events) => {
-                self.watchers.extend(events(responder));
+                self.watchers.extend(events(http, responder));
                 self.count();
             }
         }
@@ -183,7 +188,7 @@ impl Service for Site {
             Posted::Event(name, data) => {
                 for watcher in &self.watchers {
                     // A page that is too slow misses this one; the next one is whole again.
-                    let _ = http.event(*watcher, name, &data);
+                    let _ = http.event(*watcher, &Event::new(&data).name(name));
                 }
             }
         }

@@ -109,6 +109,9 @@ impl Common {
                 engine.cpus()
             );
         }
+        if let Some(why) = engine.health().into_iter().find_map(|shard| shard.fallback) {
+            println!("io_uring cannot be used here: {why}");
+        }
         if self.duration == 0 {
             signals.forever().next();
         } else {

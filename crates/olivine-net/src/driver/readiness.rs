@@ -9,18 +9,22 @@ use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
 use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 
 use super::{
-    ARRIVALS_PER_WAIT, Acceptor, Driver, Event, HEADROOM, Outgoing, SendState, Slot, Waker,
+    ARRIVALS_PER_WAIT, Acceptor, Driver, Event, FILE_BYTES_PER_TURN, HEADROOM, Outgoing, SendState,
+    Slot, Waker,
 };
-use crate::sys::socket;
+use crate::{listen::ListenSocket, sys::socket};
 
-const LISTENER: Token = Token(usize::MAX);
-const WAKER: Token = Token(usize::MAX - 1);
+const WAKER: Token = Token(usize::MAX);
+/// Listeners have the numbers below it.
+const LISTENERS: usize = usize::MAX - 1;
+const LISTENERS_END: usize = LISTENERS - u16::MAX as usize;
 /// Kernel events taken per wait; more of them stay with the kernel until the next one.
 const EVENTS_MAX: usize = 1024;
 
@@ -34,14 +38,14 @@ const HOT_ROUNDS: u32 = 16;
 pub(crate) struct Readiness {
     poll: Poll,
     events: Events,
-    acceptor: Option<Acceptor>,
-    /// Whether the listener's queue may hold connections.
-    acceptable: bool,
+    acceptors: Vec<Acceptor>,
     /// Connections that may still be accepted before the next wait.
     arrivals_left: usize,
     states: Vec<Option<SocketState>>,
     /// Slots to be looked at by `next`, each once.
     ready: VecDeque<Slot>,
+    /// Slots that send a long file: they are ready again after the next wait.
+    later: Vec<Slot>,
     /// Events that are already complete.
     done: VecDeque<Event>,
     buffers: Vec<Box<[u8]>>,
@@ -97,11 +101,11 @@ impl Readiness {
         let driver = Self {
             poll,
             events: Events::with_capacity(EVENTS_MAX),
-            acceptor: None,
-            acceptable: false,
+            acceptors: Vec::new(),
             arrivals_left: ARRIVALS_PER_WAIT,
             states: Vec::new(),
             ready: VecDeque::with_capacity(EVENTS_MAX),
+            later: Vec::new(),
             done: VecDeque::with_capacity(64),
             buffers: Vec::new(),
             buffer_bytes,
@@ -171,9 +175,11 @@ impl Readiness {
                         result,
                     });
                 }
+                SendState::UnderWay if state.writable => self.later.push(slot),
                 SendState::UnderWay => {}
             }
         }
+        let state = self.states.get_mut(slot as usize)?.as_mut()?;
         if state.owes_loss() {
             (state.lost, state.ended) = (true, true);
             let error = socket::outcome(state.socket.as_fd()).err();
@@ -221,14 +227,22 @@ impl Readiness {
     }
 }
 
-/// Sends from `start` on until all is gone or the kernel is full.
+/// Sends from `start` on until all is gone, the kernel is full (then the socket is no longer
+/// writable), or other connections get their turn.
 fn push(state: &mut SocketState, buffer: Outgoing, mut start: usize) -> SendState {
+    let turn = match &buffer {
+        Outgoing::File { .. } => start + FILE_BYTES_PER_TURN,
+        _ => usize::MAX,
+    };
     loop {
-        let rest = &buffer.bytes()[start..];
-        if rest.is_empty() {
+        if start >= buffer.length() {
             return SendState::Done(buffer, Ok(()));
         }
-        match socket::send(state.socket.as_fd(), rest) {
+        if start >= turn {
+            state.sending = Some((buffer, start));
+            return SendState::UnderWay;
+        }
+        match buffer.send_from(start, state.socket.as_fd()) {
             Ok(length) => {
                 start += length;
                 state.progressed = true;
@@ -248,41 +262,43 @@ impl Driver for Readiness {
         "mio"
     }
 
-    fn listen(&mut self, listener: OwnedFd) -> io::Result<()> {
-        let source = listener.as_raw_fd();
+    fn listen(&mut self, listener: Arc<ListenSocket>) -> io::Result<()> {
+        let source = listener.fd.as_raw_fd();
+        let token = Token(LISTENERS - self.acceptors.len());
         self.poll
             .registry()
-            .register(&mut SourceFd(&source), LISTENER, Interest::READABLE)?;
-        self.acceptor = Some(Acceptor::new(listener));
-        self.acceptable = true;
+            .register(&mut SourceFd(&source), token, Interest::READABLE)?;
+        self.acceptors.push(Acceptor::new(listener));
         Ok(())
     }
 
     fn stop_listening(&mut self) {
-        if let Some(mut acceptor) = self.acceptor.take() {
+        for mut acceptor in self.acceptors.drain(..) {
+            if acceptor.listener.shared.get() {
+                // Closing would not take it out of the poll: others have it open.
+                let source = acceptor.listener.fd.as_raw_fd();
+                let _ = self.poll.registry().deregister(&mut SourceFd(&source));
+                continue;
+            }
             while let Some(event) = acceptor.accept() {
                 self.done.push_back(event);
             }
         }
-        self.acceptable = false;
     }
 
     fn has_arrivals(&self) -> bool {
-        let accepted = |event: &Event| matches!(event, Event::Accepted(_));
-        self.acceptor.is_none() && self.done.iter().any(accepted)
+        let accepted = |event: &Event| matches!(event, Event::Accepted(..));
+        self.acceptors.is_empty() && self.done.iter().any(accepted)
     }
 
     fn retry_accept(&mut self) {
-        if let Some(acceptor) = &mut self.acceptor {
-            acceptor.starved = false;
-            self.acceptable = true;
+        for acceptor in &mut self.acceptors {
+            (acceptor.starved, acceptor.acceptable) = (false, true);
         }
     }
 
     fn is_starved(&self) -> bool {
-        self.acceptor
-            .as_ref()
-            .is_some_and(|acceptor| acceptor.starved)
+        self.acceptors.iter().any(|acceptor| acceptor.starved)
     }
 
     fn attach(&mut self, slot: Slot, socket: OwnedFd, connecting: bool) -> io::Result<()> {
@@ -326,7 +342,13 @@ impl Driver for Readiness {
 
     fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState {
         match self.state(slot) {
-            Some(state) if state.writable => push(state, buffer, 0),
+            Some(state) if state.writable => {
+                let outcome = push(state, buffer, 0);
+                if matches!(outcome, SendState::UnderWay) && state.writable {
+                    self.later.push(slot);
+                }
+                outcome
+            }
             Some(state) => {
                 state.sending = Some((buffer, 0));
                 SendState::UnderWay
@@ -367,6 +389,16 @@ impl Driver for Readiness {
         }
     }
 
+    fn take(&mut self, slot: Slot) {
+        if let Some(state) = self.states.get_mut(slot as usize).and_then(Option::take) {
+            let source = state.socket.as_raw_fd();
+            // The socket stays open, so it must be taken out of the poll.
+            let _ = self.poll.registry().deregister(&mut SourceFd(&source));
+            let socket = state.socket;
+            self.done.push_back(Event::Taken { slot, socket });
+        }
+    }
+
     fn is_watched(&self, slot: Slot) -> bool {
         // Registered for as long as the socket is there; the shard has acted upon a reported loss.
         let state = self.states.get(slot as usize).and_then(Option::as_ref);
@@ -388,7 +420,11 @@ impl Driver for Readiness {
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         self.arrivals_left = ARRIVALS_PER_WAIT;
-        let busy = !self.ready.is_empty() || !self.done.is_empty() || self.acceptable;
+        while let Some(slot) = self.later.pop() {
+            self.enqueue(slot);
+        }
+        let acceptable = self.acceptors.iter().any(|acceptor| acceptor.acceptable);
+        let busy = !self.ready.is_empty() || !self.done.is_empty() || acceptable;
         if !busy && timeout == Some(Duration::ZERO) && self.try_hot() {
             return Ok(());
         }
@@ -402,7 +438,11 @@ impl Driver for Readiness {
         for event in &self.events {
             match event.token() {
                 WAKER => {}
-                LISTENER => self.acceptable = self.acceptor.is_some(),
+                Token(number) if number > LISTENERS_END => {
+                    if let Some(acceptor) = self.acceptors.get_mut(LISTENERS - number) {
+                        acceptor.acceptable = true;
+                    }
+                }
                 Token(index) => {
                     let Some(state) = self.states.get_mut(index).and_then(Option::as_mut) else {
                         continue;
@@ -433,13 +473,13 @@ impl Driver for Readiness {
         if let Some(event) = self.done.pop_front() {
             return Some(event);
         }
-        if self.acceptable && self.arrivals_left > 0 {
-            match self.acceptor.as_mut().and_then(Acceptor::accept) {
-                Some(event) => {
+        for acceptor in &mut self.acceptors {
+            if acceptor.acceptable && self.arrivals_left > 0 {
+                if let Some(event) = acceptor.accept() {
                     self.arrivals_left -= 1;
                     return Some(event);
                 }
-                None => self.acceptable = false,
+                acceptor.acceptable = false;
             }
         }
         while let Some(slot) = self.ready.pop_front() {

@@ -3,26 +3,30 @@
 
 use crate::{handler::ConnectionId, shard::Shard};
 
-use super::{connection::Incoming, server::Server, service::Service, status::Reject};
+use super::{connection::Incoming, server::Server, service::Service, status::Refusal};
 
 impl<S: Service> Server<S> {
     /// Bytes that bodies may still take.
     pub(super) fn room(&self) -> usize {
-        self.limits.bodies_bytes().saturating_sub(self.held)
+        self.state
+            .limits
+            .bodies_bytes()
+            .saturating_sub(self.state.held)
     }
 
     /// Updates the count of what a connection holds.
     pub(super) fn count_body(&mut self, shard: &Shard<S::Message>, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id) {
+        if let Some(connection) = self.state.connections.get_mut(id) {
             let holds = connection.head.capacity() + connection.body.capacity();
-            self.held = self.held - std::mem::replace(&mut connection.held, holds) + holds;
-            shard.note_body_bytes(self.held);
+            let held = std::mem::replace(&mut connection.held, holds);
+            self.state.held = self.state.held - held + holds;
+            shard.note_body_bytes(self.state.held);
         }
     }
 
     /// Releases what a connection holds of a request that will not be served.
     pub(super) fn free_body(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        if let Some(connection) = self.connections.get_mut(id)
+        if let Some(connection) = self.state.connections.get_mut(id)
             && connection.held > 0
         {
             shard.give_back(std::mem::take(&mut connection.head));
@@ -40,7 +44,7 @@ pub(super) fn take_body(
     body: &mut Vec<u8>,
     max: u64,
     room: usize,
-) -> Result<usize, Reject> {
+) -> Result<usize, Refusal> {
     match incoming {
         Incoming::Chunked(decoder) => {
             // No chunked body is longer than what carries it.
@@ -59,13 +63,13 @@ pub(super) fn take_body(
 
 /// Makes place for `more` bytes: twice as much as there was, so that a body in many pieces is
 /// copied few times, but no more than `total` asks for and `room` allows.
-fn grow(body: &mut Vec<u8>, more: usize, total: u64, room: usize) -> Result<(), Reject> {
+fn grow(body: &mut Vec<u8>, more: usize, total: u64, room: usize) -> Result<(), Refusal> {
     let (have, needed) = (body.capacity(), body.len() + more);
     if needed <= have {
         return Ok(());
     }
     if needed - have > room {
-        return Err(Reject::BodiesTooMany);
+        return Err(Refusal::BodiesTooMany);
     }
     let total = usize::try_from(total).unwrap_or(usize::MAX);
     let wanted = (2 * have).min(total).min(have + room).max(needed);
@@ -89,7 +93,7 @@ mod tests {
         let mut body = Vec::with_capacity(100);
         body.extend_from_slice(&[0; 90]);
         assert_eq!(grow(&mut body, 10, 1000, 0), Ok(()));
-        assert_eq!(grow(&mut body, 11, 1000, 0), Err(Reject::BodiesTooMany));
+        assert_eq!(grow(&mut body, 11, 1000, 0), Err(Refusal::BodiesTooMany));
         assert_eq!(grow(&mut body, 11, 1000, 50), Ok(()));
         assert_eq!(body.capacity(), 150);
         body.extend_from_slice(&[0; 60]);

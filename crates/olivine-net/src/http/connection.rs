@@ -1,19 +1,55 @@
-//! What the HTTP server knows about one connection; and deferred and streamed answers: their
-//! time-outs, peers that leave meanwhile, and panics.
+//! What the HTTP server knows about one connection; and pending answers and bodies: their time-outs,
+//! peers that leave meanwhile, and panics.
 
 use std::time::Duration;
 
 use crate::{
     handler::ConnectionId,
-    shard::{Shard, guard::caught},
+    shard::{LOOK_AGAIN, Shard, guard::caught},
+    slots::Slots,
 };
 
 use super::{
+    answer::Content,
     chunk::Decoder,
-    message::Keep,
-    server::Server,
-    service::{Exchange, Pending, Service, StreamId, answer},
+    date::Date,
+    limits::Limits,
+    log::Entry,
+    message::{Extent, Keep},
+    server::{LATE_LOOKS_MAX, Server},
+    service::{Service, StreamId},
+    status::Refusal,
 };
+
+/// Time over which the rate of a body is measured.
+pub(super) const RATE_WINDOW: Duration = Duration::from_secs(10);
+
+/// What the server of a shard has beside its service.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(super) connections: Slots<HttpConnection>,
+    pub(super) limits: Limits,
+    pub(super) date: Date,
+    /// Bytes that bodies which are not complete hold, with their heads.
+    pub(super) held: usize,
+    /// Answers that were put off and have ended, for the log.
+    pub(super) ended: Vec<Entry>,
+}
+
+impl State {
+    /// Moves the log's entry of a pending answer to those that have ended.
+    pub(super) fn end_entry(&mut self, id: ConnectionId, is_whole: bool, tick: u64) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && let Some(mut entry) = connection.entry.take()
+        {
+            entry.status = connection.status;
+            entry.content_bytes = connection.content_bytes;
+            entry.is_whole = is_whole;
+            entry.milliseconds = tick.saturating_sub(connection.begun);
+            self.ended.push(*entry);
+        }
+    }
+}
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +58,36 @@ pub(crate) enum RequestStage {
     Head,
     /// The rest of a body is awaited.
     Body,
+    /// The rest of a body that the service gets in pieces is awaited, and maybe an answer.
+    Streaming,
     /// The service owes an answer.
     Responding,
+    /// The connection belongs to the service.
+    Upgraded,
     /// Nothing more is read.
     Closing,
+}
+
+/// How this exchange is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) keep: Keep,
+    /// The request was HEAD: headers only.
+    pub(crate) is_head: bool,
+    pub(crate) http_10: bool,
+    /// The request offers an upgrade that can be accepted.
+    pub(crate) upgrade: bool,
+}
+
+/// An answer under way over several calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) serial: u32,
+    pub(crate) exchange: Exchange,
+    /// The head is out; `None` before.
+    pub(crate) extent: Option<Extent>,
+    /// Bytes that a body of known length still lacks.
+    pub(crate) left: u64,
 }
 
 /// How the rest of an incomplete body is read.
@@ -38,22 +100,40 @@ pub(super) enum Incoming {
 /// The HTTP state of one connection.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
-    pub(crate) stage: RequestStage,
-    pub(crate) pending: Option<Pending>,
-    pub(crate) serial: u32,
+    pub(super) stage: RequestStage,
+    pub(super) pending: Option<Pending>,
+    pub(super) serial: u32,
     /// The peer has ended its direction, and all it sent before was read.
-    pub(crate) ended: bool,
-    /// The tick from which an answer that is owed has its time.
-    pub(super) owed_since: u64,
-    /// The tick from which a peer that has ended its direction has its time.
-    pub(super) half_closed: Option<u64>,
+    pub(super) ended: bool,
+    /// The service has paused its streamed body.
+    pub(super) body_held: bool,
     /// A time-out for the request under way is set; else one for the time between requests may be.
     pub(super) armed: bool,
     /// Checks a timed-out request that is not completely read.
     pub(super) late_looks: u8,
+    /// The status of the answer under way, or of the last one.
+    pub(super) status: u16,
+    /// The content of that answer.
+    pub(super) content_bytes: u64,
+    /// The service has given that answer up.
+    pub(super) cut: bool,
+    /// The tick at which its request came.
+    pub(super) begun: u64,
+    /// What the log needs of a request whose answer is put off.
+    pub(super) entry: Option<Box<Entry>>,
+    /// The tick from which an answer that is owed has its time.
+    pub(super) owed_since: u64,
+    /// The tick from which a peer that has ended its direction has its time.
+    pub(super) half_closed: Option<u64>,
     /// Bytes of the unfinished head that were read without reaching its end.
     pub(super) scanned: usize,
     pub(super) incoming: Incoming,
+    /// The most bytes that the body may have.
+    pub(super) body_max: u64,
+    /// Bytes of the body that came since its rate was last looked at.
+    pub(super) rate_bytes: u64,
+    /// The tick at which the time of a collected body is over.
+    pub(super) body_until: u64,
     pub(super) head: Vec<u8>,
     pub(super) body: Vec<u8>,
     /// Capacity of `head` and `body` as the server has counted it.
@@ -67,12 +147,21 @@ impl HttpConnection {
             pending: None,
             serial: 0,
             ended: false,
-            owed_since: 0,
-            half_closed: None,
+            body_held: false,
             armed: true,
             late_looks: 0,
+            status: 0,
+            content_bytes: 0,
+            cut: false,
+            begun: 0,
+            entry: None,
+            owed_since: 0,
+            half_closed: None,
             scanned: 0,
             incoming: Incoming::Length(0),
+            body_max: 0,
+            rate_bytes: 0,
+            body_until: 0,
             head: Vec::new(),
             body: Vec::new(),
             held: 0,
@@ -83,12 +172,24 @@ impl HttpConnection {
     pub(super) fn is_idle(&self) -> bool {
         self.stage == RequestStage::Head && !self.armed
     }
+
+    /// How an exchange is answered now: an answer that comes before the end of a body closes the
+    /// connection.
+    pub(super) fn exchange(&self, exchange: Exchange) -> Exchange {
+        match self.stage {
+            RequestStage::Streaming => Exchange {
+                keep: Keep::Close,
+                ..exchange
+            },
+            _ => exchange,
+        }
+    }
 }
 
 impl<S: Service> Server<S> {
     /// An answer is pending from now on.
     pub(super) fn owe(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
         connection.owed_since = shard.tick;
@@ -102,10 +203,17 @@ impl<S: Service> Server<S> {
 
     /// The peer has ended its direction.
     pub(super) fn half_closed(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
         connection.half_closed = Some(shard.tick);
+        if connection.stage == RequestStage::Streaming && connection.body_held {
+            // It may have left; what it sent is not read while the service has paused it.
+            if let Some(timeout) = self.state.limits.half_closed_timeout {
+                shard.set_deadline(id, Some(timeout));
+            }
+            return;
+        }
         if connection.stage != RequestStage::Responding {
             return;
         }
@@ -139,6 +247,7 @@ impl<S: Service> Server<S> {
             shard.count_up().panics.add(1);
         }
         match self
+            .state
             .connections
             .get(id)
             .and_then(|connection| connection.pending)
@@ -150,7 +259,7 @@ impl<S: Service> Server<S> {
             Some(Pending { extent: None, .. }) => self.fail(shard, id, 500),
             None => {
                 // Answered; requests after the panic are not served.
-                if let Some(connection) = self.connections.get_mut(id) {
+                if let Some(connection) = self.state.connections.get_mut(id) {
                     connection.stage = RequestStage::Closing;
                 }
                 shard.close(id);
@@ -159,7 +268,7 @@ impl<S: Service> Server<S> {
     }
 
     fn owed(&self, id: ConnectionId) -> Option<StreamId> {
-        let Pending { serial, .. } = self.connections.get(id)?.pending?;
+        let Pending { serial, .. } = self.state.connections.get(id)?.pending?;
         Some(StreamId {
             connection: id,
             serial,
@@ -174,17 +283,21 @@ impl<S: Service> Server<S> {
 
     /// The rest of the time of a pending answer; `None` without a limit.
     fn answer_left(&self, shard: &Shard<S::Message>, id: ConnectionId) -> Option<Duration> {
-        let connection = self.connections.get(id)?;
+        let connection = self.state.connections.get(id)?;
         let pending = connection.pending?;
         let left = |since: u64, timeout: Duration| {
             timeout.saturating_sub(Duration::from_millis(shard.tick.saturating_sub(since)))
         };
         let owed = self
+            .state
             .limits
             .answer_timeout
             .filter(|_| pending.extent.is_none());
         let owed = owed.map(|timeout| left(connection.owed_since, timeout));
-        let silent = match (connection.half_closed, self.limits.half_closed_timeout) {
+        let silent = match (
+            connection.half_closed,
+            self.state.limits.half_closed_timeout,
+        ) {
             (Some(since), Some(timeout)) => {
                 Some(left(since, timeout).max(shard.quiet_left(id, timeout)))
             }
@@ -196,6 +309,7 @@ impl<S: Service> Server<S> {
     /// Ends a timed-out reply.
     fn give_up(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
         match self
+            .state
             .connections
             .get(id)
             .and_then(|connection| connection.pending)
@@ -209,9 +323,9 @@ impl<S: Service> Server<S> {
     }
 
     /// Answers in place of the service, closes, and reports it to the service.
-    fn fail(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, status: u16) {
+    pub(super) fn fail(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, status: u16) {
         let stream = self.owed(id);
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
         let Some(Pending { exchange, .. }) = connection.pending.take() else {
@@ -221,10 +335,70 @@ impl<S: Service> Server<S> {
             keep: Keep::Close,
             ..exchange
         };
-        connection.stage = answer(shard, &mut self.date, id, exchange, status, &[], b"");
+        self.http(shard)
+            .1
+            .answer_now(id, exchange, status, &[], Content::Copied(b""));
+        self.state.end_entry(id, true, shard.tick);
         if let Some(stream) = stream {
             let (service, mut http) = self.http(shard);
             service.on_stream_closed(&mut http, stream);
+        }
+    }
+
+    /// Refuses the rest of a body that the service gets in pieces.
+    pub(super) fn refuse_stream(
+        &mut self,
+        shard: &mut Shard<S::Message>,
+        id: ConnectionId,
+        refusal: Refusal,
+    ) {
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return;
+        };
+        let begun = connection
+            .pending
+            .is_some_and(|pending| pending.extent.is_some());
+        refusal.count(shard.count_up());
+        if begun {
+            connection.stage = RequestStage::Closing;
+            // The peer must not take the sent part for the whole answer; `on_close` reports it.
+            shard.abort(id);
+        } else {
+            self.fail(shard, id, refusal.status());
+        }
+        let (service, mut http) = self.http(shard);
+        service.on_refused(&mut http, id, refusal);
+    }
+
+    /// Checks how fast a body comes, and whether its time is over.
+    pub(super) fn body_late(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
+        let window = RATE_WINDOW;
+        let least = self.state.limits.body_rate_min;
+        let timeout = self.state.limits.half_closed_timeout;
+        let Some(connection) = self.state.connections.get_mut(id) else {
+            return;
+        };
+        let left = Duration::from_millis(connection.body_until.saturating_sub(shard.tick));
+        let waits = connection.body_held || shard.is_blocked(id);
+        let enough =
+            least.is_none_or(|least| connection.rate_bytes >= u64::from(least) * window.as_secs());
+        let half_closed = connection.half_closed.filter(|_| connection.body_held);
+        // The rest of the time of a peer that has ended its direction and is not read.
+        let silent = half_closed.zip(timeout).map_or(window, |(since, timeout)| {
+            timeout.saturating_sub(Duration::from_millis(shard.tick.saturating_sub(since)))
+        });
+        if !left.is_zero() && !silent.is_zero() && (waits || enough) {
+            connection.rate_bytes = 0;
+            shard.set_deadline(id, Some(window.min(left).min(silent)));
+        } else if connection.late_looks < LATE_LOOKS_MAX && shard.has_unshown_of(id) {
+            // All that came in time is read first, even if the shard is late. A peer that never
+            // stops sending gains no more than these looks.
+            connection.late_looks += 1;
+            shard.set_deadline(id, Some(LOOK_AGAIN));
+        } else if connection.stage == RequestStage::Streaming {
+            self.refuse_stream(shard, id, Refusal::Timeout);
+        } else {
+            self.refuse(shard, id, Refusal::Timeout, 0);
         }
     }
 }

@@ -9,8 +9,8 @@ use super::{
     chunk::{self, Decoder},
     head::{self, Field, Head},
     limits::Limits,
-    message::Request,
-    status::Reject,
+    message::{Request, Trailers},
+    status::Refusal,
 };
 
 /// Above this length a text is cut at some places only, so that checking stays linear in practice.
@@ -75,7 +75,7 @@ pub fn check_chunked(data: &[u8]) {
     assert_eq!(decode(&wire, usize::MAX), Ok((body, length, true)));
 }
 
-type Verdict = Result<Option<(Head, Vec<Field>)>, Reject>;
+type Verdict = Result<Option<(Head, Vec<Field>)>, Refusal>;
 
 fn verdict(data: &[u8], limits: &Limits) -> Verdict {
     let mut fields = Vec::new();
@@ -84,7 +84,7 @@ fn verdict(data: &[u8], limits: &Limits) -> Verdict {
 }
 
 /// What two verdicts must share to be the same.
-fn parts(verdict: &Verdict) -> Result<Option<(usize, usize, bool, head::Framing)>, Reject> {
+fn parts(verdict: &Verdict) -> Result<Option<(usize, usize, bool, head::Framing)>, Refusal> {
     let parts = |(head, fields): &(Head, Vec<Field>)| {
         (head.length, fields.len(), head.keep_alive, head.framing)
     };
@@ -107,6 +107,7 @@ fn check_request(data: &[u8], head: &Head, fields: &[Field]) {
         head,
         fields,
         body: &[],
+        trailers: Trailers::default(),
     };
     assert!(!request.method().is_empty() && !request.path().is_empty());
     let query = request.query().map_or(0, str::len);
@@ -138,7 +139,7 @@ fn check_against_another_parser(data: &[u8], head: &Head, fields: &[Field]) {
 }
 
 /// Body, bytes used and whether the end was reached, feeding at most `pieces` bytes at a time.
-fn decode(data: &[u8], pieces: usize) -> Result<(Vec<u8>, usize, bool), Reject> {
+fn decode(data: &[u8], pieces: usize) -> Result<(Vec<u8>, usize, bool), Refusal> {
     let (mut decoder, mut body, mut used) = (Decoder::new(), Vec::new(), 0);
     for piece in data.chunks(pieces) {
         let took = decoder.feed(piece, &mut body, BODY_MAX)?;

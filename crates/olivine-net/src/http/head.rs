@@ -10,8 +10,11 @@ use super::{
     host,
     limits::Limits,
     scan::{self, Span},
-    status::Reject,
+    status::Refusal,
 };
+
+/// Bytes of a method: several times the longest registered one.
+const METHOD_BYTES_MAX: usize = 128;
 
 /// One header field, as offsets into the head.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +46,8 @@ pub(crate) struct Head {
     pub(crate) keep_alive: bool,
     /// The peer waits for 100 before it sends the body.
     pub(crate) expects_continue: bool,
+    /// Connection names Upgrade.
+    pub(crate) upgrade: bool,
 }
 
 /// Reads a head from the start of `data`; `Ok(None)` if it is not complete yet.
@@ -53,7 +58,7 @@ pub(crate) fn parse(
     data: &[u8],
     limits: &Limits,
     fields: &mut Vec<Field>,
-) -> Result<Option<Head>, Reject> {
+) -> Result<Option<Head>, Refusal> {
     fields.clear();
     let mut at = 0;
     // RFC 9112 2.2: an empty line before the request line may be passed over. Two are.
@@ -79,7 +84,7 @@ pub(crate) fn parse(
             return unfinished(data, limits);
         };
         if fields.len() >= limits.headers_max {
-            return Err(Reject::HeadersTooMany);
+            return Err(Refusal::HeadersTooMany);
         }
         facts.note(field.name.of(data), field.value.of(data), line.minor)?;
         fields.push(field);
@@ -87,7 +92,7 @@ pub(crate) fn parse(
     }
     let length = at + 2;
     if length > limits.head_bytes_max {
-        return Err(Reject::HeadTooLong);
+        return Err(Refusal::HeadTooLong);
     }
     facts.conclude(line.minor)?;
     check_target(line.method.of(data), line.target.of(data))?;
@@ -103,12 +108,13 @@ pub(crate) fn parse(
         },
         keep_alive: !facts.close && (line.minor >= 1 || facts.keep_alive),
         expects_continue: facts.expects_continue && line.minor >= 1,
+        upgrade: facts.upgrade && line.minor >= 1,
     }))
 }
 
-fn unfinished(data: &[u8], limits: &Limits) -> Result<Option<Head>, Reject> {
+fn unfinished(data: &[u8], limits: &Limits) -> Result<Option<Head>, Refusal> {
     if data.len() >= limits.head_bytes_max {
-        Err(Reject::HeadTooLong)
+        Err(Refusal::HeadTooLong)
     } else {
         Ok(None)
     }
@@ -122,31 +128,39 @@ struct RequestLine {
 }
 
 /// Reads the request line from `start`; `Ok(None)` if it is not complete yet.
-fn request_line(data: &[u8], start: usize, limits: &Limits) -> Result<Option<RequestLine>, Reject> {
+fn request_line(
+    data: &[u8],
+    start: usize,
+    limits: &Limits,
+) -> Result<Option<RequestLine>, Refusal> {
     let unfinished = || {
         let long = data.len() - start > limits.line_bytes_max;
         if long {
-            Err(Reject::TargetTooLong)
+            Err(Refusal::TargetTooLong)
         } else {
             Ok(None)
         }
     };
     let Some((method, space)) = scan::token(data, start) else {
-        return unfinished();
+        return match data.len() - start {
+            0..=METHOD_BYTES_MAX => unfinished(),
+            _ => Err(Refusal::RequestLine),
+        };
     };
-    if space != b' ' || method.end == method.start {
-        return Err(Reject::RequestLine);
+    let length = (method.end - method.start) as usize;
+    if space != b' ' || length == 0 || length > METHOD_BYTES_MAX {
+        return Err(Refusal::RequestLine);
     }
     let Some((target, space)) = scan::target(data, method.end as usize + 1) else {
         return unfinished();
     };
     if space != b' ' || target.end == target.start {
-        return Err(Reject::RequestLine);
+        return Err(Refusal::RequestLine);
     }
     let version = target.end as usize + 1;
     let next = version + 10;
     if next - start > limits.line_bytes_max {
-        return Err(Reject::TargetTooLong);
+        return Err(Refusal::TargetTooLong);
     }
     let there = &data[version..data.len().min(next)];
     let minor = match there {
@@ -176,10 +190,10 @@ fn request_line(data: &[u8], start: usize, limits: &Limits) -> Result<Option<Req
             b'\r',
             b'\n',
         ] => {
-            return Err(Reject::Version);
+            return Err(Refusal::Version);
         }
         _ if there.len() < 10 && could_be_version(there) => return Ok(None),
-        _ => return Err(Reject::RequestLine),
+        _ => return Err(Refusal::RequestLine),
     };
     Ok(Some(RequestLine {
         method,
@@ -205,11 +219,11 @@ fn field_line(
     data: &[u8],
     start: usize,
     limits: &Limits,
-) -> Result<Option<(Field, usize)>, Reject> {
+) -> Result<Option<(Field, usize)>, Refusal> {
     let unfinished = || {
         let long = data.len() - start > limits.line_bytes_max;
         if long {
-            Err(Reject::HeadTooLong)
+            Err(Refusal::HeadTooLong)
         } else {
             Ok(None)
         }
@@ -219,7 +233,7 @@ fn field_line(
     };
     // Refuses an empty name, a space before the colon and a folded line alike.
     if colon != b':' || name.end == name.start {
-        return Err(Reject::Field);
+        return Err(Refusal::Field);
     }
     let Some((value, end)) = scan::value(data, name.end as usize + 1) else {
         return unfinished();
@@ -228,10 +242,10 @@ fn field_line(
     match (end, data.get(stop + 1)) {
         (b'\r', Some(b'\n')) => {}
         (b'\r', None) => return unfinished(),
-        _ => return Err(Reject::Field),
+        _ => return Err(Refusal::Field),
     }
     if stop + 2 - start > limits.line_bytes_max {
-        return Err(Reject::HeadTooLong);
+        return Err(Refusal::HeadTooLong);
     }
     // `trim_ascii` trims form feeds too, but VALUE has let none in.
     let behind = value.of(data).trim_ascii_start();
@@ -241,9 +255,9 @@ fn field_line(
 }
 
 /// The origin form for paths, the absolute form for proxies, `*` for OPTIONS.
-fn check_target(method: &[u8], target: &[u8]) -> Result<(), Reject> {
+fn check_target(method: &[u8], target: &[u8]) -> Result<(), Refusal> {
     if method == b"CONNECT" {
-        return Err(Reject::NotImplemented);
+        return Err(Refusal::NotImplemented);
     }
     let fine = match target {
         [b'/', ..] => true,
@@ -256,7 +270,7 @@ fn check_target(method: &[u8], target: &[u8]) -> Result<(), Reject> {
     if fine {
         Ok(())
     } else {
-        Err(Reject::RequestLine)
+        Err(Refusal::RequestLine)
     }
 }
 
@@ -285,21 +299,22 @@ struct Facts {
     close: bool,
     keep_alive: bool,
     expects_continue: bool,
+    upgrade: bool,
 }
 
 impl Facts {
-    fn note(&mut self, name: &[u8], value: &[u8], minor: u8) -> Result<(), Reject> {
+    fn note(&mut self, name: &[u8], value: &[u8], minor: u8) -> Result<(), Refusal> {
         // By length first: most fields are none of these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => {
                 self.hosts += 1;
                 if self.hosts > 1 || !host::is_valid(value) {
-                    return Err(Reject::Host);
+                    return Err(Refusal::Host);
                 }
             }
             6 if name.eq_ignore_ascii_case(b"expect") => {
                 if !value.eq_ignore_ascii_case(b"100-continue") {
-                    return Err(Reject::Expectation);
+                    return Err(Refusal::Expectation);
                 }
                 self.expects_continue = true;
             }
@@ -307,18 +322,19 @@ impl Facts {
                 for option in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     self.close |= option.eq_ignore_ascii_case(b"close");
                     self.keep_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                    self.upgrade |= option.eq_ignore_ascii_case(b"upgrade");
                 }
             }
             14 if name.eq_ignore_ascii_case(b"content-length") => {
                 // A second one is refused even if it agrees: a proxy might use the other.
                 if self.length.is_some() {
-                    return Err(Reject::Length);
+                    return Err(Refusal::Length);
                 }
-                self.length = Some(decimal(value).ok_or(Reject::Length)?);
+                self.length = Some(decimal(value).ok_or(Refusal::Length)?);
             }
             17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
                 if self.chunked || self.unknown_coding || minor == 0 {
-                    return Err(Reject::Length);
+                    return Err(Refusal::Length);
                 }
                 self.codings(value)?;
             }
@@ -327,7 +343,7 @@ impl Facts {
         Ok(())
     }
 
-    fn codings(&mut self, value: &[u8]) -> Result<(), Reject> {
+    fn codings(&mut self, value: &[u8]) -> Result<(), Refusal> {
         let mut codings = value
             .split(|byte| *byte == b',')
             .map(<[u8]>::trim_ascii)
@@ -337,11 +353,11 @@ impl Facts {
             .next()
             .is_some_and(|last| last.eq_ignore_ascii_case(b"chunked"))
         {
-            return Err(Reject::Length);
+            return Err(Refusal::Length);
         }
         for other in codings {
             if other.is_empty() || other.eq_ignore_ascii_case(b"chunked") {
-                return Err(Reject::Length);
+                return Err(Refusal::Length);
             }
             self.unknown_coding = true;
         }
@@ -349,15 +365,15 @@ impl Facts {
         Ok(())
     }
 
-    fn conclude(&self, minor: u8) -> Result<(), Reject> {
+    fn conclude(&self, minor: u8) -> Result<(), Refusal> {
         if self.chunked && self.length.is_some() {
-            return Err(Reject::Length);
+            return Err(Refusal::Length);
         }
         if minor >= 1 && self.hosts == 0 {
-            return Err(Reject::Host);
+            return Err(Refusal::Host);
         }
         if self.unknown_coding {
-            return Err(Reject::NotImplemented);
+            return Err(Refusal::NotImplemented);
         }
         Ok(())
     }

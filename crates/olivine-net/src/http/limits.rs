@@ -15,6 +15,7 @@ pub struct Limits {
     pub(crate) bodies_bytes_max: Option<u64>,
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
+    pub(crate) body_rate_min: Option<u32>,
     pub(crate) idle_timeout: Duration,
     pub(crate) answer_timeout: Option<Duration>,
     pub(crate) half_closed_timeout: Option<Duration>,
@@ -33,6 +34,7 @@ impl Default for Limits {
             bodies_bytes_max: None,
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
+            body_rate_min: Some(240),
             idle_timeout: Duration::from_secs(60),
             answer_timeout: Some(Duration::from_secs(60)),
             half_closed_timeout: Some(Duration::from_secs(10)),
@@ -61,7 +63,8 @@ impl Limits {
     }
 
     /// Bytes of a request's body, 0 to 1 GiB; 413 beyond. Default 1 MiB. Bodies are held in memory
-    /// until they are complete.
+    /// until they are complete. [`Service::on_head`](super::Service::on_head) may choose another
+    /// limit for a request, or have the body in pieces.
     pub fn body_bytes_max(mut self, bytes: u64) -> Self {
         self.body_bytes_max = bytes;
         self
@@ -99,10 +102,19 @@ impl Limits {
         self
     }
 
-    /// Time from the head to the end of the body, 1 ms to 24 h; 408 beyond. Default 60 s. What has
-    /// arrived in time is read first, as for [`Limits::header_timeout`].
+    /// Time from the head to the end of a body that is collected, 1 ms to 24 h; 408 beyond. Default
+    /// 60 s. What has arrived in time is read first, as for [`Limits::header_timeout`]. A body that
+    /// the service gets in pieces has no such limit, only [`Limits::body_rate_min`].
     pub fn body_timeout(mut self, timeout: Duration) -> Self {
         self.body_timeout = timeout;
+        self
+    }
+
+    /// Bytes per second that a body must bring, on average over each 10 s, 1 to 1 Gi; 408 beyond,
+    /// or a reset where the answer has begun. Default 240; `None` takes any rate. Time in which the
+    /// service has paused the body, or the peer does not read what is queued for it, is left out.
+    pub fn body_rate_min(mut self, bytes_per_second: Option<u32>) -> Self {
+        self.body_rate_min = bytes_per_second;
         self
     }
 
@@ -136,7 +148,8 @@ impl Limits {
     }
 
     /// Time that a pending or streamed answer may be silent after its peer has ended its direction,
-    /// 1 ms to 24 h. Default 10 s; `None` waits as if it had not.
+    /// 1 ms to 24 h. Default 10 s; `None` waits as if it had not. It is also the time for which a
+    /// service may pause the body of such a peer.
     ///
     /// Such a peer has left, or has only stopped sending: until a byte is sent the two look the
     /// same. A peer that has left resets the connection with the first byte. A peer that still
@@ -168,6 +181,12 @@ impl Limits {
                     &format!("{low} to {high}"),
                 ));
             }
+        }
+        if let Some(rate) = self.body_rate_min
+            && !(1..=1 << 30).contains(&rate)
+        {
+            let rate = usize::try_from(rate).unwrap_or(usize::MAX);
+            return Err(ConfigError::range("body_rate_min", rate, "1 to 1073741824"));
         }
         let least = usize::try_from(self.bodies_bytes_min()).unwrap_or(usize::MAX);
         if self.bodies_bytes() < least || self.bodies_bytes_max > Some(1 << 40) {

@@ -2,17 +2,43 @@
 
 use super::{
     date,
-    head::{Field, Head, absolute},
+    head::{Field, Framing, Head, absolute},
     status::reason,
 };
 
-/// A complete request: its parts borrow the receive buffer, nothing is copied.
+/// A request: its parts borrow the receive buffer, nothing is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) head: &'a Head,
     pub(crate) fields: &'a [Field],
     pub(crate) body: &'a [u8],
+    pub(crate) trailers: Trailers<'a>,
+}
+
+/// The trailer fields of a chunked body; most have none.
+///
+/// They come from the peer behind the body, and were checked for their form only. Never treat one
+/// as a header field: a server in front has checked those, and not these.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Trailers<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Trailers<'a> {
+    /// All fields, in order: names, and values without surrounding spaces.
+    pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
+        let lines = self.0.split(|byte| *byte == b'\n');
+        lines.filter_map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            Some((text(&line[..colon]), line[colon + 1..].trim_ascii()))
+        })
+    }
+
+    /// The value of the first field called `name`, in any case.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&'a [u8]> {
+        let wanted = |(field, _): &(&str, _)| field.eq_ignore_ascii_case(name);
+        self.iter().find(wanted).map(|(_, value)| value)
+    }
 }
 
 impl<'a> Request<'a> {
@@ -90,10 +116,42 @@ impl<'a> Request<'a> {
             .map(move |field| (text(field.name.of(bytes)), field.value.of(bytes)))
     }
 
-    /// The body, whole, chunked coding already undone; empty if there is none.
+    /// The body, whole, chunked coding already undone; empty if there is none, if it is streamed
+    /// ([`Admit::Stream`](super::Admit::Stream)), and in
+    /// [`Service::on_head`](super::Service::on_head).
     #[must_use]
     pub fn body(&self) -> &'a [u8] {
         self.body
+    }
+
+    /// The length of the body that the head announces, 0 without one; `None` for a chunked body,
+    /// whose length its end shows.
+    #[must_use]
+    pub fn body_length(&self) -> Option<u64> {
+        match self.head.framing {
+            Framing::Length(length) => Some(length),
+            Framing::Chunked => None,
+        }
+    }
+
+    /// The fields behind a chunked body that came whole.
+    #[must_use]
+    pub fn trailers(&self) -> Trailers<'a> {
+        self.trailers
+    }
+
+    /// The protocol that the peer offers to change to, by `Connection: upgrade`; such as
+    /// `websocket`. [`Responder::upgrade`](super::Responder::upgrade) accepts it.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<&'a str> {
+        let value = self.header("upgrade").filter(|_| self.head.upgrade)?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// The id of the last event that a reconnecting client of server-sent events has seen.
+    #[must_use]
+    pub fn last_event_id(&self) -> Option<&'a str> {
+        std::str::from_utf8(self.header("last-event-id")?).ok()
     }
 }
 
@@ -119,12 +177,29 @@ pub enum AnswerError {
         /// The status given.
         status: u16,
     },
+    /// The request offers no upgrade, or its body is still to come.
+    #[error("the connection cannot be upgraded: the request does not offer it")]
+    Upgrade,
+    /// The part of a file that an answer names is not in the file.
+    #[error("the file has {length} bytes, and the answer names the bytes up to {end}")]
+    Range {
+        /// The length of the file.
+        length: u64,
+        /// The end of the part.
+        end: u64,
+    },
+    /// The file cannot be read.
+    #[error("the file cannot be read: {kind}")]
+    File {
+        /// What the system said.
+        kind: std::io::ErrorKind,
+    },
 }
 
 /// How the end of an answer's content is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    Length(usize),
+    Length(u64),
     Chunked,
     /// HTTP/1.0 knows no chunks: the end of the connection ends the body.
     UntilClose,
@@ -140,7 +215,7 @@ impl Extent {
     /// 304: no length other than that of the corresponding 200 (RFC 9110 8.6), which is unknown
     /// here. 205: no content (RFC 9110 15.3.6), but clients read one unless its length is 0 (RFC
     /// 9112 6.3).
-    pub(crate) fn of(status: u16, length: Option<usize>, http_10: bool) -> Self {
+    pub(crate) fn of(status: u16, length: Option<u64>, http_10: bool) -> Self {
         match (status, length) {
             (204 | 304, _) => Self::Nothing,
             (205, _) => Self::Length(0),
@@ -171,7 +246,12 @@ pub(crate) fn check(status: u16, headers: &[(&str, &str)]) -> Result<(), AnswerE
     if !(200..=599).contains(&status) {
         return Err(AnswerError::Status { status });
     }
-    for (name, value) in headers {
+    check_fields(headers)
+}
+
+/// Checks fields of a head or a trailer.
+pub(crate) fn check_fields(fields: &[(&str, &str)]) -> Result<(), AnswerError> {
+    for (name, value) in fields {
         let ours = ["content-length", "transfer-encoding", "connection", "date"];
         let name_fine = !name.is_empty()
             && name
@@ -205,9 +285,7 @@ pub(crate) fn write_head(
     out.extend_from_slice(date);
     for (name, value) in headers {
         out.extend_from_slice(b"\r\n");
-        out.extend_from_slice(name.as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
+        write_field(out, name, value);
     }
     match extent {
         Extent::Length(length) => {
@@ -227,10 +305,36 @@ fn write_status(out: &mut Vec<u8>, status: u16) {
         return;
     }
     out.extend_from_slice(b"HTTP/1.1 ");
-    write_decimal(out, usize::from(status));
+    write_decimal(out, u64::from(status));
     out.push(b' ');
     out.extend_from_slice(reason(status).as_bytes());
     out.extend_from_slice(b"\r\nDate: ");
+}
+
+/// Appends the head that accepts an upgrade to `protocol`.
+pub(crate) fn write_upgrade(out: &mut Vec<u8>, protocol: &str, headers: &[(&str, &str)]) {
+    out.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade");
+    for (name, value) in [("Upgrade", protocol)].iter().chain(headers) {
+        out.extend_from_slice(b"\r\n");
+        write_field(out, name, value);
+    }
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
+/// Appends what ends a chunked body, with trailer fields.
+pub(crate) fn write_trailers(out: &mut Vec<u8>, fields: &[(&str, &str)]) {
+    out.extend_from_slice(b"0\r\n");
+    for (name, value) in fields {
+        write_field(out, name, value);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_field(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
 }
 
 fn write_end(out: &mut Vec<u8>, keep: Keep) {
@@ -241,9 +345,13 @@ fn write_end(out: &mut Vec<u8>, keep: Keep) {
     });
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "a remainder of ten fits")]
-fn write_decimal(out: &mut Vec<u8>, mut value: usize) {
+fn write_decimal(out: &mut Vec<u8>, value: u64) {
     let mut digits = [0; 20];
+    out.extend_from_slice(decimal(value, &mut digits));
+}
+
+/// The digits of a number, in `digits`.
+pub(super) fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
         at -= 1;
@@ -253,7 +361,7 @@ fn write_decimal(out: &mut Vec<u8>, mut value: usize) {
             break;
         }
     }
-    out.extend_from_slice(&digits[at..]);
+    &digits[at..]
 }
 
 /// An answer rendered once and sent many times: sending it is one copy, its date patched once a
@@ -276,6 +384,7 @@ pub struct StaticAnswer {
     end_at: usize,
     /// The rendering of the date in it.
     version: u64,
+    status: u16,
 }
 
 impl StaticAnswer {
@@ -291,7 +400,7 @@ impl StaticAnswer {
         let date_at = whole.len();
         whole.clear();
         let body = if has_content(status) { body } else { &[] };
-        let extent = Extent::of(status, Some(body.len()), false);
+        let extent = Extent::of(status, Some(body.len() as u64), false);
         write_head(
             &mut whole,
             status,
@@ -307,7 +416,17 @@ impl StaticAnswer {
             date_at,
             end_at,
             version: 0,
+            status,
         })
+    }
+
+    pub(super) fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Bytes of its content.
+    pub(super) fn content_bytes(&self) -> u64 {
+        (self.whole.len() - self.end_at - 4) as u64
     }
 
     pub(crate) fn write(

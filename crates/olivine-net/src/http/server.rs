@@ -9,20 +9,19 @@ use crate::{
     engine::Engine,
     error::{CloseReason, StartError},
     handler::{ConnectionId, Handler, Origin},
-    shard::{LOOK_AGAIN, Shard, guard::caught},
+    shard::{LOOK_AGAIN, Shard},
     slots::Slots,
 };
 
 use super::{
-    body::{is_complete, take_body},
-    chunk::Decoder,
-    connection::{HttpConnection, Incoming, RequestStage},
+    answer::{Content, Http},
+    connection::{Exchange, HttpConnection, Pending, RequestStage, State},
     date::Date,
-    head::{self, Field, Framing, Head},
+    head::{self, Field},
     limits::Limits,
-    message::{Keep, Request},
-    service::{Exchange, Http, Pending, Responder, Service, StreamId, answer},
-    status::Reject,
+    message::Keep,
+    service::{Handed, Service, StreamId},
+    status::Refusal,
 };
 
 /// Below this length an unfinished head is read again whenever a piece arrives, so that nonsense is
@@ -31,19 +30,14 @@ use super::{
 const REREAD_BYTES: usize = 4096;
 
 /// Reads, a millisecond apart, of a request whose time is over: a socket's buffer needs fewer.
-const LATE_LOOKS_MAX: u8 = 100;
+pub(super) const LATE_LOOKS_MAX: u8 = 100;
 
 /// An HTTP/1.1 server over a [`Service`]; [`serve`] starts one per shard.
 #[derive(Debug)]
 pub struct Server<S> {
     pub(super) service: S,
-    pub(super) limits: Limits,
-    pub(super) connections: Slots<HttpConnection>,
-    fields: Vec<Field>,
-    pub(super) date: Date,
-    scratch: Vec<u8>,
-    /// Bytes that bodies which are not complete hold, with their heads.
-    pub(super) held: usize,
+    pub(super) state: State,
+    pub(super) fields: Vec<Field>,
 }
 
 /// The outcome of a read.
@@ -79,12 +73,14 @@ where
         .max(limits.head_bytes_max + config.receive_buffer);
     Engine::start(config, move |shard| Server {
         service: service(shard),
-        limits: limits.clone(),
-        connections: Slots::new(),
+        state: State {
+            connections: Slots::new(),
+            limits: limits.clone(),
+            date: Date::new(),
+            held: 0,
+            ended: Vec::new(),
+        },
         fields: Vec::new(),
-        date: Date::new(),
-        scratch: Vec::new(),
-        held: 0,
     })
 }
 
@@ -93,28 +89,12 @@ impl<S: Service> Server<S> {
         &'a mut self,
         shard: &'a mut Shard<S::Message>,
     ) -> (&'a mut S, Http<'a, S::Message>) {
-        let Self {
-            service,
-            connections,
-            date,
-            scratch,
-            limits,
-            ..
-        } = self;
-        (
-            service,
-            Http {
-                shard,
-                connections,
-                date,
-                scratch,
-                idle_timeout: limits.idle_timeout,
-            },
-        )
+        let Self { service, state, .. } = self;
+        (service, Http { shard, state })
     }
 
     fn read_head(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> Step {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.state.connections.get_mut(id) else {
             return Step::Used(data.len());
         };
         let scanned = connection.scanned;
@@ -125,7 +105,7 @@ impl<S: Service> Server<S> {
         if !worth_reading {
             return Step::Wait;
         }
-        match head::parse(data, &self.limits, &mut self.fields) {
+        match head::parse(data, &self.state.limits, &mut self.fields) {
             Ok(Some(head)) => {
                 connection.scanned = 0;
                 if std::mem::take(&mut connection.armed) {
@@ -137,180 +117,11 @@ impl<S: Service> Server<S> {
                 connection.scanned = data.len();
                 if !connection.armed {
                     (connection.armed, connection.late_looks) = (true, 0);
-                    shard.set_deadline(id, Some(self.limits.header_timeout));
+                    shard.set_deadline(id, Some(self.state.limits.header_timeout));
                 }
                 Step::Wait
             }
-            Err(reject) => self.refuse(shard, id, reject, data.len()),
-        }
-    }
-
-    /// Serves a request with a complete body; otherwise prepares to wait for it.
-    fn read_message(
-        &mut self,
-        shard: &mut Shard<S::Message>,
-        id: ConnectionId,
-        head: &Head,
-        data: &[u8],
-    ) -> Step {
-        let max = self.limits.body_bytes_max;
-        let (bytes, behind) = data.split_at(head.length);
-        let (length, mut incoming) = match head.framing {
-            Framing::Length(length) if length > max => {
-                return self.refuse(shard, id, Reject::BodyTooLong, data.len());
-            }
-            Framing::Length(length) => (length, Incoming::Length(length)),
-            Framing::Chunked => (u64::MAX, Incoming::Chunked(Decoder::new())),
-        };
-        if let Some(body) = usize::try_from(length)
-            .ok()
-            .and_then(|length| behind.get(..length))
-        {
-            let used = head.length + body.len();
-            self.serve(shard, id, head, bytes, body, used < data.len());
-            return Step::Used(used);
-        }
-        let (mut body, room) = (shard.take_buffer(), self.room());
-        let taken = match take_body(&mut incoming, behind, &mut body, max, room) {
-            Ok(taken) => taken,
-            Err(reject) => {
-                shard.give_back(body);
-                return self.refuse(shard, id, reject, data.len());
-            }
-        };
-        let used = head.length + taken;
-        if is_complete(&incoming) {
-            self.serve(shard, id, head, bytes, &body, used < data.len());
-            shard.give_back(body);
-            return Step::Used(used);
-        }
-        let mut head_copy = shard.take_buffer();
-        head_copy.extend_from_slice(bytes);
-        if body.capacity() + head_copy.capacity() > room {
-            shard.give_back(head_copy);
-            shard.give_back(body);
-            return self.refuse(shard, id, Reject::BodiesTooMany, data.len());
-        }
-        let Some(connection) = self.connections.get_mut(id) else {
-            return Step::Used(used);
-        };
-        (connection.head, connection.incoming, connection.body) = (head_copy, incoming, body);
-        connection.stage = RequestStage::Body;
-        (connection.armed, connection.late_looks) = (true, 0);
-        shard.set_deadline(id, Some(self.limits.body_timeout));
-        self.count_body(shard, id);
-        if head.expects_continue && taken == 0 {
-            shard.append(id, b"HTTP/1.1 100 Continue\r\n\r\n");
-        }
-        Step::Used(used)
-    }
-
-    fn read_body(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> Step {
-        let (max, room) = (self.limits.body_bytes_max, self.room());
-        let Some(connection) = self.connections.get_mut(id) else {
-            return Step::Used(data.len());
-        };
-        let taken = match take_body(
-            &mut connection.incoming,
-            data,
-            &mut connection.body,
-            max,
-            room,
-        ) {
-            Ok(taken) => taken,
-            Err(reject) => return self.refuse(shard, id, reject, data.len()),
-        };
-        self.count_body(shard, id);
-        let Some(connection) = self.connections.get_mut(id) else {
-            return Step::Used(data.len());
-        };
-        if !is_complete(&connection.incoming) {
-            return Step::Used(taken);
-        }
-        connection.stage = RequestStage::Head;
-        connection.armed = false;
-        shard.set_deadline(id, None);
-        let (bytes, body) = (
-            std::mem::take(&mut connection.head),
-            std::mem::take(&mut connection.body),
-        );
-        self.count_body(shard, id);
-        // The copy of a head that was accepted is accepted again.
-        match head::parse(&bytes, &self.limits, &mut self.fields) {
-            Ok(Some(head)) => self.serve(shard, id, &head, &bytes, &body, taken < data.len()),
-            Ok(None) | Err(_) => drop(self.refuse(shard, id, Reject::RequestLine, 0)),
-        }
-        shard.give_back(bytes);
-        shard.give_back_body(body);
-        Step::Used(taken)
-    }
-
-    /// Calls the service. `more` tells whether bytes of another request are available.
-    fn serve(
-        &mut self,
-        shard: &mut Shard<S::Message>,
-        id: ConnectionId,
-        head: &Head,
-        bytes: &[u8],
-        body: &[u8],
-        more: bool,
-    ) {
-        let Self {
-            service,
-            connections,
-            fields,
-            date,
-            ..
-        } = self;
-        let Some(connection) = connections.get_mut(id) else {
-            return;
-        };
-        let request = Request {
-            bytes,
-            head,
-            fields,
-            body,
-        };
-        let http_10 = head.minor == 0;
-        // While stopping, the reply to the last available request announces the close.
-        let keep = match head.keep_alive && (more || !shard.is_stopping()) {
-            false => Keep::Close,
-            true if http_10 => Keep::Alive,
-            true => Keep::Silent,
-        };
-        let exchange = Exchange {
-            keep,
-            is_head: head.method.of(bytes) == b"HEAD",
-            http_10,
-        };
-        connection.stage = RequestStage::Closing;
-        let serial = connection.serial;
-        let responder = Responder {
-            shard,
-            state: connection,
-            date,
-            id,
-            exchange,
-        };
-        // Caught here, where the request can still be answered.
-        let outcome = caught(|| service.on_request(&request, responder));
-        let Some(connection) = connections.get_mut(id) else {
-            return;
-        };
-        let unanswered = connection.stage == RequestStage::Closing
-            && connection.serial == serial
-            && shard.is_open(id);
-        if unanswered {
-            let exchange = Exchange {
-                keep: Keep::Close,
-                ..exchange
-            };
-            connection.stage = answer(shard, date, id, exchange, 500, &[], b"");
-        }
-        if let Err(message) = outcome {
-            self.request_panicked(shard, id, &message);
-        } else if connection.stage == RequestStage::Responding {
-            self.owe(shard, id);
+            Err(refusal) => self.refuse(shard, id, refusal, data.len()),
         }
     }
 
@@ -319,27 +130,19 @@ impl<S: Service> Server<S> {
         &mut self,
         shard: &mut Shard<S::Message>,
         id: ConnectionId,
-        reject: Reject,
+        refusal: Refusal,
         used: usize,
     ) -> Step {
         let exchange = Exchange {
             keep: Keep::Close,
             is_head: false,
             http_10: false,
+            upgrade: false,
         };
-        let stage = answer(
-            shard,
-            &mut self.date,
-            id,
-            exchange,
-            reject.status(),
-            &[],
-            b"",
-        );
-        shard.count_up().refused_requests.add(1);
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.stage = stage;
-        }
+        refusal.count(shard.count_up());
+        let (service, mut http) = self.http(shard);
+        http.answer_now(id, exchange, refusal.status(), &[], Content::Copied(b""));
+        service.on_refused(&mut http, id, refusal);
         self.free_body(shard, id);
         Step::Used(used)
     }
@@ -353,9 +156,18 @@ impl<S: Service> Handler for Server<S> {
         service.on_start(&mut http);
     }
 
-    fn on_open(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, _: Origin) {
-        self.connections.insert(id, HttpConnection::new());
-        shard.set_deadline(id, Some(self.limits.header_timeout));
+    fn on_open(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, origin: Origin) {
+        let mut connection = HttpConnection::new();
+        if let Origin::HandedOver { token } = origin {
+            let (service, mut http) = self.http(shard);
+            if service.on_handed_over(&mut http, id, token) == Handed::Raw {
+                connection.stage = RequestStage::Upgraded;
+                self.state.connections.insert(id, connection);
+                return;
+            }
+        }
+        self.state.connections.insert(id, connection);
+        shard.set_deadline(id, Some(self.state.limits.header_timeout));
     }
 
     fn on_data(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, data: &[u8]) -> usize {
@@ -367,14 +179,20 @@ impl<S: Service> Handler for Server<S> {
             if shard.is_over(id) {
                 break;
             }
-            let Some(connection) = self.connections.get(id) else {
+            let Some(connection) = self.state.connections.get(id) else {
                 return data.len();
             };
             let rest = &data[at..];
             let step = match connection.stage {
                 RequestStage::Head => self.read_head(shard, id, rest),
                 RequestStage::Body => self.read_body(shard, id, rest),
+                RequestStage::Streaming => self.read_stream(shard, id, rest),
                 RequestStage::Responding => break,
+                RequestStage::Upgraded => {
+                    let (service, mut http) = self.http(shard);
+                    let used = service.on_raw_data(&mut http, id, rest);
+                    return at + used.min(rest.len());
+                }
                 RequestStage::Closing => return data.len(),
             };
             match step {
@@ -386,39 +204,45 @@ impl<S: Service> Handler for Server<S> {
         // or is not idle time.
         if at == data.len()
             && self
+                .state
                 .connections
                 .get(id)
                 .is_some_and(HttpConnection::is_idle)
         {
-            shard.set_deadline(id, Some(self.limits.idle_timeout));
+            shard.set_deadline(id, Some(self.state.limits.idle_timeout));
         }
+        self.tell_ended(shard);
         at
     }
 
     fn on_writable(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        if let Some(Pending { serial, .. }) = self
-            .connections
-            .get(id)
-            .and_then(|connection| connection.pending)
-        {
-            let (service, mut http) = self.http(shard);
-            service.on_writable(
-                &mut http,
-                StreamId {
-                    connection: id,
-                    serial,
-                },
-            );
+        let Some(connection) = self.state.connections.get(id) else {
+            return;
+        };
+        let (stage, pending) = (connection.stage, connection.pending);
+        let (service, mut http) = self.http(shard);
+        if stage == RequestStage::Upgraded {
+            service.on_raw_writable(&mut http, id);
+        } else if let Some(Pending { serial, .. }) = pending {
+            let stream = StreamId {
+                connection: id,
+                serial,
+            };
+            service.on_writable(&mut http, stream);
         }
+        self.tell_ended(shard);
     }
 
     fn on_end(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(id) else {
+        let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
         connection.ended = true;
         // A peer may end its direction and still wait for the answer.
-        if connection.stage != RequestStage::Responding {
+        if connection.stage == RequestStage::Upgraded {
+            let (service, mut http) = self.http(shard);
+            service.on_raw_end(&mut http, id);
+        } else if connection.stage != RequestStage::Responding {
             shard.close(id);
         } else if connection.half_closed.is_none() {
             self.half_closed(shard, id);
@@ -434,27 +258,29 @@ impl<S: Service> Handler for Server<S> {
         service.on_panic(&mut http, message);
     }
 
-    fn on_close(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, _: CloseReason) {
+    fn on_close(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, reason: CloseReason) {
         self.free_body(shard, id);
-        let Some(connection) = self.connections.remove(id) else {
+        self.state.end_entry(id, false, shard.tick);
+        let Some(connection) = self.state.connections.remove(id) else {
             return;
         };
-        if let Some(Pending { serial, .. }) = connection.pending {
-            let (service, mut http) = self.http(shard);
-            service.on_stream_closed(
-                &mut http,
-                StreamId {
-                    connection: id,
-                    serial,
-                },
-            );
+        let (service, mut http) = self.http(shard);
+        if connection.stage == RequestStage::Upgraded {
+            service.on_raw_close(&mut http, id, reason);
+        } else if let Some(Pending { serial, .. }) = connection.pending {
+            let stream = StreamId {
+                connection: id,
+                serial,
+            };
+            service.on_stream_closed(&mut http, stream);
         }
+        self.tell_ended(shard);
     }
 
     fn on_deadline(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        match self.connections.get_mut(id) {
+        match self.state.connections.get_mut(id) {
             Some(connection) if connection.is_idle() => {
-                let left = shard.quiet_left(id, self.limits.idle_timeout);
+                let left = shard.quiet_left(id, self.state.limits.idle_timeout);
                 if left.is_zero() {
                     shard.close_idle(id);
                 } else {
@@ -463,52 +289,54 @@ impl<S: Service> Handler for Server<S> {
                     shard.set_deadline(id, Some(left));
                 }
             }
-            // All of a request that came in time is read first, even if the shard is late. A peer
-            // that never stops sending gains no more than these looks.
-            Some(connection)
-                if matches!(connection.stage, RequestStage::Head | RequestStage::Body)
-                    && connection.late_looks < LATE_LOOKS_MAX
-                    && shard.has_unshown_of(id) =>
-            {
-                connection.late_looks += 1;
-                shard.set_deadline(id, Some(LOOK_AGAIN));
-            }
-            // A peer that never sent a byte gets no answer.
-            Some(connection)
-                if connection.stage == RequestStage::Head && connection.scanned == 0 =>
-            {
-                connection.stage = RequestStage::Closing;
-                shard.close_late(id, CloseReason::Deadline);
-            }
-            Some(connection)
-                if matches!(connection.stage, RequestStage::Head | RequestStage::Body) =>
-            {
-                self.refuse(shard, id, Reject::Timeout, 0);
-            }
-            Some(connection) if connection.stage == RequestStage::Responding => {
-                self.answer_late(shard, id)
-            }
-            _ => {}
+            Some(connection) => match connection.stage {
+                RequestStage::Body | RequestStage::Streaming => self.body_late(shard, id),
+                // All of a request that came in time is read first, even if the shard is late. A
+                // peer that never stops sending gains no more than these looks.
+                RequestStage::Head
+                    if connection.late_looks < LATE_LOOKS_MAX && shard.has_unshown_of(id) =>
+                {
+                    connection.late_looks += 1;
+                    shard.set_deadline(id, Some(LOOK_AGAIN));
+                }
+                // A peer that never sent a byte gets no answer.
+                RequestStage::Head if connection.scanned == 0 => {
+                    connection.stage = RequestStage::Closing;
+                    shard.close_late(id, CloseReason::Deadline);
+                }
+                RequestStage::Head => drop(self.refuse(shard, id, Refusal::Timeout, 0)),
+                RequestStage::Responding => self.answer_late(shard, id),
+                RequestStage::Upgraded => {
+                    let (service, mut http) = self.http(shard);
+                    service.on_raw_deadline(&mut http, id);
+                }
+                RequestStage::Closing => {}
+            },
+            None => {}
         }
+        self.tell_ended(shard);
     }
 
     fn on_timer(&mut self, shard: &mut Shard<S::Message>, token: u64) {
         let (service, mut http) = self.http(shard);
         service.on_timer(&mut http, token);
+        self.tell_ended(shard);
     }
 
     fn on_message(&mut self, shard: &mut Shard<S::Message>, message: S::Message) {
         let (service, mut http) = self.http(shard);
         service.on_message(&mut http, message);
+        self.tell_ended(shard);
     }
 
     fn on_stop(&mut self, shard: &mut Shard<S::Message>) {
         let (service, mut http) = self.http(shard);
         service.on_stop(&mut http);
+        self.tell_ended(shard);
     }
 
     fn is_idle(&self, id: ConnectionId) -> bool {
-        self.connections.get(id).is_none_or(|connection| {
+        self.state.connections.get(id).is_none_or(|connection| {
             matches!(connection.stage, RequestStage::Head | RequestStage::Closing)
         })
     }

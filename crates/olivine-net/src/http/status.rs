@@ -1,37 +1,48 @@
 //! Status codes, and the requests that the server refuses without the service.
 
-/// Why a request is refused without asking the service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reject {
-    /// Not of the form `method SP target SP HTTP/1.x CR LF`.
+use crate::health::ShardCounters;
+
+/// Why a request is refused without asking the service, or in place of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// 400: not of the form `method SP target SP HTTP/1.x CR LF`.
     RequestLine,
-    /// A header line that is not `name: value CR LF`.
+    /// 400: a header line that is not `name: value CR LF`.
     Field,
-    /// No Host, several, or one with impossible bytes.
+    /// 400: no Host, several, or one that RFC 3986 does not allow.
     Host,
-    /// The body's length is unclear: several or malformed lengths, both kinds, a coding we cannot
-    /// end.
+    /// 400: the body's length is unclear: several or malformed lengths, a length and a coding, a
+    /// coding whose end is not known.
     Length,
-    /// A malformed chunk.
+    /// 400: a malformed chunk or trailer.
     Chunk,
-    /// A version other than 1.x.
+    /// 505: a version other than 1.x.
     Version,
-    /// A transfer coding or a method we do not do.
+    /// 501: a transfer coding or a method that the server does not know.
     NotImplemented,
+    /// 414: a request line longer than [`Limits::line_bytes_max`](super::Limits::line_bytes_max).
     TargetTooLong,
+    /// 431: a header line or a head longer than allowed.
     HeadTooLong,
+    /// 431: more than [`Limits::headers_max`](super::Limits::headers_max) fields.
     HeadersTooMany,
+    /// 413: a body longer than allowed.
     BodyTooLong,
-    /// The shard holds as much of other bodies as it may.
+    /// 503: the shard holds as much of other bodies as it may.
     BodiesTooMany,
-    /// An expectation other than `100-continue`.
+    /// 417: an expectation other than `100-continue`.
     Expectation,
-    /// The request took too long to arrive.
+    /// 408: the request took too long to arrive, or its body came too slowly.
     Timeout,
+    /// The status that [`Service::on_head`](super::Service::on_head) chose.
+    Service(u16),
 }
 
-impl Reject {
-    pub(crate) fn status(self) -> u16 {
+impl Refusal {
+    /// The status that the peer gets.
+    #[must_use]
+    pub fn status(self) -> u16 {
         match self {
             Self::RequestLine | Self::Field | Self::Host | Self::Length | Self::Chunk => 400,
             Self::Timeout => 408,
@@ -42,7 +53,23 @@ impl Reject {
             Self::NotImplemented => 501,
             Self::BodiesTooMany => 503,
             Self::Version => 505,
+            Self::Service(status) => status,
         }
+    }
+
+    /// Adds one to the counters of refusals.
+    pub(super) fn count(self, counters: &ShardCounters) {
+        counters.refused_requests.add(1);
+        let of_kind = match self {
+            Self::Timeout => &counters.refused_slow,
+            Self::BodiesTooMany => &counters.refused_memory,
+            Self::TargetTooLong | Self::HeadTooLong | Self::HeadersTooMany | Self::BodyTooLong => {
+                &counters.refused_large
+            }
+            Self::Service(_) => &counters.refused_service,
+            _ => &counters.refused_malformed,
+        };
+        of_kind.add(1);
     }
 }
 
@@ -50,6 +77,7 @@ impl Reject {
 pub(crate) fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",
+        101 => "Switching Protocols",
         200 => "OK",
         201 => "Created",
         202 => "Accepted",

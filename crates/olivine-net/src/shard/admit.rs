@@ -13,12 +13,12 @@ use crate::{
     driver::Slot,
     error::CloseReason,
     handler::{Handler, Origin},
-    mailbox::Letter,
+    mailbox::{Letter, Passed},
     sys::socket,
 };
 
 impl<H: Handler> Runner<H> {
-    pub(super) fn accepted(&mut self, socket: OwnedFd) {
+    pub(super) fn accepted(&mut self, socket: OwnedFd, listener: u16) {
         let common = &self.shard.common;
         if !common.connections.take(common.config.connections_max) {
             self.shard.count_up().refused_cap.add(1);
@@ -26,10 +26,12 @@ impl<H: Handler> Runner<H> {
             return;
         }
         self.shard.count_up().accepted.add(1);
-        if !common.hand_over {
-            return self.adopt(socket);
+        let place = common.places.get(usize::from(listener));
+        let passed = Passed::fresh(socket, Some(listener), Origin::Accepted);
+        if !place.is_some_and(|place| place.hand_over) {
+            return self.adopt(passed);
         }
-        let mut letter = Letter::Connection(socket);
+        let mut letter = Letter::Connection(passed);
         loop {
             let common = &self.shard.common;
             self.next_shard = (self.next_shard + 1) % common.mailboxes.len();
@@ -42,21 +44,46 @@ impl<H: Handler> Runner<H> {
                 Err(returned) => letter = returned,
             }
         }
-        if let Letter::Connection(socket) = letter {
-            self.adopt(socket);
+        if let Letter::Connection(passed) = letter {
+            self.adopt(passed);
         }
     }
 
     /// Takes a connection in that counts against the cap already.
-    pub(super) fn adopt(&mut self, socket: OwnedFd) {
+    pub(super) fn adopt(&mut self, passed: Passed) {
         let slot = self.shard.allocate();
+        let place = passed.listener.map(usize::from);
+        let place = place.and_then(|index| self.shard.common.places.get(index));
+        let is_tcp = match place {
+            Some(place) => place.is_tcp,
+            None => socket::is_tcp(passed.socket.as_fd()),
+        };
+        #[cfg(feature = "rustls")]
+        let plain = place.is_some_and(|place| place.plain);
         let mut options = self.shard.stream_options();
-        if socket::INHERITS {
+        options.is_tcp = is_tcp;
+        if socket::INHERITS && passed.listener.is_some() {
             options.keep_alive = None;
         }
-        let result = socket::configure(socket.as_fd(), options);
+        let mut result = Ok(());
+        match passed.origin {
+            Origin::Accepted => result = socket::configure(passed.socket.as_fd(), options),
+            Origin::HandedOver { .. } => self.shard.count_up().adopted.add(1),
+            Origin::Adopted { .. } => {
+                self.shard.count_up().adopted.add(1);
+                result = socket::configure(passed.socket.as_fd(), options);
+            }
+            Origin::Connected { .. } => {}
+        }
+        let connection = &mut self.shard.connections[slot as usize];
+        (connection.listener, connection.rest) = (passed.listener, passed.rest);
         #[cfg(feature = "rustls")]
-        let result = result.and_then(|()| self.shard.start_tls(slot));
+        if let Some(session) = passed.tls {
+            connection.tls = Some(session);
+        } else if !plain && !matches!(passed.origin, Origin::HandedOver { .. }) {
+            result = result.and_then(|()| self.shard.start_tls(slot));
+        }
+        let socket = passed.socket;
         let result = result.and_then(|()| self.shard.driver.attach(slot, socket, false));
         if result.is_err() {
             // The peer reset the connection already, or its TLS session could not start.
@@ -65,7 +92,54 @@ impl<H: Handler> Runner<H> {
             self.shard.unallocate(slot);
             return;
         }
-        self.open(slot, Origin::Accepted);
+        self.open(slot, passed.origin);
+        let connection = &mut self.shard.connections[slot as usize];
+        if connection.phase == Phase::Open && !connection.rest.is_empty() {
+            // Shown once the handler knows the connection.
+            connection.resume = true;
+            self.shard.mark(slot);
+        }
+    }
+
+    /// Passes a connection on to the shard that is to get it.
+    pub(super) fn hand_on(&mut self, slot: Slot, socket: OwnedFd) {
+        let id = self.shard.id(slot);
+        let connection = &mut self.shard.connections[slot as usize];
+        let (leaving, rest) = (
+            connection.leaving.take(),
+            std::mem::take(&mut connection.rest),
+        );
+        let listener = connection.listener;
+        #[cfg(feature = "rustls")]
+        let tls = connection.tls.take();
+        let Some(leaving) = leaving else {
+            // It was given up meanwhile.
+            socket::reset_on_close(socket.as_fd());
+            self.shard.unallocate(slot);
+            return;
+        };
+        self.shard.leave(slot);
+        let letter = Letter::Connection(Passed {
+            socket,
+            listener,
+            origin: Origin::HandedOver {
+                token: leaving.token,
+            },
+            rest,
+            #[cfg(feature = "rustls")]
+            tls,
+        });
+        let mailbox = self.shard.common.mailboxes.get(leaving.shard);
+        let reason = match mailbox.map(|mailbox| mailbox.command(letter)) {
+            Some(Ok(())) => CloseReason::HandedOver,
+            Some(Err(Letter::Connection(passed))) => {
+                socket::reset_on_close(passed.socket.as_fd());
+                self.shard.common.connections.give();
+                CloseReason::Aborted
+            }
+            _ => CloseReason::Aborted,
+        };
+        self.shard.ended.push((id, reason, None));
     }
 
     fn open(&mut self, slot: Slot, origin: Origin) {

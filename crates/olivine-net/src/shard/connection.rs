@@ -11,6 +11,7 @@
 //! | `Open`, read | edge | receive | `on_end` | `idle_timeout` |
 //! | `Open`, not read (1) | edge | poll, repeatedly | `on_half_close` | `idle_timeout` (2) |
 //! | `Open`, half closed (3) | edge | poll, repeatedly | was reported | `idle_timeout` |
+//! | `Leaving` | edge, the send under way | poll, the send under way | goes with it | `write_timeout` |
 //! | `Finishing` | edge, the send under way | poll, the send under way | noted | `write_timeout` |
 //! | `Draining` | edge | receive | closed | `linger` |
 //! | `Gone` | none: closed | operations that were cancelled | | |
@@ -52,6 +53,8 @@ pub(crate) enum Phase {
     Connecting,
     /// Bytes flow both ways.
     Open,
+    /// It goes to another shard once the queue is sent.
+    Leaving,
     /// The handler has closed it; the queue is still being sent.
     Finishing,
     /// Our end is sent; input is discarded until the peer ends, too.
@@ -78,6 +81,15 @@ pub(crate) struct Attempt {
     pub(crate) token: u64,
 }
 
+/// Where a connection goes that another shard gets.
+#[derive(Debug)]
+pub(crate) struct Leaving {
+    pub(crate) shard: usize,
+    pub(crate) token: u64,
+    /// The driver was asked for the socket.
+    pub(crate) taken: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) generation: u32,
@@ -87,6 +99,8 @@ pub(crate) struct Connection {
     pub(crate) half_closed: bool,
     /// The reason that `on_close` gets once the present close is complete.
     pub(crate) reason: CloseReason,
+    /// The peer has sent something.
+    pub(crate) heard: bool,
     /// The handler has paused reading.
     pub(crate) held: bool,
     /// More than the high-water mark was queued and the queue has not fallen to the low one yet.
@@ -121,6 +135,10 @@ pub(crate) struct Connection {
     pub(crate) write_since: u64,
     pub(crate) deadline: u64,
     pub(crate) attempt: Option<Box<Attempt>>,
+    /// The listener that accepted it.
+    pub(crate) listener: Option<u16>,
+    /// Where it goes.
+    pub(crate) leaving: Option<Box<Leaving>>,
     #[cfg(feature = "rustls")]
     pub(crate) tls: Option<Box<crate::tls::Session>>,
 }
@@ -133,6 +151,7 @@ impl Connection {
             end: End::No,
             half_closed: false,
             reason: CloseReason::Closed,
+            heard: false,
             held: false,
             over: false,
             notify: false,
@@ -152,6 +171,8 @@ impl Connection {
             write_since: NEVER,
             deadline: NEVER,
             attempt: None,
+            listener: None,
+            leaving: None,
             #[cfg(feature = "rustls")]
             tls: None,
         }

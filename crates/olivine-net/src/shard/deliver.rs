@@ -15,6 +15,7 @@ impl<H: Handler> Runner<H> {
     pub(super) fn received(&mut self, slot: Slot, buffer: &mut [u8], length: usize) {
         let tick = self.shard.tick;
         let connection = &mut self.shard.connections[slot as usize];
+        connection.heard = true;
         match connection.phase {
             Phase::Open if length == 0 => {
                 // A TLS peer may have said so before.
@@ -46,6 +47,24 @@ impl<H: Handler> Runner<H> {
                 }
                 self.deliver_behind(slot, buffer, length);
                 self.shard.flush(slot);
+            }
+            Phase::Leaving if length > 0 => {
+                let counters = self.shard.count_up();
+                counters.receives.add(1);
+                counters.received_bytes.add(length as u64);
+                let bytes = &buffer[HEADROOM..HEADROOM + length];
+                #[cfg(feature = "rustls")]
+                if self.shard.connections[slot as usize].tls.is_some() {
+                    let plain = self.shard.unseal(slot, bytes);
+                    self.shard.connections[slot as usize]
+                        .rest
+                        .extend_from_slice(&plain);
+                    self.shard.give_back(plain);
+                    return;
+                }
+                self.shard.connections[slot as usize]
+                    .rest
+                    .extend_from_slice(bytes);
             }
             Phase::Draining if length == 0 => {
                 let reason = connection.reason;
@@ -107,7 +126,8 @@ impl<H: Handler> Runner<H> {
 
     fn keep(&mut self, slot: Slot, rest: Vec<u8>) {
         let connection = &mut self.shard.connections[slot as usize];
-        if connection.phase != Phase::Open || rest.is_empty() {
+        // What a handler leaves that hands the connection over goes along.
+        if !matches!(connection.phase, Phase::Open | Phase::Leaving) || rest.is_empty() {
             self.shard.give_back(rest);
             return;
         }

@@ -9,6 +9,9 @@ use super::{
 };
 use crate::{driver::Slot, error::CloseReason, handler::Handler};
 
+/// Milliseconds that a stopping shard leaves to a new connection for its first byte.
+const FRESH: u64 = 500;
+
 impl<H: Handler> Runner<H> {
     pub(super) fn fire(&mut self) {
         let mut due = std::mem::take(&mut self.due);
@@ -95,7 +98,11 @@ impl<H: Handler> Runner<H> {
                 Phase::Free | Phase::Gone => {}
                 Phase::Open if !late => {
                     let quiet = connection.queued() == 0 && connection.rest.is_empty();
+                    // A peer that has just connected is about to ask.
+                    let age = self.shard.tick.saturating_sub(connection.activity);
+                    let fresh = !connection.heard && age < FRESH;
                     if quiet
+                        && !fresh
                         && self.tell(Some(id), |handler, _| handler.is_idle(id)) == Some(true)
                         && !self.shard.driver.has_unread(slot)
                     {
@@ -107,7 +114,7 @@ impl<H: Handler> Runner<H> {
                     let reason = connection.reason;
                     self.shard.detach(slot, reason, false);
                 }
-                Phase::Open | Phase::Finishing if late => {
+                Phase::Open | Phase::Leaving | Phase::Finishing if late => {
                     self.shard.cut += 1;
                     self.shard.count_up().cut.add(1);
                     self.shard.detach(slot, CloseReason::Cut, true);

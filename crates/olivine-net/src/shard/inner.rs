@@ -1,7 +1,7 @@
 //! What the loop and the protocols of this crate do to a shard, beyond what handlers may: finding,
 //! making and giving up connections, buffers, time-outs, and handing output to the driver.
 
-use std::time::Duration;
+use std::{fs::File, ops::Range, sync::Arc, time::Duration};
 
 use super::{
     Alarm, BUFFER_BYTES, POOL_BYTES_MAX, POOL_MAX, POOLED_BYTES_MAX, Shard, TRIM_AFTER, TRIM_BYTES,
@@ -54,12 +54,63 @@ impl<M> Shard<M> {
         }
     }
 
+    /// Whether bytes of the connection wait because its queue was over the high-water mark.
+    pub(crate) fn is_blocked(&self, id: ConnectionId) -> bool {
+        self.find(id).is_some_and(|connection| connection.over)
+    }
+
     /// Queues bytes that end a begun answer, also above the water mark.
     pub(crate) fn append(&mut self, id: ConnectionId, bytes: &[u8]) {
-        if let Ok(connection) = self.find_open(id) {
-            connection.out.extend_from_slice(bytes);
-            self.mark(id.slot);
+        self.append_with(id, |out| out.extend_from_slice(bytes));
+    }
+
+    /// As [`Shard::append`], for bytes that `write` appends.
+    pub(crate) fn append_with(&mut self, id: ConnectionId, write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.is_open(id) {
+            return;
         }
+        if self.connections[id.slot as usize].out.capacity() == 0 {
+            self.connections[id.slot as usize].out = self.take_buffer();
+        }
+        write(&mut self.connections[id.slot as usize].out);
+        self.mark(id.slot);
+    }
+
+    /// As [`Shard::append`], without a copy.
+    pub(crate) fn append_shared(&mut self, id: ConnectionId, bytes: Arc<[u8]>) {
+        self.append_segment(id, Outgoing::Shared(bytes));
+    }
+
+    /// As [`Shard::append`], of a part of a file.
+    pub(crate) fn append_file(&mut self, id: ConnectionId, file: Arc<File>, range: Range<u64>) {
+        let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let offset = range.start;
+        self.append_segment(
+            id,
+            Outgoing::File {
+                file,
+                offset,
+                length,
+            },
+        );
+    }
+
+    fn append_segment(&mut self, id: ConnectionId, segment: Outgoing) {
+        let length = segment.length();
+        let Ok(connection) = self.find_open(id) else {
+            return;
+        };
+        if length == 0 {
+            return;
+        }
+        if !connection.out.is_empty() {
+            let out = std::mem::take(&mut connection.out);
+            connection.segment_bytes += out.len();
+            connection.segments.push_back(Outgoing::Owned(out));
+        }
+        connection.segment_bytes += length;
+        connection.segments.push_back(segment);
+        self.mark(id.slot);
     }
 
     /// The options of every connection, accepted or made by us.
@@ -70,6 +121,7 @@ impl<M> Shard<M> {
             keep_alive: config.keep_alive,
             send_kernel_bytes: config.send_kernel_bytes,
             receive_kernel_bytes: config.receive_kernel_bytes,
+            is_tcp: true,
         }
     }
 
@@ -127,7 +179,7 @@ impl<M> Shard<M> {
         Ok(&mut self.connections[id.slot as usize])
     }
 
-    pub(super) fn tick_after(&self, after: Duration) -> u64 {
+    pub(crate) fn tick_after(&self, after: Duration) -> u64 {
         let millis = u64::try_from(after.as_millis()).unwrap_or(NEVER / 2);
         // The tick under way has partly passed, so one more keeps the promise not to be early.
         self.tick.saturating_add(millis).saturating_add(1)
@@ -154,14 +206,22 @@ impl<M> Shard<M> {
 
     /// Makes a slot free again, once the kernel holds nothing of it.
     pub(crate) fn unallocate(&mut self, slot: Slot) {
+        if self.leave(slot) {
+            self.common.connections.give();
+        }
+    }
+
+    /// As [`Shard::unallocate`], for a connection that goes on elsewhere.
+    pub(crate) fn leave(&mut self, slot: Slot) -> bool {
         if let Some(connection) = self.connections.get_mut(slot as usize) {
             let mut fresh = Connection::new(connection.generation.wrapping_add(1));
             fresh.dirty = connection.dirty;
             *connection = fresh;
             self.free.push(slot);
             self.live -= 1;
-            self.common.connections.give();
+            return true;
         }
+        false
     }
 
     /// Gives a connection up; the handler gets the report later in this round.
@@ -172,6 +232,11 @@ impl<M> Shard<M> {
             return;
         }
         let attempt = connection.attempt.take();
+        // A socket that the driver gives back is closed then.
+        let taken = connection
+            .leaving
+            .take()
+            .is_some_and(|leaving| leaving.taken);
         connection.phase = Phase::Gone;
         let buffers = [
             std::mem::take(&mut connection.out),
@@ -184,7 +249,9 @@ impl<M> Shard<M> {
         for buffer in buffers {
             self.give_back(buffer);
         }
-        self.driver.detach(slot, reset);
+        if !taken {
+            self.driver.detach(slot, reset);
+        }
         self.ended.push((id, reason, attempt));
     }
 
@@ -287,9 +354,13 @@ impl<M> Shard<M> {
         let connection = &self.connections[slot as usize];
         let timer = match connection.phase {
             Phase::Free | Phase::Gone => return true,
+            // The driver gives the socket back soon.
+            Phase::Leaving if connection.leaving.as_ref().is_some_and(|l| l.taken) => return true,
             Phase::Connecting | Phase::Draining => true,
             Phase::Open => config.idle_timeout.is_some(),
-            Phase::Finishing => connection.write_since != NEVER && config.write_timeout.is_some(),
+            Phase::Leaving | Phase::Finishing => {
+                connection.write_since != NEVER && config.write_timeout.is_some()
+            }
         };
         (connection.timer.is_some() || !timer) && self.driver.is_watched(slot)
     }
@@ -298,7 +369,11 @@ impl<M> Shard<M> {
     pub(crate) fn flush(&mut self, slot: Slot) {
         loop {
             let connection = &mut self.connections[slot as usize];
-            let sendable = matches!(connection.phase, Phase::Open | Phase::Finishing);
+            let sendable = match connection.phase {
+                Phase::Open | Phase::Finishing => true,
+                Phase::Leaving => connection.leaving.as_ref().is_some_and(|l| !l.taken),
+                _ => false,
+            };
             if connection.sending || !sendable {
                 return;
             }
@@ -309,7 +384,7 @@ impl<M> Shard<M> {
             let connection = &mut self.connections[slot as usize];
             let buffer = match connection.segments.pop_front() {
                 Some(buffer) => {
-                    connection.segment_bytes -= buffer.bytes().len();
+                    connection.segment_bytes -= buffer.length();
                     buffer
                 }
                 None if connection.out.is_empty() => {
@@ -322,7 +397,7 @@ impl<M> Shard<M> {
                 }
                 None => Outgoing::Owned(std::mem::take(&mut connection.out)),
             };
-            let length = buffer.bytes().len();
+            let length = buffer.length();
             let counters = &self.common.counters[self.index];
             counters.sends.add(1);
             match self.driver.send(slot, buffer) {

@@ -8,6 +8,7 @@ use std::{
 use super::{
     Alarm, Shard,
     connection::{End, NEVER},
+    spin::Spin,
 };
 use crate::{
     config::WaitStrategy, driver::Event, error::CloseReason, handler::Handler, mailbox::Letter,
@@ -31,6 +32,7 @@ pub(crate) struct Runner<H: Handler> {
     pub(super) next_shard: usize,
     retry_at: Instant,
     last_event: Instant,
+    spin: Spin,
     pub(super) last_sweep: u64,
 }
 
@@ -45,6 +47,7 @@ impl<H: Handler> Runner<H> {
             next_shard: 0,
             retry_at: now,
             last_event: now,
+            spin: Spin::new(),
             last_sweep: 0,
         }
     }
@@ -94,6 +97,7 @@ impl<H: Handler> Runner<H> {
         if events > 0 {
             self.last_event = now;
         }
+        self.spin.round(events > 0, sleeps);
         let counters = self.shard.count_up();
         counters.rounds.add(1);
         counters.open.set(self.shard.live as u64);
@@ -112,7 +116,7 @@ impl<H: Handler> Runner<H> {
         let busy = !shard.dirty.is_empty() || !shard.ended.is_empty();
         let spins = match shard.common.config.wait {
             WaitStrategy::Spin => true,
-            WaitStrategy::Adaptive(span) => shard.now - self.last_event < span,
+            WaitStrategy::Adaptive(span) => self.spin.is_on() && shard.now - self.last_event < span,
             WaitStrategy::Block => false,
         };
         if busy || spins || !shard.common.mailboxes[shard.index].fall_asleep() {
@@ -144,12 +148,12 @@ impl<H: Handler> Runner<H> {
                 buffer,
                 result,
             } => {
-                let length = buffer.bytes().len();
+                let length = buffer.length();
                 self.shard.sent(slot, buffer, length, result);
                 self.shard.flush(slot);
                 self.shard.mark(slot);
             }
-            Event::Accepted(socket) => self.accepted(socket),
+            Event::Accepted(socket, listener) => self.accepted(socket, listener),
             Event::TurnedAway => self.shard.count_up().refused_descriptors.add(1),
             Event::Broken { slot, error } => {
                 self.shard.count_up().broken.add(1);
@@ -163,6 +167,7 @@ impl<H: Handler> Runner<H> {
             }
             Event::Connected { slot, result } => self.connected(slot, result),
             Event::Released { slot } => self.shard.unallocate(slot),
+            Event::Taken { slot, socket } => self.hand_on(slot, socket),
         }
     }
 
@@ -176,12 +181,16 @@ impl<H: Handler> Runner<H> {
                     self.shard.count_up().messages.add(1);
                     self.tell(None, |handler, shard| handler.on_message(shard, message));
                 }
-                Letter::Connection(socket) => self.adopt(socket),
-                Letter::Stop(at) => {
-                    self.shard.stop_at = Some(at);
-                    self.shard.driver.stop_listening();
-                    self.tell(None, |handler, shard| handler.on_stop(shard));
-                }
+                Letter::Connection(passed) => self.adopt(passed),
+                Letter::Stop(at) => match self.shard.stop_at {
+                    // A later order may only shorten the time.
+                    Some(before) => self.shard.stop_at = Some(before.min(at)),
+                    None => {
+                        self.shard.stop_at = Some(at);
+                        self.shard.driver.stop_listening();
+                        self.tell(None, |handler, shard| handler.on_stop(shard));
+                    }
+                },
             }
         }
         self.mail = mail;

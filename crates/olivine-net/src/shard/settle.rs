@@ -45,7 +45,11 @@ impl<H: Handler> Runner<H> {
                     handler.on_connect_failed(shard, token, error);
                 });
             } else {
-                self.shard.count_up().closed.add(1);
+                let counters = self.shard.count_up();
+                match reason {
+                    CloseReason::HandedOver => counters.handed_over.add(1),
+                    _ => counters.closed.add(1),
+                }
                 self.tell(Some(id), |handler, shard| {
                     handler.on_close(shard, id, reason);
                 });
@@ -75,9 +79,15 @@ impl<H: Handler> Runner<H> {
             self.show_again(slot);
         }
         self.advance_close(slot);
+        self.advance_leave(slot);
         let connection = &mut self.shard.connections[slot as usize];
         let wants = connection.wants_reading();
-        if connection.reading != wants && !matches!(connection.phase, Phase::Free | Phase::Gone) {
+        let taken = connection
+            .leaving
+            .as_ref()
+            .is_some_and(|leaving| leaving.taken);
+        let there = !taken && !matches!(connection.phase, Phase::Free | Phase::Gone);
+        if connection.reading != wants && there {
             connection.reading = wants;
             self.shard.driver.set_reading(slot, wants);
         }
@@ -86,6 +96,22 @@ impl<H: Handler> Runner<H> {
             "{:?}",
             self.shard.connections[slot as usize]
         );
+    }
+
+    /// Asks the driver for the socket of a connection that another shard gets, once nothing is to be
+    /// sent here.
+    fn advance_leave(&mut self, slot: Slot) {
+        let connection = &mut self.shard.connections[slot as usize];
+        let quiet = connection.phase == Phase::Leaving && connection.queued() == 0;
+        if let Some(leaving) = connection.leaving.as_mut().filter(|_| quiet)
+            && !leaving.taken
+        {
+            leaving.taken = true;
+            if let Some(timer) = connection.timer.take() {
+                self.shard.wheel.cancel(timer);
+            }
+            self.shard.driver.take(slot);
+        }
     }
 
     fn advance_close(&mut self, slot: Slot) {

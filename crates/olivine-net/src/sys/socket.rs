@@ -1,9 +1,14 @@
 //! TCP sockets: made non-blocking and close-on-exec, with every option the settings name.
 
 use std::{
+    fs::File,
     io,
     net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{ffi::OsStrExt, fs::FileExt},
+    },
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -11,6 +16,8 @@ use rustix::{
     io::Errno,
     net::{self, RecvFlags, SendFlags, SocketType, sockopt},
 };
+
+use crate::listen::ListenAddress;
 
 /// Options of a listener; see the fields of the same names in `EngineConfig`.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +38,8 @@ pub(crate) struct StreamOptions {
     pub(crate) keep_alive: Option<Duration>,
     pub(crate) send_kernel_bytes: Option<usize>,
     pub(crate) receive_kernel_bytes: Option<usize>,
+    /// Other sockets have no options of TCP.
+    pub(crate) is_tcp: bool,
 }
 
 /// Whether several listeners on one port share incoming connections evenly on this system.
@@ -75,6 +84,66 @@ pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<
     Ok(socket)
 }
 
+/// Binds a Unix socket, which does not listen yet.
+pub(crate) fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let socket = new_socket(net::AddressFamily::UNIX)?;
+    net::bind(&socket, &net::SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// Starts to listen on a bound socket.
+pub(crate) fn listen_on(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
+    Ok(net::listen(socket, backlog)?)
+}
+
+/// The address of a socket that listens; an error for any other descriptor.
+pub(crate) fn listens_on(socket: BorrowedFd<'_>) -> io::Result<ListenAddress> {
+    let is_stream = sockopt::socket_type(socket)? == SocketType::STREAM;
+    // Elsewhere the first accept says it.
+    #[cfg(not(target_vendor = "apple"))]
+    let listens = sockopt::socket_acceptconn(socket)?;
+    #[cfg(target_vendor = "apple")]
+    let listens = true;
+    if !is_stream || !listens {
+        let why = "it is not a stream socket that listens";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    let any = net::getsockname(socket)?;
+    if let Ok(address) = SocketAddr::try_from(any.clone()) {
+        return Ok(ListenAddress::Tcp(address));
+    }
+    let path = net::SocketAddrUnix::try_from(any)?
+        .path_bytes()
+        .map(|bytes| {
+            let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+            PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+        });
+    Ok(ListenAddress::Unix(path))
+}
+
+/// Whether a socket is one of TCP.
+pub(crate) fn is_tcp(socket: BorrowedFd<'_>) -> bool {
+    net::getsockname(socket).is_ok_and(|any| SocketAddr::try_from(any).is_ok())
+}
+
+/// Checks that a descriptor is a connected stream socket, and prepares it for this engine.
+pub(crate) fn take_over(socket: BorrowedFd<'_>) -> io::Result<()> {
+    if sockopt::socket_type(socket)? != SocketType::STREAM {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    net::getpeername(socket)?;
+    make_nonblocking(socket)?;
+    Ok(rustix::io::fcntl_setfd(
+        socket,
+        rustix::io::FdFlags::CLOEXEC,
+    )?)
+}
+
+/// Has calls on a socket return at once.
+pub(crate) fn make_nonblocking(socket: BorrowedFd<'_>) -> io::Result<()> {
+    Ok(rustix::io::ioctl_fionbio(socket, true)?)
+}
+
 /// Starts connecting; the socket becomes writable when the outcome is known.
 ///
 /// The options are set before, because only so does the window scale fit a large receive buffer.
@@ -104,10 +173,10 @@ pub(crate) fn accept(listener: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// Sets the options of a connected socket.
 pub(crate) fn configure(socket: BorrowedFd<'_>, options: StreamOptions) -> io::Result<()> {
-    if options.nodelay {
+    if options.nodelay && options.is_tcp {
         sockopt::set_tcp_nodelay(socket, true)?;
     }
-    set_keep_alive(socket, options.keep_alive)?;
+    set_keep_alive(socket, options.keep_alive.filter(|_| options.is_tcp))?;
     if let Some(bytes) = options.send_kernel_bytes {
         sockopt::set_socket_send_buffer_size(socket, bytes)?;
     }
@@ -196,6 +265,46 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// Sends up to `length` bytes of a file from `offset` on, as many as the kernel takes now; 0 at the
+/// end of the file.
+#[cfg(target_os = "linux")]
+pub(crate) fn send_file(
+    socket: BorrowedFd<'_>,
+    file: &File,
+    offset: u64,
+    length: usize,
+) -> io::Result<usize> {
+    let mut offset = offset;
+    loop {
+        match rustix::fs::sendfile(socket, file, Some(&mut offset), length) {
+            Ok(length) => return Ok(length),
+            Err(Errno::INTR) => {}
+            // A file that the kernel cannot pass on by itself.
+            Err(Errno::INVAL | Errno::NOSYS) => return copy_file(socket, file, offset, length),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use copy_file as send_file;
+
+/// As `send_file`, by reading and sending.
+pub(crate) fn copy_file(
+    socket: BorrowedFd<'_>,
+    file: &File,
+    offset: u64,
+    length: usize,
+) -> io::Result<usize> {
+    let mut buffer = [0; 32 * 1024];
+    let most = length.min(buffer.len());
+    match file.read_at(&mut buffer[..most], offset)? {
+        0 => Ok(0),
+        // What the kernel does not take is read again.
+        read => send(socket, &buffer[..read]),
+    }
+}
+
 /// A descriptor kept in reserve: closing it lets one more connection be accepted and turned away.
 pub(crate) fn spare() -> Option<OwnedFd> {
     #[cfg(target_os = "linux")]
@@ -205,7 +314,7 @@ pub(crate) fn spare() -> Option<OwnedFd> {
     }
     #[cfg(not(target_os = "linux"))]
     {
-        std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
+        File::open("/dev/null").ok().map(OwnedFd::from)
     }
 }
 
@@ -218,11 +327,14 @@ pub(crate) fn is_exhaustion(error: &io::Error) -> bool {
 }
 
 fn stream_socket(address: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() {
+    new_socket(if address.is_ipv4() {
         net::AddressFamily::INET
     } else {
         net::AddressFamily::INET6
-    };
+    })
+}
+
+fn new_socket(family: net::AddressFamily) -> io::Result<OwnedFd> {
     #[cfg(target_os = "linux")]
     {
         let flags = net::SocketFlags::NONBLOCK | net::SocketFlags::CLOEXEC;

@@ -14,6 +14,7 @@ use std::{
     io,
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::Arc,
     time::Duration,
 };
 
@@ -24,12 +25,15 @@ use io_uring::{
 use rustix::io::Errno;
 
 use super::{buffers::Buffers, socket};
-use crate::driver::{ARRIVALS_PER_WAIT, Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker};
+use crate::{
+    driver::{ARRIVALS_PER_WAIT, Acceptor, Driver, Event, Outgoing, SendState, Slot, Waker},
+    listen::ListenSocket,
+};
 
 mod complete;
 mod queue;
 
-use queue::ACCEPT;
+use queue::accept_tag;
 
 /// Submissions that fit before the kernel must be entered.
 const SUBMISSIONS: u32 = 1024;
@@ -49,23 +53,31 @@ pub(crate) struct Uring {
     buffers: Option<Buffers>,
     wake: OwnedFd,
     registered: u32,
-    acceptor: Option<Acceptor>,
-    accepting: bool,
-    /// Events of the listener, and how many of them may still be reported before the next wait.
+    acceptors: Vec<Listening>,
+    /// The listeners are given up.
+    stopped: bool,
+    /// Events of the listeners, and how many of them may still be reported before the next wait.
     arrivals: VecDeque<Event>,
     arrivals_left: usize,
     states: Vec<Option<SlotState>>,
     completions: VecDeque<(u64, i32, u32)>,
-    /// What the listener's completions said, while they are being taken.
-    listener_said: Vec<(i32, u32)>,
+    /// What the listeners' completions said, while they are being taken.
+    listeners_said: Vec<(u64, i32, u32)>,
     done: VecDeque<Event>,
     /// Slots with something still to be asked of the kernel: a receive that ran out of buffers, or
     /// an operation that could not be queued.
     unsettled: VecDeque<Slot>,
     /// The poll for the waker is with the kernel.
     wake_armed: bool,
-    /// A listener that is closed permanently once its accept has ended.
-    closing_listener: Option<OwnedFd>,
+}
+
+/// A listener of this shard; its accept names it by its place in the list.
+#[derive(Debug)]
+struct Listening {
+    /// `None` once it is closed permanently.
+    acceptor: Option<Acceptor>,
+    /// An accept is with the kernel.
+    accepting: bool,
 }
 
 #[derive(Debug)]
@@ -92,6 +104,8 @@ struct SlotState {
     progressed: bool,
     /// The shard has given it up; the last completion releases it.
     detached: bool,
+    /// The shard wants the socket back, once the last completion is seen.
+    taken: bool,
     reset: bool,
 }
 
@@ -141,17 +155,16 @@ impl Uring {
             buffers: Some(buffers),
             wake,
             registered,
-            acceptor: None,
-            accepting: false,
+            acceptors: Vec::new(),
+            stopped: false,
             arrivals: VecDeque::with_capacity(64),
             arrivals_left: ARRIVALS_PER_WAIT,
             states: Vec::new(),
             completions: VecDeque::with_capacity(COMPLETIONS as usize),
-            listener_said: Vec::new(),
+            listeners_said: Vec::new(),
             done: VecDeque::with_capacity(64),
             unsettled: VecDeque::new(),
             wake_armed: false,
-            closing_listener: None,
         };
         driver.arm_wake()?;
         // A profile may allow making a ring and forbid its use: the shard would get no events.
@@ -169,39 +182,56 @@ impl Driver for Uring {
         "io_uring"
     }
 
-    fn listen(&mut self, listener: OwnedFd) -> io::Result<()> {
-        self.acceptor = Some(Acceptor::new(listener));
-        self.arm_accept()
+    fn listen(&mut self, listener: Arc<ListenSocket>) -> io::Result<()> {
+        self.acceptors.push(Listening {
+            acceptor: Some(Acceptor::new(listener)),
+            accepting: false,
+        });
+        self.arm_accept(self.acceptors.len() - 1)
     }
 
     fn stop_listening(&mut self) {
-        self.drain_acceptor();
-        if let Some(acceptor) = self.acceptor.take() {
-            socket::stop_listening(acceptor.listener.as_fd());
-            if self.accepting {
-                self.closing_listener = Some(acceptor.listener);
-                // The shutdown ends the accept as well.
-                let _ = self.cancel(ACCEPT);
+        self.stopped = true;
+        for index in 0..self.acceptors.len() {
+            let Some(acceptor) = &self.acceptors[index].acceptor else {
+                continue;
+            };
+            // Others go on with a shared one.
+            if !acceptor.listener.shared.get() {
+                self.drain_acceptor(index);
+                if let Some(acceptor) = &self.acceptors[index].acceptor {
+                    // This ends the accept as well.
+                    socket::stop_listening(acceptor.listener.fd.as_fd());
+                }
+            }
+            if self.acceptors[index].accepting {
+                let _ = self.cancel(accept_tag(index));
+            } else {
+                self.acceptors[index].acceptor = None;
             }
         }
     }
 
     fn has_arrivals(&self) -> bool {
-        !self.arrivals.is_empty() || (self.accepting && self.acceptor.is_none())
+        let accepting = self.acceptors.iter().any(|listening| listening.accepting);
+        !self.arrivals.is_empty() || (self.stopped && accepting)
     }
 
     fn retry_accept(&mut self) {
-        if let Some(acceptor) = &mut self.acceptor {
-            acceptor.starved = false;
+        for index in 0..self.acceptors.len() {
+            if let Some(acceptor) = &mut self.acceptors[index].acceptor {
+                acceptor.starved = false;
+            }
+            self.drain_acceptor(index);
+            self.accept_again(index);
         }
-        self.drain_acceptor();
-        self.accept_again();
     }
 
     fn is_starved(&self) -> bool {
-        self.acceptor
-            .as_ref()
-            .is_some_and(|acceptor| acceptor.starved)
+        let acceptors = self.acceptors.iter();
+        acceptors
+            .filter_map(|listening| listening.acceptor.as_ref())
+            .any(|acceptor| acceptor.starved)
     }
 
     fn attach(&mut self, slot: Slot, socket: OwnedFd, connecting: bool) -> io::Result<()> {
@@ -230,6 +260,7 @@ impl Driver for Uring {
             sending: None,
             progressed: false,
             detached: false,
+            taken: false,
             reset: false,
         });
         let armed = if connecting {
@@ -294,6 +325,16 @@ impl Driver for Uring {
         };
         state.detached = true;
         state.reset = reset;
+        self.settle(slot);
+        let event = self.release_if_quiet(slot);
+        self.done.extend(event);
+    }
+
+    fn take(&mut self, slot: Slot) {
+        let Some(state) = self.state(slot) else {
+            return;
+        };
+        (state.taken, state.reading) = (true, false);
         self.settle(slot);
         let event = self.release_if_quiet(slot);
         self.done.extend(event);
@@ -395,8 +436,12 @@ impl Driver for Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        if let Some(acceptor) = self.acceptor.take() {
-            socket::stop_listening(acceptor.listener.as_fd());
+        for listening in &mut self.acceptors {
+            if let Some(acceptor) = listening.acceptor.take()
+                && !acceptor.listener.shared.get()
+            {
+                socket::stop_listening(acceptor.listener.fd.as_fd());
+            }
         }
         // Cancels what runs, and reports it only after it has ended.
         let submitter = self.ring.submitter();

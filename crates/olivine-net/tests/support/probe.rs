@@ -39,6 +39,7 @@ pub enum Order {
     Close(ConnectionId),
     Abort(ConnectionId),
     Deadline(ConnectionId, Duration),
+    HandOver(ConnectionId, usize, u64),
     /// Lets the shard do nothing until the other end is dropped.
     Hold(mpsc::Receiver<()>),
 }
@@ -89,42 +90,47 @@ impl Handler for Probe {
         let _ = self.seen.send(Seen::Timer(token));
     }
 
-    fn on_message(&mut self, shard: &mut Shard<Order>, order: Order) {
+    fn on_message(&mut self, here: &mut Shard<Order>, order: Order) {
         match order {
             Order::Connect(address, timeout, token) => {
-                if let Err(error) = shard.connect(address, timeout, token) {
+                if let Err(error) = here.connect(address, timeout, token) {
                     let _ = self.seen.send(Seen::Failed(token, error.to_string()));
                 }
             }
-            Order::Timer(after, token) => drop(shard.set_timer(after, token)),
-            Order::Pause(id) => shard.pause(id),
-            Order::Resume(id) => shard.resume(id),
-            Order::Offer(id, bytes) => drop(shard.offer(id, &bytes)),
+            Order::Timer(after, token) => drop(here.set_timer(after, token)),
+            Order::Pause(id) => here.pause(id),
+            Order::Resume(id) => here.resume(id),
+            Order::Offer(id, bytes) => drop(here.offer(id, &bytes)),
             Order::Share(id, bytes) => {
                 for _ in 0..4 {
-                    shard.offer(id, b"<").unwrap();
-                    shard.offer_shared(id, Arc::clone(&bytes)).unwrap();
-                    shard.offer(id, b">").unwrap();
+                    here.offer(id, b"<").unwrap();
+                    here.offer_shared(id, Arc::clone(&bytes)).unwrap();
+                    here.offer(id, b">").unwrap();
                 }
             }
             Order::SendNow(id, bytes) => {
-                let sent = shard.send_now(id, &bytes).unwrap();
+                let sent = here.send_now(id, &bytes).unwrap();
                 self.unsent = bytes[sent..].to_vec();
             }
             Order::FillUp(id) => {
                 let mut taken = 0;
-                while shard.offer(id, &[b'x'; 1000]) != Err(NotSent::BackPressured) {
+                while here.offer(id, &[b'x'; 1000]) != Err(NotSent::BackPressured) {
                     taken += 1000;
                 }
                 let _ = self.seen.send(Seen::Full(taken));
             }
-            Order::Close(id) => shard.close(id),
-            Order::Abort(id) => shard.abort(id),
+            Order::HandOver(id, shard, token) => {
+                if let Err(error) = here.hand_over(id, shard, token) {
+                    let _ = self.seen.send(Seen::Failed(token, error.to_string()));
+                }
+            }
+            Order::Close(id) => here.close(id),
+            Order::Abort(id) => here.abort(id),
             Order::Hold(until) => {
                 let _ = self.seen.send(Seen::Held);
                 let _ = until.recv();
             }
-            Order::Deadline(id, after) => shard.set_deadline(id, Some(after)),
+            Order::Deadline(id, after) => here.set_deadline(id, Some(after)),
         }
     }
 

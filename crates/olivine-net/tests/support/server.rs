@@ -16,7 +16,7 @@ use std::{
 
 use olivine_net::{
     Backend, Counters,
-    http::{self, Limits, Request, Responder, Service, StaticAnswer},
+    http::{self, Admit, Http, Limits, Request, Responder, Service, StaticAnswer},
 };
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
@@ -103,10 +103,33 @@ struct Hello(StaticAnswer);
 impl Service for Hello {
     type Message = ();
 
-    fn on_request(&mut self, request: &Request<'_>, responder: Responder<'_, ()>) {
+    fn on_head(&mut self, _: &mut Http<'_, ()>, request: &Request<'_>) -> Admit {
         match request.path() {
-            "/" => responder.send_static(&mut self.0),
-            _ => drop(responder.send(404, &[], b"")),
+            "/paused" | "/upload" => Admit::Stream(1 << 30),
+            _ => Admit::Whole,
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
+        match request.path() {
+            "/" => responder.send_static(http, &mut self.0),
+            // Left open: the peer goes first.
+            "/later" | "/upload" => drop(responder.later(http)),
+            "/paused" => {
+                let stream = responder.later(http);
+                http.pause_body(stream);
+            }
+            "/stream" => {
+                let stream = responder.stream(http, 200, &[]).unwrap();
+                http.write(stream, &[b's'; 300_000]).unwrap();
+            }
+            "/upgrade" => drop(responder.upgrade(http, "raw", &[])),
+            _ => drop(responder.send(http, 404, &[], b"")),
         }
     }
 }
@@ -131,7 +154,8 @@ pub(crate) fn serve() {
     let limits = Limits::default()
         .header_timeout(settings.timeout)
         .body_timeout(settings.timeout)
-        .idle_timeout(settings.idle_timeout);
+        .idle_timeout(settings.idle_timeout)
+        .half_closed_timeout(Some(Duration::from_millis(200)));
     let engine = config(settings.backend).linger(Duration::from_millis(200));
     let engine = match http::serve(engine, limits, move |_| Hello(answer.clone())) {
         Ok(engine) => engine,

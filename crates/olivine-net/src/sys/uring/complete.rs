@@ -17,12 +17,15 @@ use crate::{
     sys::socket,
 };
 
+/// Connections that a drain of a listener's queue takes: the largest queue.
+const DRAINED_MAX: u32 = 65_536;
+
 impl Uring {
     /// Frees a slot whose operations have all completed.
     pub(super) fn release_if_quiet(&mut self, slot: Slot) -> Option<Event> {
         let place = self.states.get_mut(slot as usize)?;
         let state = place.as_ref()?;
-        if !state.detached || state.in_flight() {
+        if !(state.detached || state.taken) || state.in_flight() {
             return None;
         }
         let state = place.take()?;
@@ -33,7 +36,11 @@ impl Uring {
             // The table holds the socket open as a descriptor would. Fails for no slot in range.
             let _ = self.ring.submitter().register_files_update(slot, &[-1]);
         }
-        Some(Event::Released { slot })
+        if state.detached {
+            return Some(Event::Released { slot });
+        }
+        let socket = state.socket;
+        Some(Event::Taken { slot, socket })
     }
 
     pub(super) fn complete(&mut self, user_data: u64, result: i32, flags: u32) -> Option<Event> {
@@ -57,7 +64,7 @@ impl Uring {
             WATCH => {
                 let state = self.state(slot)?;
                 state.watching &= cqueue::more(flags);
-                if state.detached {
+                if state.detached || state.taken {
                     return self.release_if_quiet(slot);
                 }
                 let seen = result.max(0);
@@ -112,59 +119,76 @@ impl Uring {
 
     /// Collects completions; those of the listener apart from the rest.
     pub(super) fn take_completions(&mut self) {
-        let mut listener = std::mem::take(&mut self.listener_said);
+        let mut listeners = std::mem::take(&mut self.listeners_said);
         for completion in self.ring.completion() {
             let (result, flags) = (completion.result(), completion.flags());
-            if completion.user_data() == ACCEPT {
-                listener.push((result, flags));
+            if completion.user_data() & 0xff == ACCEPT {
+                listeners.push((completion.user_data() >> 8, result, flags));
             } else {
                 self.completions
                     .push_back((completion.user_data(), result, flags));
             }
         }
-        for (result, flags) in listener.drain(..) {
-            self.accepted(result, flags);
+        for (index, result, flags) in listeners.drain(..) {
+            self.accepted(usize::try_from(index).unwrap_or(usize::MAX), result, flags);
         }
-        self.listener_said = listener;
+        self.listeners_said = listeners;
     }
 
-    fn accepted(&mut self, result: i32, flags: u32) {
+    fn accepted(&mut self, index: usize, result: i32, flags: u32) {
+        let Some(listening) = self.acceptors.get_mut(index) else {
+            return;
+        };
+        let number = match &listening.acceptor {
+            Some(acceptor) => acceptor.listener.index,
+            None => u16::MAX,
+        };
         if !cqueue::more(flags) {
-            self.accepting = false;
-            self.closing_listener = None;
+            listening.accepting = false;
+            if self.stopped {
+                // The kernel wakes one of those that wait at a shared listener. What it has woken
+                // this accept for is taken, because no other process will look for it.
+                self.drain_acceptor(index);
+                self.acceptors[index].acceptor = None;
+            }
         }
+        let accepting = self.acceptors[index].accepting;
         if result >= 0 {
             // SAFETY: a successful accept returns a fresh descriptor without another owner.
             let socket = unsafe { OwnedFd::from_raw_fd(result) };
-            self.arrivals.push_back(Event::Accepted(socket));
-            if !self.accepting {
-                self.accept_again();
+            self.arrivals.push_back(Event::Accepted(socket, number));
+            if !accepting {
+                self.accept_again(index);
             }
             return;
         }
-        if self.accepting || self.acceptor.is_none() {
+        if accepting || self.acceptors[index].acceptor.is_none() {
             return;
         }
         if socket::is_exhaustion(&io::Error::from_raw_os_error(-result)) {
-            self.drain_acceptor();
+            self.drain_acceptor(index);
         }
-        self.accept_again();
+        self.accept_again(index);
     }
 
     /// Empties the listener's queue by plain calls; closes connections for which descriptors do not
     /// suffice.
-    pub(super) fn drain_acceptor(&mut self) {
-        if let Some(acceptor) = &mut self.acceptor {
-            while let Some(event) = acceptor.accept() {
+    pub(super) fn drain_acceptor(&mut self, index: usize) {
+        if let Some(acceptor) = &mut self.acceptors[index].acceptor {
+            // No more than wait now: others may come as fast as they are taken.
+            for _ in 0..DRAINED_MAX {
+                let Some(event) = acceptor.accept() else {
+                    break;
+                };
                 self.arrivals.push_back(event);
             }
         }
     }
 
-    pub(super) fn accept_again(&mut self) {
+    pub(super) fn accept_again(&mut self, index: usize) {
         if !self.is_starved()
-            && self.arm_accept().is_err()
-            && let Some(acceptor) = &mut self.acceptor
+            && self.arm_accept(index).is_err()
+            && let Some(acceptor) = &mut self.acceptors[index].acceptor
         {
             acceptor.starved = true;
         }
@@ -222,6 +246,11 @@ impl Uring {
         if !ended && self.unsettled.back() != Some(&slot) {
             self.settle(slot);
         }
+        if self.state(slot).is_some_and(|state| state.taken) {
+            // Behind this event.
+            let taken = self.release_if_quiet(slot);
+            self.done.extend(taken);
+        }
         event
     }
 
@@ -240,6 +269,19 @@ impl Uring {
             return self.release_if_quiet(slot);
         }
         let result = match result {
+            // Of a file it says that the socket takes bytes.
+            0.. if buffer.is_file() => match buffer.send_from(start, state.socket.as_fd()) {
+                Ok(sent) if start + sent >= buffer.length() => Ok(()),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                sent => {
+                    state.progressed |= sent.is_ok();
+                    state.sending = Some((buffer, start + sent.unwrap_or(0)));
+                    return match self.submit_send(slot) {
+                        Ok(()) => None,
+                        Err(error) => self.fail_send(slot, error),
+                    };
+                }
+            },
             0.. => {
                 state.progressed = true;
                 let start = start + usize::try_from(result).unwrap_or(0);

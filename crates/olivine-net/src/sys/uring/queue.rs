@@ -19,6 +19,11 @@ pub(super) const WAKE: u64 = 5;
 pub(super) const CANCEL: u64 = 6;
 pub(super) const WATCH: u64 = 7;
 
+/// The user data of the accept of a listener.
+pub(super) fn accept_tag(index: usize) -> u64 {
+    (index as u64) << 8 | ACCEPT
+}
+
 /// The user data of an operation on a connection.
 pub(super) fn tag(kind: u64, slot: Slot) -> u64 {
     u64::from(slot) << 8 | kind
@@ -71,7 +76,7 @@ impl Uring {
         let Some(state) = self.state(slot) else {
             return Ok(());
         };
-        if state.detached {
+        if state.detached || state.taken {
             let operations = [
                 (state.receiving, RECEIVE),
                 (state.connecting, CONNECT),
@@ -93,18 +98,18 @@ impl Uring {
         self.arm_receive(slot)
     }
 
-    pub(super) fn arm_accept(&mut self) -> io::Result<()> {
-        let Some(acceptor) = &self.acceptor else {
+    pub(super) fn arm_accept(&mut self, index: usize) -> io::Result<()> {
+        let Some(acceptor) = &self.acceptors[index].acceptor else {
             return Ok(());
         };
-        if self.accepting {
+        if self.acceptors[index].accepting || self.stopped {
             return Ok(());
         }
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let fd = Fd(acceptor.listener.as_raw_fd());
+        let fd = Fd(acceptor.listener.fd.as_raw_fd());
         let entry = opcode::AcceptMulti::new(fd).flags(flags).build();
-        self.push(&entry.user_data(ACCEPT))?;
-        self.accepting = true;
+        self.push(&entry.user_data(accept_tag(index)))?;
+        self.acceptors[index].accepting = true;
         Ok(())
     }
 
@@ -113,7 +118,7 @@ impl Uring {
             return Ok(());
         };
         let idle = !state.receiving && !state.ended && !state.detached && !state.connecting;
-        if !idle || !state.reading {
+        if !idle || !state.reading || state.taken {
             return Ok(());
         }
         state.receiving = true;
@@ -147,7 +152,7 @@ impl Uring {
         let Some(state) = self.state(slot) else {
             return Ok(());
         };
-        if state.watching || state.broken || state.lost || state.connecting {
+        if state.taken || state.watching || state.broken || state.lost || state.connecting {
             return Ok(());
         }
         let events = (libc::POLLERR | libc::POLLRDHUP) as u32;
@@ -170,6 +175,12 @@ impl Uring {
         else {
             return Ok(());
         };
+        if buffer.is_file() {
+            // The kernel has no operation that sends a file: it says when the socket takes bytes.
+            let fd = Fd(socket.as_raw_fd());
+            let entry = opcode::PollAdd::new(fd, libc::POLLOUT as u32).build();
+            return self.push(&entry.user_data(tag(SEND, slot)));
+        }
         let rest = &buffer.bytes()[*start..];
         // More than 1 GiB goes in several sends.
         let length = u32::try_from(rest.len().min(1 << 30)).unwrap_or(1 << 30);
@@ -189,7 +200,8 @@ impl Uring {
     /// Cancels an operation of a connection, or of the listener.
     pub(super) fn cancel(&mut self, target: u64) -> io::Result<()> {
         let slot = Slot::try_from(target >> 8).unwrap_or(Slot::MAX);
-        let slot = if target == ACCEPT { Slot::MAX } else { slot };
+        let is_accept = target & 0xff == ACCEPT;
+        let slot = if is_accept { Slot::MAX } else { slot };
         let entry = opcode::AsyncCancel::new(target).build();
         self.push(&entry.user_data(tag(CANCEL, slot)))
     }

@@ -14,11 +14,17 @@ use std::thread;
 const COMMANDS: &[&[&str]] = &[
     &["chat --listen 127.0.0.1:0 --duration 1"],
     &["echo --listen 127.0.0.1:0 --duration 1"],
+    &["events --listen 127.0.0.1:0 --duration 1"],
+    &["files --listen 127.0.0.1:0 --duration 1"],
+    &["hand_off --listen 127.0.0.1:0 --duration 1"],
     &["idle_neighbours 8 1"],
     &["json --listen 127.0.0.1:0 --duration 1"],
     &["looks 1"],
     &["record 16"],
+    &["stream --listen 127.0.0.1:0 --duration 1"],
     &["subscribe", "publish"],
+    &["upload --listen 127.0.0.1:0 --duration 1 --folder uploads"],
+    &["websocket --listen 127.0.0.1:0 --duration 1"],
     &[
         "hello_http --listen 127.0.0.1:18733 --duration 6",
         "load 127.0.0.1:18733 --connections 4 --duration 1 --cpu 0",

@@ -45,12 +45,12 @@ function mapModel(channels, blamed) {
         const key = `${role}\n${one.process_id}\n${one.name ?? ""}\n${one.name ? channel.name : ""}`;
         const kind = participantClass(channel, one, blamed);
         const process = nodes[role].get(key) ?? {
-          key, name: who(one), places: [], kind: "", state: `${one.process_id} ${stateWord(one.state)}`,
+          key, name: who(one), places: [], kind: "", state: `${stateWord(one.state)} ${one.process_id}`,
           title: `${who(one)}, process ${one.process_id}`,
         };
         if (kind === "held" || process.kind === "") {
           process.kind = kind;
-          process.state = `${one.process_id} ${stateWord(one.state)}`;
+          process.state = `${stateWord(one.state)} ${one.process_id}`;
         }
         process.places.push(at);
         nodes[role].set(key, process);

@@ -187,7 +187,7 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
         (
             "again",
             "olivine-cli --release",
-            "again",
+            "bench again::",
             &[("OLIVINE_AGAIN", &plan.benches)],
             &[],
         ),
@@ -273,7 +273,7 @@ fn aarch64() -> Result<Step> {
     };
     let check = "check --workspace --features olivine/nats,olivine/zstd,olivine/points";
     child::said(&mut cross(check), 60)?;
-    let suites = "test --package olivine --no-fail-fast --lib --test basics --test channel \
+    let suites = "test --package olivine --no-fail-fast --lib --test verbs --test channel \
                   --test fork --test topics --test waiting";
     let mut command = cross(suites);
     let runner = format!("qemu-aarch64 -L {LIBRARIES}");

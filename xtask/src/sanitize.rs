@@ -48,12 +48,9 @@ impl Sanitizer {
     /// Arguments of `cargo test` for it.
     fn words(self) -> &'static str {
         match self {
-            Self::Address => {
-                "--lib --test channel --test file --test journal --test property --test tcp"
-            }
+            Self::Address => "--lib --test channel --test journal --test property --test tcp",
             Self::Thread => {
-                "--lib --test channel --test file --test journal --test property --test tcp \
-                --test waiting"
+                "--lib --test channel --test journal --test property --test tcp --test waiting"
             }
         }
     }

@@ -3,7 +3,7 @@
 //! [`TickClock`] reads the time-stamp counter, about 10 ns a reading, if that runs at a constant
 //! rate; else the kernel's monotonic clock, about 20–40 ns. It is not wall time and does not jump.
 
-use crate::sys::ticks::{counter, counter_is_constant};
+use crate::sys::time::{counter, counter_is_constant};
 use olivine::clock::monotonic_ns;
 use std::sync::OnceLock;
 

@@ -7,7 +7,6 @@
 
 pub mod channel;
 pub mod clock;
-pub mod cpus;
 pub mod deadline;
 pub mod error;
 pub mod floor;
@@ -31,8 +30,9 @@ pub mod spread;
 mod sys;
 pub mod tally;
 pub mod text;
-pub mod twice;
 pub mod view;
 pub mod words;
 
 pub use error::BenchError;
+/// The CPUs of threads.
+pub use olivine::affinity as cpus;

@@ -16,7 +16,6 @@ mod harness;
 mod mirror;
 mod olivine_shm;
 mod olivine_tcp;
-mod pipe_wakeup;
 mod queue;
 mod registry;
 mod rendezvous;

@@ -3,7 +3,7 @@
 //! Both change the measurement, so they are never implicit, and a refusal is an error.
 
 use crate::error::{BenchError, Result};
-use crate::sys::scheduler;
+use crate::sys::process;
 use serde::{Deserialize, Serialize};
 
 /// The requested privileges. None by default.
@@ -37,7 +37,7 @@ impl Privileges {
     /// [`BenchError::Refused`] naming what the system refused and what to do.
     pub fn take(&self) -> Result<()> {
         if self.real_time {
-            scheduler::run_first_in_first_out().map_err(|source| BenchError::Refused {
+            process::run_first_in_first_out().map_err(|source| BenchError::Refused {
                 what: "run under SCHED_FIFO",
                 how: "run as root, give the program CAP_SYS_NICE, raise `ulimit -r`, or leave \
                 --fifo away",
@@ -45,7 +45,7 @@ impl Privileges {
             })?;
         }
         if self.locked_memory {
-            scheduler::lock_memory().map_err(|source| BenchError::Refused {
+            process::lock_memory().map_err(|source| BenchError::Refused {
                 what: "lock memory",
                 how: "run as root, give the program CAP_IPC_LOCK, raise `ulimit -l`, or leave \
                 --mlock away",

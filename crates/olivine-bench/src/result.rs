@@ -11,7 +11,6 @@ pub mod compare;
 mod distribution;
 pub mod export;
 pub mod file;
-pub mod floor;
 mod measuring_error;
 mod placement;
 pub mod ratio;
@@ -314,4 +313,22 @@ pub struct Published {
     pub source: String,
     /// The machine.
     pub machine: String,
+}
+
+/// Rows of the hardware limits without a channel.
+pub mod floor {
+    /// Its scenario.
+    pub const SCENARIO: &str = "floor";
+    /// Bare cache line between the two processes.
+    pub const LINE: &str = "bare cache line, to and fro";
+    /// Copying 8 KiB at a time through 1 MiB.
+    pub const COPY: &str = "copy of 8 KiB within 1 MiB";
+    /// An empty system call.
+    pub const CALL: &str = "empty system call";
+    /// Waking a futex without a sleeper.
+    pub const WAKE: &str = "futex wake without a sleeper";
+    /// Two processes that sleep on a futex and wake each other alternately.
+    pub const SLEEPERS: &str = "round trip of two that sleep on a futex";
+    /// One clock reading.
+    pub const CLOCK: &str = "clock reading";
 }

@@ -10,7 +10,7 @@ use crate::method::Method;
 use crate::privileges::Privileges;
 use crate::result::Row;
 use crate::scenario::{Setup, Variant, registry};
-use crate::sys::child;
+use crate::sys::process;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
@@ -270,7 +270,7 @@ impl Program {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         // A program started from a pinned thread could use only that CPU.
-        let started = unpinned(|| child::start(&mut command, Signal::KILL));
+        let started = unpinned(|| process::start(&mut command, Signal::KILL));
         let mut child = started.map_err(io("start a rival's program"))?;
         let said = child.stderr.take().map(text_of);
         let told = child.stdout.take().map(text_of);

@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::result::compare::RUNS_MIN;
 use crate::result::{Distribution, MeasuringError, Outcome, Parameters, Row};
 use crate::scenario::latency::{self, STALL_NS};
+use crate::scenario::registry::run_twice;
 use crate::scenario::throughput::OWN;
 use crate::scenario::{Setup, Variant, Watch, pingpong};
 use crate::text;
-use crate::twice;
 
 /// Messages a second of the stalled run: a tenth of a slice is delayed by the stall.
 const RATE_PER_S: f64 = 100_000.0;
@@ -53,7 +53,7 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Finding>> {
     let stalled = latency::run_stalled(setup, &[variant(OWN, "wait=adaptive")], watch)?;
     let wrong = pingpong::run(setup, &[variant("wrong-echo", "")], watch)?;
     let short = pingpong::run(setup, &[variant("short-echo", "")], watch)?;
-    let (rows, error) = twice::run(pingpong::run, setup, &[variant(METHOD, "")], watch)?;
+    let (rows, error) = run_twice(pingpong::run, setup, &[variant(METHOD, "")], watch)?;
     Ok(vec![
         stall(&stalled.concat()),
         lie("wrong echo", "with one wrong bit", &wrong.concat()),

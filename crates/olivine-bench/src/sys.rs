@@ -1,26 +1,22 @@
 //! The kernel's ways of passing messages; the only place of this crate with foreign functions.
 //!
-//! | file        | what                                                                        |
-//! |-------------|-----------------------------------------------------------------------------|
-//! | `alarm`     | ends a sleep in the kernel now and then, so that no wait is without a bound |
-//! | `child`     | processes that do not outlive a measurement                                 |
-//! | `mapping`   | shared memory: of a file, mapped twice, System V                            |
-//! | `monitor`   | mutex and condition variables between processes                             |
-//! | `queue`     | System V and POSIX message queues                                           |
-//! | `scheduler` | a real-time class, locked memory                                            |
-//! | `signal`    | signals to one thread, with or without a word of payload                    |
-//! | `ticks`     | the processor's time-stamp counter                                          |
-//! | `uring`     | send and receive through io_uring                                           |
-//! | `vm`        | memory of another process; pages given to a pipe                            |
+//! | file      | what                                                                          |
+//! |-----------|-------------------------------------------------------------------------------|
+//! | `mapping` | shared memory: of a file, mapped twice, System V                              |
+//! | `monitor` | mutex and condition variables between processes                               |
+//! | `process` | processes that do not outlive a measurement; a real-time class, locked memory |
+//! | `queue`   | System V and POSIX message queues                                             |
+//! | `signal`  | signals to one thread, with or without a word of payload                      |
+//! | `time`    | the time-stamp counter; a timer that bounds each sleep in the kernel          |
+//! | `uring`   | send and receive through io_uring                                             |
+//! | `vm`      | memory of another process; pages given to a pipe                              |
 
-pub(crate) mod alarm;
-pub(crate) mod child;
 pub(crate) mod mapping;
 pub(crate) mod monitor;
+pub(crate) mod process;
 pub(crate) mod queue;
-pub(crate) mod scheduler;
 pub(crate) mod signal;
-pub(crate) mod ticks;
+pub(crate) mod time;
 pub(crate) mod uring;
 pub(crate) mod vm;
 

@@ -7,7 +7,6 @@ mod conditions;
 mod figures;
 mod model;
 mod rank;
-mod ratios;
 mod select;
 mod sentence;
 mod tables;
@@ -58,7 +57,7 @@ pub fn view(sources: &[Source]) -> View {
             sections.push(about(section(&part, &groups)));
             compared.push((part, groups));
         }
-        sections.extend(ratios::section(&file.ratios).map(about));
+        sections.extend(tables::ratios(&file.ratios).map(about));
         let missing = file.left_out.iter().cloned();
         sections
             .iter_mut()

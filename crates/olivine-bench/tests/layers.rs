@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["scenario"],
     &["rival"],
     &["scenario::bridge"],
-    &["load", "plan", "twice"],
+    &["load", "plan"],
     &["job"],
     &["selfcheck", "view"],
     &["render"],

@@ -1,8 +1,8 @@
 //! Every output of one recorded run, compared byte by byte.
 //!
-//! The run is in `recorded/run`, its outputs in `recorded/outputs`. After an intended change,
-//! `OLIVINE_OUTPUTS=write cargo test -p olivine-cli --test outputs` writes the outputs again. Read
-//! the difference before you commit it.
+//! The run is in `recorded/run.json`, its page in `recorded/report.html`, its other outputs in
+//! `recorded/outputs.txt`. After an intended change, `OLIVINE_OUTPUTS=write cargo test -p
+//! olivine-cli --test outputs` writes the outputs again. Read the difference before you commit it.
 
 mod common;
 
@@ -11,6 +11,7 @@ use olivine_bench::result::ResultFile;
 use olivine_bench::view::{Cell, Source, View, view};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Files of the run, in the order of the page.
 const FILES: [&str; 7] = [
@@ -23,32 +24,51 @@ const FILES: [&str; 7] = [
     "mesh",
 ];
 
+/// The page of the run.
+const PAGE: &str = "report.html";
+
 fn recorded(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
     folder.join(name)
 }
 
-fn run_file(name: &str) -> String {
-    let path = recorded(&format!("run/{name}.json"));
+/// The path of a file of the run, in this folder.
+fn run_file(place: &TestFolder, name: &str) -> String {
+    let path = place.recorded_run().join(format!("{name}.json"));
     path.to_str().unwrap().to_owned()
+}
+
+/// The line before an output in the file of all.
+fn heading(name: &str) -> String {
+    format!("===== {name}\n")
 }
 
 /// Compares `found` with the recorded output `name`.
 fn is_as_kept(name: &str, found: &[u8]) {
-    let path = recorded("outputs").join(name);
+    /// One test at a time reads or writes the file of all outputs.
+    static OUTPUTS: Mutex<()> = Mutex::new(());
+    let _alone = OUTPUTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (found, is_page) = (String::from_utf8_lossy(found), name == PAGE);
+    let path = recorded(if is_page { PAGE } else { "outputs.txt" });
+    let all = fs::read_to_string(&path).unwrap_or_default();
+    let start = if is_page {
+        0
+    } else {
+        let heading = heading(name);
+        let at = all.find(&heading);
+        at.map_or_else(|| panic!("no output {name}"), |at| at + heading.len())
+    };
+    let rest = &all[start..];
+    let end = rest.len() - usize::from(!is_page);
+    let length = rest.find("\n===== ").unwrap_or(end);
+    let kept = &rest[..length];
     if std::env::var_os("OLIVINE_OUTPUTS").is_some() {
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, found).unwrap();
-        return;
+        let new = format!("{}{found}{}", &all[..start], &rest[length..]);
+        return fs::write(&path, new).unwrap();
     }
-    let kept = fs::read(&path).unwrap_or_default();
     if kept == found {
         return;
     }
-    let (kept, found) = (
-        String::from_utf8_lossy(&kept),
-        String::from_utf8_lossy(found),
-    );
     let mut lines = (1..).zip(kept.lines().zip(found.lines()));
     let first = lines.find(|(_, (kept, found))| kept != found);
     panic!("{name} differs from {}: {first:?}", path.display());
@@ -58,7 +78,7 @@ fn is_as_kept(name: &str, found: &[u8]) {
 fn reported(files: &[&str], ending: &str) -> Vec<u8> {
     let place = TestFolder::new();
     let out = place.path().join(format!("out.{ending}"));
-    let paths: Vec<String> = files.iter().map(|name| run_file(name)).collect();
+    let paths: Vec<String> = files.iter().map(|name| run_file(&place, name)).collect();
     let mut words = vec!["bench", "report"];
     words.extend(paths.iter().map(String::as_str));
     words.extend(["--out", out.to_str().unwrap()]);
@@ -69,7 +89,7 @@ fn reported(files: &[&str], ending: &str) -> Vec<u8> {
 
 #[test]
 fn page_matches_the_recorded_one() {
-    is_as_kept("report.html", &reported(&FILES, "html"));
+    is_as_kept(PAGE, &reported(&FILES, "html"));
 }
 
 #[test]
@@ -80,7 +100,7 @@ fn markdown_matches_the_recorded_one() {
 /// The printed output of `bench report` for `files`.
 fn printed(files: &[&str]) -> String {
     let place = TestFolder::new();
-    let paths: Vec<String> = files.iter().map(|name| run_file(name)).collect();
+    let paths: Vec<String> = files.iter().map(|name| run_file(&place, name)).collect();
     let mut words = vec!["bench", "report"];
     words.extend(paths.iter().map(String::as_str));
     let output = place.run(&[&words[..], &["--out", "-"]].concat());
@@ -98,7 +118,7 @@ fn drawings_match_the_recorded_ones() {
     let place = TestFolder::new();
     let (page, plots) = (place.path().join("r.html"), place.path().join("plots"));
     for name in ["pingpong", "throughput", "latency", "fanout"] {
-        let file = run_file(name);
+        let file = run_file(&place, name);
         let mut words = vec!["bench", "report", &file];
         words.extend(["--out", page.to_str().unwrap()]);
         words.extend(["--svg", plots.to_str().unwrap()]);
@@ -134,7 +154,10 @@ fn comparisons_match_the_recorded_ones() {
     let compared = |words: &[&str]| {
         // The output contains file names.
         let words = [&["bench", "compare"], words].concat();
-        let output = place.olivine(&words).current_dir(recorded("run")).output();
+        let output = place
+            .olivine(&words)
+            .current_dir(place.recorded_run())
+            .output();
         let output = output.unwrap();
         assert!(output.status.success(), "{}", said(&output));
         output.stdout
@@ -147,9 +170,10 @@ fn comparisons_match_the_recorded_ones() {
 }
 
 fn the_view() -> View {
+    let place = TestFolder::new();
     let source = |name: &str| Source {
         name: name.to_owned(),
-        file: ResultFile::read(Path::new(&run_file(name))).unwrap(),
+        file: ResultFile::read(Path::new(&run_file(&place, name))).unwrap(),
     };
     view(&FILES.map(source))
 }
@@ -306,7 +330,7 @@ fn recorded_files_are_small_and_packing_changes_no_page() {
         assert!(output.status.success(), "{}", said(&output));
         fs::read(&out).unwrap()
     };
-    let file = run_file("latency");
+    let file = run_file(&place, "latency");
     let words = ["bench", "report", &file, "--out", packed.to_str().unwrap()];
     assert!(place.run(&words).status.success());
     assert_eq!(page(packed.to_str().unwrap()), page(&file));

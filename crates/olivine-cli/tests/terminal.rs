@@ -123,9 +123,9 @@ fn file_names_in_errors_are_escaped() {
 #[test]
 fn tables_of_a_recorded_run_fit_a_terminal() {
     let place = TestFolder::new();
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/recorded/run");
+    let folder = place.recorded_run();
     for name in ["pingpong", "throughput", "latency", "fanout", "floor"] {
-        let file = format!("{folder}/{name}.json");
+        let file = folder.join(format!("{name}.json")).display().to_string();
         let words = ["bench", "report", &file, "--out", "-"];
         let (seen, code, said) = on_terminal(&place, &words, None);
         assert_eq!(code, Some(0), "{said}");

@@ -6,11 +6,10 @@
 
 mod look;
 mod observer;
-mod process;
 mod tap;
 
+pub use look::ProcessState;
 pub use observer::Observer;
-pub use process::ProcessState;
 pub use tap::{Tap, Tapped, TappedMessage};
 
 use crate::channel::attach::{busy, open_control};

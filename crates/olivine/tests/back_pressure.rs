@@ -8,7 +8,7 @@
 
 mod common;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use common::{Other, TestFolder, WATCHDOG, kill, setting, signal, spawn, until};
 use olivine::admin::{self, ChannelInfo, ProcessState};
 use olivine::{Config, NotSent, Publisher, Subscriber};

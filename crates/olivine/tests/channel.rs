@@ -4,7 +4,7 @@
 
 mod common;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use common::numbers::{LONG, SHORT, expect, fill, number, send};
 use common::{Other, TestFolder, kill, spawn, until};
 use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};

@@ -5,7 +5,7 @@
 
 mod common;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use common::{TestFolder, kill, spawn, until};
 use olivine::{Durable, LinkError, NotSent, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;

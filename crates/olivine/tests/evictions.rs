@@ -7,7 +7,7 @@
 
 mod common;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use common::{
     Deadline, Other, Random, TestFolder, WATCHDOG, bridges, kill, receive, setting, spawn, until,
 };

@@ -12,7 +12,7 @@ mod common;
 #[path = "../src/fuzz_checks/refusals.rs"]
 mod refusals;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use common::mapped::{Mapped, nonsense};
 use common::{Deadline, Random, TestFolder, setting, until};
 use olivine::{LinkError, NotSent, OpenError, Publisher, ReceiveError, Subscriber};

@@ -6,7 +6,7 @@
 
 mod common;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use common::idle::wakeups;
 use common::numbers::{fill, number, send};
 use common::{TestFolder, finished, spawn, until};

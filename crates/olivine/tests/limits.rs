@@ -6,12 +6,10 @@
 #![cfg(not(loom))]
 
 mod common;
-#[path = "death/message.rs"]
-mod message;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
+use common::message::{check, fill};
 use common::{TestFolder, WATCHDOG, setting, spawn, until};
-use message::{check, fill};
 use olivine::{Config, Publisher, ReceiveError, Subscriber};
 use std::error::Error;
 

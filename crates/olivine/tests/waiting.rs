@@ -141,7 +141,7 @@ fn tests_pass_without_membarrier() {
 #[cfg(feature = "points")]
 mod storms {
     use super::*;
-    use crate::common::words::SharedWords;
+    use crate::common::mapped::SharedWords;
 
     const ROUNDS: u32 = 20_000;
 

@@ -3,7 +3,7 @@
 use super::error::LoadError;
 use crate::cpus;
 use crate::rival::restored;
-use crate::sys::child;
+use crate::sys::process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
@@ -126,7 +126,7 @@ fn spawn(name: &str, mut command: Command, cpu: u32) -> Result<Child, LoadError>
     restored(|| {
         cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
         // On this signal a master also ends its workers; a killed one would leave them.
-        child::start(&mut command, Signal::TERM).map_err(|source| LoadError::Start {
+        process::start(&mut command, Signal::TERM).map_err(|source| LoadError::Start {
             server: name.to_owned(),
             why: source.to_string(),
         })
@@ -175,7 +175,7 @@ mod tests {
             silent.to_string(),
             "ours does not start: it gives no address"
         );
-        let address = SocketAddr::from(([127, 0, 0, 1], child::free_port().unwrap()));
+        let address = SocketAddr::from(([127, 0, 0, 1], process::free_port().unwrap()));
         let ended =
             Server::foreign("theirs", Command::new("/bin/false"), cpu, address).unwrap_err();
         assert!(

@@ -8,7 +8,7 @@
 use super::error::{LoadError, io};
 use super::process::Server;
 use super::server::{BODY, PATH};
-use crate::sys::child;
+use crate::sys::process;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -80,7 +80,7 @@ impl Rival {
     ///
     /// [`LoadError::Start`] if it does not listen within 5 s.
     pub fn start(&self, cpu: u32, folder: &Path) -> Result<Server, LoadError> {
-        let port = child::free_port().map_err(io("find a free port"))?;
+        let port = process::free_port().map_err(io("find a free port"))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
         let mut command = Command::new(&self.program);
         let own = folder.join(self.name);

@@ -6,7 +6,7 @@ use crate::error::{BenchError, Result, io};
 use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
-use crate::sys::alarm::Alarm;
+use crate::sys::time::Alarm;
 use std::time::Duration;
 
 /// How long an end waits for a message before the method fails.

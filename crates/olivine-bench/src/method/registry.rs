@@ -1,8 +1,8 @@
 //! The list of methods, and the search by name.
 
 use super::{
-    Method, bare_ring, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp,
-    pipe_wakeup, queue, seqlock, signals, uring, vm, wakeup, wrong_echo,
+    Method, bare_ring, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp, queue,
+    seqlock, signals, uring, vm, wakeup, wrong_echo,
 };
 use crate::error::{BenchError, Result};
 
@@ -31,7 +31,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &condvar::CONDVAR,
     &wakeup::FUTEX,
     &wakeup::EVENT_FD,
-    &pipe_wakeup::PIPE_WAKEUP,
+    &wakeup::PIPE_WAKEUP,
     &signals::PLAIN,
     &signals::REAL_TIME,
     &bytes::PIPE,

@@ -1,14 +1,15 @@
-//! Ways to wake the other side without payload: futex and eventfd. `signals` has the others.
+//! Ways to wake the other side without payload: futex, eventfd, and a byte in a pipe, as programs
+//! did before eventfd. `signals` has the others.
 //!
 //! The message is in plain shared memory (see `exchange`); the wake-up reports it. Both sides sleep
 //! in the kernel.
 
-use super::bytes::refused;
+use super::bytes::{pipes, refused};
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
 use super::harness::Driver;
 use super::{Described, Rendezvous, Side};
 use crate::deadline::Deadline;
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -96,6 +97,46 @@ impl Wakeup for EventFd {
             match rustix::io::read(&self.theirs, &mut [0; 8]) {
                 Ok(_) | Err(Errno::INTR) => Ok(()),
                 Err(error) => Err(refused("wait on an eventfd")(error)),
+            }
+        })
+    }
+}
+
+pub(super) const PIPE_WAKEUP: Described = Described {
+    name: "pipe-wakeup",
+    about: "one pipe each way for a byte; the message is in shared memory, blocking",
+    wait: "block",
+    streams: false,
+    batches: false,
+    threads: false,
+    lacks: super::ONE_SLOT,
+    open: |side, rendezvous, size, _settings| {
+        let (from, to) = pipes(side, rendezvous)?;
+        open_with(Pipes { from, to }, side, rendezvous, size)
+    },
+};
+
+/// The end that this side reads, and the end that it writes.
+struct Pipes {
+    from: OwnedFd,
+    to: OwnedFd,
+}
+
+impl Wakeup for Pipes {
+    fn wake(&self, _slots: &Slots) -> Result<()> {
+        match rustix::io::write(&self.to, &[1]) {
+            Ok(_) => Ok(()),
+            Err(Errno::PIPE) => Err(BenchError::EndClosed),
+            Err(error) => Err(refused("write to a pipe")(error)),
+        }
+    }
+
+    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
+        sleep_until_filled(slots, deadline, || {
+            match rustix::io::read(&self.from, &mut [0; 8]) {
+                Ok(0) => Err(BenchError::EndClosed),
+                Ok(_) | Err(Errno::INTR) => Ok(()),
+                Err(error) => Err(refused("read from a pipe")(error)),
             }
         })
     }

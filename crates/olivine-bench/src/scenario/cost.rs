@@ -15,7 +15,7 @@ use crate::floor::nanos;
 use crate::peer::Peer;
 use crate::result::{Figures, Load};
 use crate::spread::Spread;
-use crate::sys::child::Ended;
+use crate::sys::process::Ended;
 
 /// Bytes of a burst: half of a pipe, and little of the smallest measured ring.
 const BURST_BYTES: u64 = 32 << 10;

@@ -6,7 +6,7 @@
 
 use super::{Found, Setup, Variant, Watch, cost, latency, mesh, pingpong, throughput};
 use crate::error::Result;
-use crate::result::Load;
+use crate::result::{Load, MeasuringError, Row};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// Measures every variant in turn, run by run.
@@ -80,6 +80,38 @@ impl<'de> Deserialize<'de> for &'static Scenario {
             D::Error::custom(format!("there is no scenario '{name}'; there are {known}"))
         })
     }
+}
+
+/// Prefix of the names of this library's methods.
+const OURS: &str = "olivine";
+
+/// Runs `scenario` with one of its variants in it twice, interleaved with all others: the first of
+/// this library, else the first. The two differ only in time, in their memory, and by chance, so
+/// their difference is the measuring error: any two figures may differ by it without meaning.
+///
+/// Returns the rows of `variants`; of the second measurement, only failures.
+///
+/// # Errors
+///
+/// As the scenario.
+pub fn run_twice(
+    scenario: Run,
+    setup: &Setup,
+    variants: &[Variant],
+    watch: Watch<'_>,
+) -> Result<(Vec<Row>, Option<MeasuringError>)> {
+    let ours = |variant: &Variant| variant.method.starts_with(OURS);
+    let doubled = variants.iter().position(ours).unwrap_or(0);
+    let mut all = variants.to_vec();
+    all.extend(variants.get(doubled).cloned());
+    let mut found = scenario(setup, &all, watch)?;
+    let again = found.split_off(variants.len().min(found.len())).concat();
+    let error = found
+        .get(doubled)
+        .and_then(|first| MeasuringError::of(first, &again));
+    let mut rows = found.concat();
+    rows.extend(again.into_iter().filter(|row| row.measured().is_none()));
+    Ok((rows, error))
 }
 
 #[cfg(test)]

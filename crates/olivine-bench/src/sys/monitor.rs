@@ -2,8 +2,8 @@
 //!
 //! The mutex is robust: the death of its holder is an error for the next one, never a hang.
 
-use super::alarm::Bound;
 use super::mapping::Mapping;
+use super::time::Bound;
 use std::{io, mem, ptr};
 
 /// Bytes that a monitor takes.

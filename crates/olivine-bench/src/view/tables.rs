@@ -1,12 +1,13 @@
 //! From ranked rows to tables.
 
-use super::model::{Cell, Column, Line, Table};
+use super::model::{Cell, Column, Line, Section, Table};
 use super::rank::Group;
 use super::select::{Entry, OF_TABLES, Param, Part, constant, varied};
 use crate::latency::Percentiles;
-use crate::result::statistic::{self, STATISTICS, Shown};
+use crate::result::ratio::{Ratio, Target};
+use crate::result::statistic::{STATISTICS, Shown, find};
 use crate::result::{ClockAhead, Distribution, Load, Measured, Published, floor};
-use crate::text;
+use crate::text::{self, three_figures};
 
 /// Most rows of one method with a table of percentiles.
 const PERCENTILES_MAX: usize = 16;
@@ -275,7 +276,7 @@ fn beside<'a>(
     measured: &Measured,
     published: &'a Published,
 ) -> (&'a str, Option<f64>, fn(f64) -> String) {
-    match statistic::find(&published.figure) {
+    match find(&published.figure) {
         Some(statistic) => (
             statistic.head,
             measured.value(statistic),
@@ -283,4 +284,43 @@ fn beside<'a>(
         ),
         None => (&published.figure, None, text::rate),
     }
+}
+
+/// Ratios of rows within runs, each with its target; `None` if there are none.
+pub(super) fn ratios(ratios: &[Ratio]) -> Option<Section> {
+    let rows = ratios.iter().map(|ratio| {
+        let (target, result) = ratio.target.map_or_else(Default::default, |target| {
+            let is_met = target.is_met(ratio.ratio.median);
+            let target = match target {
+                Target::AtMost(most) => format!("<= {most}"),
+                Target::AtLeast(least) => format!(">= {least}"),
+            };
+            (target, if is_met { "met" } else { "missed" })
+        });
+        vec![
+            Cell::word(ratio.ours.as_str()),
+            Cell::word(ratio.situation.as_str()),
+            Cell::word(ratio.beside.as_str()),
+            Cell::word(find(&ratio.figure).map_or("", |statistic| statistic.head)),
+            Cell::median(Some(ratio.ratio), three_figures),
+            Cell::range(Some(ratio.ratio), three_figures),
+            Cell::word(target),
+            Cell::word(result),
+        ]
+    });
+    let columns = [
+        Column::words("ours"),
+        Column::words("with"),
+        Column::words("beside"),
+        Column::words("figure"),
+        Column::number("ratio", "median of the runs"),
+        Column::number("runs", "least and most of the runs"),
+        Column::words("target"),
+        Column::words("result"),
+    ];
+    (!ratios.is_empty()).then(|| Section {
+        heading: "Ratios, run by run".to_owned(),
+        tables: vec![Table::plain("", &columns, rows.collect())],
+        ..Section::default()
+    })
 }

@@ -12,10 +12,9 @@ use olivine_bench::privileges::Privileges;
 use olivine_bench::render;
 use olivine_bench::result::file::{SCHEMA, unix_time_s};
 use olivine_bench::result::{Parameters, ResultFile, Results, Row};
-use olivine_bench::scenario::registry::Run;
+use olivine_bench::scenario::registry::{self, Run};
 use olivine_bench::scenario::{self, Setup, Variant};
 use olivine_bench::text;
-use olivine_bench::twice;
 use olivine_bench::view::{self, Source};
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -151,7 +150,7 @@ impl Bench {
     /// Measures variants of a scenario, one of them twice.
     pub(super) fn measure_twice(&self, scenario: Run, variants: &[Variant]) -> Outcome<Results> {
         let (rows, measuring_error) =
-            self.measure(|setup, watch| twice::run(scenario, setup, variants, watch))?;
+            self.measure(|setup, watch| registry::run_twice(scenario, setup, variants, watch))?;
         Ok(Results {
             rows,
             measuring_error,

@@ -4,7 +4,7 @@
 use olivine::admin::{self, ChannelInfo};
 use olivine::{Config, LaneState};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -36,6 +36,19 @@ impl TestFolder {
 
     pub(crate) fn path(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// A folder with the files of the run in `recorded/run.json`, which has one a line.
+    pub(crate) fn recorded_run(&self) -> PathBuf {
+        let folder = self.path().join("run");
+        std::fs::create_dir_all(&folder).unwrap();
+        for line in include_str!("../recorded/run.json").lines() {
+            if let Some((name, file)) = line.split_once(": ") {
+                let path = folder.join(format!("{}.json", name.trim_matches('"')));
+                std::fs::write(path, file.trim_end_matches(',')).unwrap();
+            }
+        }
+        folder
     }
 
     /// The tool with these arguments, not started.

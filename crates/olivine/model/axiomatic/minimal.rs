@@ -2,7 +2,8 @@
 
 use crate::litmus::{Action, Change, Line, Litmus, Order};
 use crate::models::Model;
-use crate::{Checks, Explored, Row, change, explore, show};
+use crate::report::show;
+use crate::{Checks, Explored, Row, change, explore};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The result of a weakened program.

@@ -1,7 +1,8 @@
 //! The checker against published results, and against itself.
 //!
-//! Verdicts in `published/` come from the papers named in `models.rs` and from the catalogue of
-//! herd7 (`kinds.txt` of its aarch64 tests). Execution counts come from GenMC in the tests of Miri.
+//! Verdicts in `published/verdicts.litmus` come from the papers named in `models.rs` and from the
+//! catalogue of herd7 (`kinds.txt` of its aarch64 tests). Execution counts come from GenMC in the
+//! tests of Miri.
 
 use crate::execution::{self, Execution};
 use crate::litmus::{Action, Change, Line, Litmus, Order};

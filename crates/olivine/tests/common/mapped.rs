@@ -1,11 +1,12 @@
-//! Memory of a channel as a hostile process maps it: access to every word, and random words to
-//! write.
+//! Mapped files: memory of a channel as a hostile process maps it, with access to every word and
+//! random words to write; and words that the processes of a test share beside a channel.
 
 use super::Random;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A mapped file, until it is dropped.
 #[derive(Debug)]
@@ -84,5 +85,48 @@ pub(crate) fn nonsense(random: &mut Random, now: u64) -> u64 {
         7 => (1 << 62) + random.below(1 << 13),
         8 => now ^ 1 << random.below(64),
         _ => u64::from(u32::MAX) << random.below(33),
+    }
+}
+
+/// Distance between two words, in words: a pair of cache lines.
+const STRIDE: usize = 16;
+
+/// 64-bit words in a file that several processes map. Each has its own cache lines.
+#[derive(Debug)]
+pub(crate) struct SharedWords {
+    memory: Mapped,
+}
+
+impl SharedWords {
+    /// Makes a file of `count` words, all 0. An existing file is an error.
+    pub(crate) fn create(path: &Path, count: usize) -> io::Result<Self> {
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)?;
+        file.set_len((count.max(1) * STRIDE * 8).next_multiple_of(4096) as u64)?;
+        Ok(Self {
+            memory: Mapped::of(&file, true)?,
+        })
+    }
+
+    /// Maps a file that [`SharedWords::create`] made.
+    pub(crate) fn attach(path: &Path) -> io::Result<Self> {
+        let file = std::fs::File::options().read(true).write(true).open(path)?;
+        Ok(Self {
+            memory: Mapped::of(&file, true)?,
+        })
+    }
+
+    /// Reads word `index` (acquire).
+    pub(crate) fn load(&self, index: usize) -> u64 {
+        self.memory.word(index * STRIDE).load(Ordering::Acquire)
+    }
+
+    /// Writes word `index` (release).
+    pub(crate) fn store(&self, index: usize, value: u64) {
+        let word = self.memory.word(index * STRIDE);
+        word.store(value, Ordering::Release);
     }
 }

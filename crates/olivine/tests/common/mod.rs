@@ -8,9 +8,7 @@ pub(crate) mod bridges;
 pub(crate) mod certificates;
 pub(crate) mod idle;
 pub(crate) mod mapped;
-pub(crate) mod numbers;
 pub(crate) mod proxy;
-pub(crate) mod words;
 
 use olivine::{Message, NotSent, Publisher, Subscriber};
 use std::io::Write as _;
@@ -382,4 +380,78 @@ pub(crate) fn resident_kib() -> u64 {
     number
         .and_then(|number| number.parse().ok())
         .expect("a size")
+}
+
+/// Self-describing messages: session, sequence, a pattern whose length depends on both, checksum.
+pub(crate) mod message {
+    use super::Random;
+
+    /// Fills `into` with message `sequence` of `session`: mostly small, one in eight of 0.5 to 4
+    /// KiB (whose lines a publisher prefetches), sometimes nearly a whole ring of 64 KiB.
+    pub(crate) fn fill(session: u64, sequence: u64, into: &mut Vec<u8>) {
+        let mut random = Random(session << 32 ^ sequence);
+        let words = match random.below(64) {
+            0 => random.below(8100),
+            1..4 => 0,
+            4..12 => 62 + random.below(460),
+            _ => random.below(40),
+        };
+        into.clear();
+        into.extend(session.to_le_bytes());
+        into.extend(sequence.to_le_bytes());
+        let mut sum = session ^ sequence.rotate_left(32);
+        for _ in 0..words {
+            let word = random.next();
+            sum = sum.rotate_left(5) ^ word;
+            into.extend(word.to_le_bytes());
+        }
+        into.extend(sum.to_le_bytes());
+    }
+
+    /// Session and sequence of a valid message; `None` for a torn or invented one.
+    pub(crate) fn check(message: &[u8], scratch: &mut Vec<u8>) -> Option<(u64, u64)> {
+        let word = |at: usize| {
+            Some(u64::from_le_bytes(
+                message.get(at..at + 8)?.try_into().ok()?,
+            ))
+        };
+        let (session, sequence) = (word(0)?, word(8)?);
+        fill(session, sequence, scratch);
+        (message == scratch.as_slice()).then_some((session, sequence))
+    }
+}
+
+/// Messages that are numbers, sent and expected in order.
+pub(crate) mod numbers {
+    use olivine::{Publisher, Subscriber};
+    use std::time::Duration;
+
+    pub(crate) const LONG: Duration = Duration::from_secs(60);
+    pub(crate) const SHORT: Duration = Duration::from_millis(20);
+
+    pub(crate) fn number(message: &[u8]) -> u32 {
+        u32::from_le_bytes(message.try_into().unwrap())
+    }
+
+    pub(crate) fn send(publisher: &mut Publisher, numbers: std::ops::Range<u32>) {
+        for n in numbers {
+            publisher.publish(&n.to_le_bytes()).unwrap();
+        }
+    }
+
+    pub(crate) fn expect(subscriber: &mut Subscriber, numbers: std::ops::Range<u32>) {
+        for n in numbers {
+            let received = super::receive(subscriber, |message| number(message));
+            assert_eq!(received, n);
+        }
+    }
+
+    /// Sends until there is no room; returns how many fitted.
+    pub(crate) fn fill(publisher: &mut Publisher) -> u32 {
+        let mut sent = 0_u32;
+        while publisher.try_publish(&sent.to_le_bytes()).is_ok() {
+            sent += 1;
+        }
+        sent
+    }
 }

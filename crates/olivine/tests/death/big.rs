@@ -3,9 +3,9 @@
 //!
 //! `OLIVINE_BIG_MIB` is the resident memory of each.
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
+use crate::common::message::{check, fill};
 use crate::common::{self, Deadline, TestFolder, setting, signal, until};
-use crate::message::{check, fill};
 use olivine::{Publisher, Subscriber};
 use rustix::process::Signal;
 

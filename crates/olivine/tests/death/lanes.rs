@@ -2,7 +2,7 @@
 //! lane.
 
 use crate::common::Random;
-use crate::message;
+use crate::common::message;
 use std::collections::HashMap;
 
 /// Whether message `sequence` of `session` is empty: never the first, which identifies the lane,

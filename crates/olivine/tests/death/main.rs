@@ -11,15 +11,10 @@
 
 #[cfg(target_arch = "x86_64")]
 mod aim;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "aim_absent.rs"]
-mod aim;
 mod big;
 #[path = "../common/mod.rs"]
 mod common;
 mod lanes;
-mod message;
-mod planted;
 #[cfg(feature = "points")]
 mod points;
 #[cfg(target_arch = "x86_64")]
@@ -32,9 +27,9 @@ mod tally;
 mod wake_word;
 mod zygote;
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
+use common::message::{check, fill};
 use common::{Deadline, TestFolder, setting, signal, until};
-use message::{check, fill};
 use olivine::{NotSent, Publisher, ReceiveError, Subscriber};
 use stage::{Actor, LAP, Stage};
 use std::sync::Mutex;
@@ -477,4 +472,20 @@ fn dead_parent_is_detected_while_its_child_lives() {
     stage.end_orphan(&lane);
     stage.bury(&subscriber);
     stage.finish(Vec::new());
+}
+
+/// Unaimed kills: registers of this processor are not supported.
+#[cfg(not(target_arch = "x86_64"))]
+mod aim {
+    use crate::common::Random;
+
+    /// Report entry of a kill outside the core.
+    pub(crate) const ELSEWHERE: &str = "elsewhere";
+
+    /// Kills the process `pid`.
+    pub(crate) fn kill(pid: libc::pid_t, _: &'static str, _: &mut Random) -> String {
+        // SAFETY: a process that was not reaped, so the number is still its own.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        ELSEWHERE.to_owned()
+    }
 }

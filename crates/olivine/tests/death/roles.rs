@@ -1,9 +1,9 @@
 //! What the participants do until they are killed or asked to stop.
 
 use crate::common::Random;
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
+use crate::common::message::check;
 use crate::lanes::{Found, Lanes, fill, is_empty};
-use crate::message::check;
 use crate::wake_word::WakeWord;
 use crate::zygote::{Order, fork, linger};
 use olivine::{Message, NotSent, OpenError, Publisher, ReceiveError, Subscriber};

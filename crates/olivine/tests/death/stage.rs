@@ -1,6 +1,6 @@
 //! The stage: a channel, its participants, an observer that verifies, and the kills.
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use crate::common::{self, Deadline, Random, TestFolder, until};
 use crate::lanes::{Found, Lanes};
 use crate::roles::{self, SESSIONS_EACH};

@@ -4,7 +4,7 @@
 //! It reads one order per line and replies with a line that starts with `@`. Its children hold its
 //! end of a pipe: a child that outlives it finds this pipe closed.
 
-use crate::common::words::SharedWords;
+use crate::common::mapped::SharedWords;
 use crate::common::{self, Deadline, Other};
 use crate::roles;
 use crate::wake_word::WakeWord;

@@ -12,7 +12,6 @@ mod abuse;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
-mod planted;
 mod publishers;
 mod raw;
 mod stage;

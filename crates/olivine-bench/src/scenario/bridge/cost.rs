@@ -11,7 +11,7 @@ use crate::scenario::cost::Bursts;
 use crate::scenario::throughput::{OWN, SLICE_NS, Stream, Way};
 use crate::scenario::turns::Candidate;
 use crate::scenario::{Session, Setup, Variant};
-use crate::sys::child::{self, Ended};
+use crate::sys::process::{self, Ended};
 use olivine::{OpenError, Publisher};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
@@ -49,7 +49,7 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup) {
 /// A channel whose only subscriber is a bridge to the second process.
 fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
     let channel = TemporaryChannel::new("bench", 0, SETTINGS).map_err(OpenError::from)?;
-    let port = child::free_port().map_err(io("find a free port"))?;
+    let port = process::free_port().map_err(io("find a free port"))?;
     let far = |role: &str| format!("tcp://127.0.0.1:{port}/bench?{SETTINGS}&role={role}");
     session.peer.run(&Order::Open {
         there: far("listen"),
@@ -60,7 +60,7 @@ fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let bridge = unpinned(|| child::start(&mut command, Signal::KILL));
+    let bridge = unpinned(|| process::start(&mut command, Signal::KILL));
     let bridge = Ended(bridge.map_err(io("start a bridge"))?);
     let mut publisher = Publisher::open(&channel.uri())?;
     if !publisher.wait_for_subscribers(1, Some(JOIN_MAX))? {

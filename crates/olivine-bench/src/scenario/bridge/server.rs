@@ -3,7 +3,7 @@
 use crate::error::{BenchError, Result, io};
 use crate::method::Held;
 use crate::rival::unpinned;
-use crate::sys::child;
+use crate::sys::process;
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 struct NatsServer {
     port: u16,
-    child: child::Ended,
+    child: process::Ended,
     _folder: Held,
 }
 
@@ -80,7 +80,7 @@ impl NatsServer {
     /// What the system refuses; [`BenchError::Library`] if it does not answer.
     fn start(program: &Path, folder: &Path) -> Result<Self> {
         let folder = Held::make(folder, PREFIX)?;
-        let port = child::free_port().map_err(io("find a free port"))?;
+        let port = process::free_port().map_err(io("find a free port"))?;
         let mut command = Command::new(program);
         command
             .args(["-a", "127.0.0.1", "-p", &port.to_string(), "-js", "-sd"])
@@ -88,10 +88,10 @@ impl NatsServer {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let child = child::start(&mut command, Signal::KILL).map_err(io("start nats-server"))?;
+        let child = process::start(&mut command, Signal::KILL).map_err(io("start nats-server"))?;
         let mut server = Self {
             port,
-            child: child::Ended(child),
+            child: process::Ended(child),
             _folder: folder,
         };
         let give_up = Instant::now() + START_MAX;

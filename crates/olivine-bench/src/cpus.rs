@@ -1,3 +1,0 @@
-//! The CPUs of threads.
-
-pub use olivine::affinity::{allowed, pin};

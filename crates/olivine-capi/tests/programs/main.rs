@@ -1,0 +1,327 @@
+//! Programs in C and C++, compiled by the machine's compilers against the headers and the built
+//! library, and run: among themselves, and with publishers and subscribers of Rust in this process.
+
+mod pairs;
+/// What `cargo xtask capi` does.
+#[path = "../../install.rs"]
+mod place;
+mod stage;
+
+use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
+use stage::{Link, Running, TestFolder, WATCHDOG, numbered};
+
+const MESSAGES: u64 = 50_000;
+
+#[test]
+fn what_is_wrong_is_refused_in_words() {
+    let place = TestFolder::new();
+    for (compiler, link) in [
+        ("cc", Link::Shared),
+        ("cc", Link::Static),
+        ("clang", Link::Shared),
+    ] {
+        if let Some(program) = place.compile(compiler, "c11", "refuse.c", link) {
+            assert_eq!(Running::launch(&program, &[]).finish(), "refused");
+        }
+    }
+}
+
+/// What every verb does, in every language.
+const VERBS: &str = include_str!("../../../olivine/tests/verbs/table.txt");
+
+#[test]
+fn every_verb_does_in_c_and_cpp_what_the_table_says() {
+    let rows: Vec<_> = VERBS
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(" = "))
+        .collect();
+    assert!(rows.len() > 90, "{}", rows.len());
+    let place = TestFolder::new();
+    let file = place.0.path().join("rows");
+    let text: String = rows.iter().map(|(row, _)| format!("{row}\n")).collect();
+    std::fs::write(&file, text).unwrap();
+    for (compiler, standard, name, kinds) in [
+        ("cc", "c11", "verbs.c", "kinds c bytes"),
+        ("c++", "c++17", "verbs.cpp", "kinds c++ bytes"),
+    ] {
+        assert!(VERBS.lines().any(|line| line == kinds), "{kinds}");
+        if let Some(program) = place.compile(compiler, standard, name, Link::Shared) {
+            let said = Running::launch(&program, &[file.to_str().unwrap()]).finish();
+            let said: Vec<_> = said.lines().collect();
+            assert_eq!(said.len(), rows.len(), "{name}");
+            for ((row, result), said) in rows.iter().zip(said) {
+                assert_eq!(said, *result, "{name}: {row}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dropped_durable_subscriber_in_c_gets_its_last_message_again() {
+    let place = TestFolder::new();
+    if let Some(program) = place.compile("cc", "c11", "places.c", Link::Static) {
+        let words = ["durable", &*place.uri(""), &*place.uri("&name=archive")];
+        assert_eq!(Running::launch(&program, &words).finish(), "kept");
+    }
+}
+
+/// A channel that evicts slow subscribers after a millisecond.
+const IMPATIENT: &str = "&capacity=4KiB&slow=evict:1ms";
+
+#[test]
+fn a_durable_name_and_removed_files_are_reported_in_c() {
+    let place = TestFolder::new();
+    if let Some(program) = place.compile("cc", "c11", "places.c", Link::Static) {
+        let words = [
+            "place",
+            &*place.uri(IMPATIENT),
+            &*place.uri(&format!("{IMPATIENT}&name=archive")),
+        ];
+        assert_eq!(Running::launch(&program, &words).finish(), "found");
+    }
+}
+
+/// The programs read and write only their own memory, and leak none.
+#[test]
+fn valgrind_finds_nothing_in_programs_in_c() {
+    let mut probe = std::process::Command::new("valgrind");
+    if probe.arg("--version").output().is_err() {
+        stage::skip("no valgrind, so programs in C were not run under it");
+        return;
+    }
+    for (role, queries, said) in [
+        ("inproc", &[][..], "inside"),
+        ("durable", &["", "&name=archive"], "kept"),
+        (
+            "place",
+            &[IMPATIENT, "&capacity=4KiB&slow=evict:1ms&name=archive"],
+            "found",
+        ),
+    ] {
+        let place = TestFolder::new();
+        let Some(program) = place.compile("cc", "c11 -g", "places.c", Link::Static) else {
+            return;
+        };
+        let program = program.display().to_string();
+        let uris: Vec<String> = queries.iter().map(|query| place.uri(query)).collect();
+        let valgrind = [
+            "--quiet",
+            "--error-exitcode=9",
+            "--leak-check=full",
+            "--errors-for-leak-kinds=definite,possible",
+            &program,
+            role,
+        ];
+        let words = valgrind.into_iter().chain(uris.iter().map(String::as_str));
+        let words: Vec<&str> = words.collect();
+        assert_eq!(Running::launch("valgrind".as_ref(), &words).finish(), said);
+    }
+}
+
+#[test]
+fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
+    let place = TestFolder::new();
+    for (compiler, standard) in [("c++", "c++17"), ("c++", "c++20"), ("clang++", "c++17")] {
+        if let Some(program) = place.compile(compiler, standard, "layer.cpp", Link::Shared) {
+            assert_eq!(
+                Running::launch(&program, &[&place.uri("")]).finish(),
+                "layered"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_layer_in_cpp_takes_buffers_whole_and_settings_of_run_time_with_and_without_exceptions() {
+    for standard in ["c++17", "c++20", "c++17 -fno-exceptions"] {
+        let place = TestFolder::new();
+        if let Some(program) = place.compile("c++", standard, "plain.cpp", Link::Shared) {
+            assert_eq!(Running::launch(&program, &[]).finish(), "plain");
+        }
+    }
+}
+
+/// Copied in, claimed, in batches, and what was given up: all of it arrives once and in order.
+#[test]
+fn a_publisher_in_c_is_read_in_rust() {
+    let place = TestFolder::new();
+    let Some(program) = place.compile("cc", "c11", "roles.c", Link::Shared) else {
+        return;
+    };
+    let uri = place.uri("");
+    let mut subscriber = Subscriber::open(&place.uri("&capacity=16KiB")).unwrap();
+    let publisher = Running::start(&program, &["publish", &uri, &MESSAGES.to_string()]);
+    for number in 0..MESSAGES {
+        let message = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
+        assert_eq!(*message, *numbered(number), "message {number}");
+        assert_eq!(u64::from(message.tag()), number);
+    }
+    // The last one is held until here, and its publisher waits for it.
+    subscriber
+        .poll(|_| panic!("more than was published"), 1)
+        .map_or_else(
+            |error| assert!(matches!(error, ReceiveError::Closed)),
+            |count| assert_eq!(count, 0),
+        );
+    subscriber.release();
+    assert_eq!(publisher.finish(), format!("published {MESSAGES}"));
+}
+
+#[test]
+fn a_subscriber_in_c_reads_rust() {
+    let place = TestFolder::new();
+    let Some(program) = place.compile("cc", "c11", "roles.c", Link::Static) else {
+        return;
+    };
+    let uri = place.uri("&capacity=16KiB");
+    let subscriber = Running::start(&program, &["subscribe", &uri]);
+    let mut publisher = Publisher::open(&uri).unwrap();
+    for number in 0..MESSAGES {
+        let tag = u32::try_from(number).unwrap();
+        publisher
+            .publish(Outgoing::new(&numbered(number)).tag(tag))
+            .unwrap();
+    }
+    publisher.close().unwrap();
+    assert_eq!(subscriber.finish(), format!("received {MESSAGES}"));
+}
+
+/// Killed anywhere in the middle, a publisher in C leaves whole messages, and its lane to the next.
+#[test]
+fn a_killed_publisher_in_c_leaves_the_channel_working() {
+    let place = TestFolder::new();
+    let Some(program) = place.compile("cc", "c11", "roles.c", Link::Shared) else {
+        return;
+    };
+    let uri = place.uri("");
+    let mut subscriber = Subscriber::open(&place.uri("&capacity=16KiB&publishers_max=1")).unwrap();
+    for round in 1..=5_u64 {
+        let mut publisher = Running::start(&program, &["publish", &uri, &u64::MAX.to_string()]);
+        let mut next = 0;
+        while next < round * 997 {
+            let message = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
+            assert_eq!(*message, *numbered(next), "round {round}");
+            next += 1;
+        }
+        publisher.child.kill().unwrap();
+        publisher.child.wait().unwrap();
+        while let Some(message) = subscriber.try_receive().unwrap() {
+            assert_eq!(*message, *numbered(next), "round {round}, after the death");
+            next += 1;
+        }
+    }
+    let publisher = Running::start(&program, &["publish", &uri, "4"]);
+    for number in 0..4 {
+        let message = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
+        assert_eq!(*message, *numbered(number));
+    }
+    assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    assert_eq!(publisher.finish(), "published 4");
+}
+
+/// Each block of C and C++ in the README compiles without a warning and receives its message.
+#[test]
+fn the_programs_of_the_readme_run() {
+    let readme = std::fs::read_to_string(stage::source("README.md")).unwrap();
+    for (language, compiler, standard) in [("c", "cc", "c11"), ("cpp", "c++", "c++17")] {
+        let place = TestFolder::new();
+        let (_, rest) = readme.split_once(&format!("```{language}\n")).unwrap();
+        let file = place.0.path().join(format!("readme.{language}"));
+        std::fs::write(&file, rest.split("```").next().unwrap()).unwrap();
+        let file = file.display().to_string();
+        if let Some(program) = place.compile(compiler, standard, &file, Link::Shared) {
+            let mut command = std::process::Command::new(program);
+            let output = command.env("OLIVINE_DIR", place.0.path()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{language}: {output:?}");
+            assert_eq!(said, "hello\n", "{language}");
+        }
+    }
+}
+
+/// CMake and `pkg-config` find the installed library, also after it was moved.
+///
+/// `OLIVINE_PREFIX` is the folder of an installation to test instead: `cargo xtask capi` sets it.
+mod install {
+    use super::place;
+    use crate::stage::{TestFolder, libraries, skip, source};
+    use std::path::PathBuf;
+    use std::process::Command;
+    use std::{env, fs};
+
+    /// What `tests/cmake` compiles and runs.
+    const PROGRAMS: usize = 3;
+
+    /// The folder of an installation: the library of the tests, moved after it was installed.
+    fn prefix(folder: &TestFolder) -> PathBuf {
+        if let Some(prefix) = env::var_os("OLIVINE_PREFIX") {
+            return fs::canonicalize(prefix).unwrap();
+        }
+        let first = folder.0.path().join("first");
+        assert!(place::place(&source("."), &libraries(), &first).unwrap() > 0);
+        let prefix = folder.0.path().join("prefix");
+        fs::rename(first, &prefix).unwrap();
+        prefix
+    }
+
+    /// Whether these programs are there; if not, a line says so.
+    fn has(programs: &[&str]) -> bool {
+        let missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
+        let missing = programs.iter().find(missing);
+        if let Some(missing) = missing {
+            skip(&format!(
+                "no {missing}, so the installation was not tested with it"
+            ));
+        }
+        missing.is_none()
+    }
+
+    /// Runs a command with success; returns its output.
+    fn said(command: &mut Command) -> String {
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{command:?}: {said}");
+        said
+    }
+
+    #[test]
+    fn cmake_finds_the_installed_library() {
+        if !has(&["cmake", "cc", "c++"]) {
+            return;
+        }
+        let folder = TestFolder::new();
+        let build = folder.0.path().join("build");
+        let prefix = format!("-DCMAKE_PREFIX_PATH={}", prefix(&folder).display());
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(source("tests/cmake"));
+        said(configure.arg("-B").arg(&build).arg(prefix));
+        said(Command::new("cmake").arg("--build").arg(&build));
+        let ran = said(
+            Command::new("ctest")
+                .arg("--output-on-failure")
+                .current_dir(&build),
+        );
+        let all = format!("100% tests passed, 0 tests failed out of {PROGRAMS}");
+        assert!(ran.contains(&all), "{ran}");
+    }
+
+    #[test]
+    fn pkg_config_finds_the_installed_library() {
+        if !has(&["pkg-config", "cc"]) {
+            return;
+        }
+        let folder = TestFolder::new();
+        let lib = prefix(&folder).join("lib");
+        let mut ask = Command::new("pkg-config");
+        ask.args(["--cflags", "--libs", "olivine"]);
+        let words = said(ask.env("PKG_CONFIG_PATH", lib.join("pkgconfig")));
+        let program = folder.0.path().join("refuse");
+        let mut compile = Command::new("cc");
+        compile
+            .arg(source("tests/programs/refuse.c"))
+            .args(words.split_whitespace());
+        said(compile.arg("-o").arg(&program));
+        said(Command::new(&program).env("LD_LIBRARY_PATH", lib));
+    }
+}

@@ -1,0 +1,442 @@
+//! The tool accepts the commands in the documents, and the README's figures are recorded.
+
+mod common;
+
+use common::TestFolder;
+use std::path::{Path, PathBuf};
+
+const DOCUMENTS: [&str; 8] = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "RELEASING.md",
+    "crates/olivine/README.md",
+    "crates/olivine-capi/README.md",
+    "crates/olivine-cli/README.md",
+    "crates/olivine-net/README.md",
+    "crates/olivine-python/README.md",
+];
+const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(document: &str) -> String {
+    std::fs::read_to_string(root().join(document)).unwrap()
+}
+
+/// The commands in the shell blocks of a document, as arguments, without settings and redirections.
+fn commands(text: &str) -> Vec<Vec<String>> {
+    // Every second piece is a block.
+    let blocks = text.split("\n```").skip(1).step_by(2);
+    let blocks = blocks.filter_map(|block| block.split_once('\n'));
+    let shell = blocks.filter(|(language, _)| SHELLS.contains(language));
+    let mut found = Vec::new();
+    for (_, block) in shell {
+        let block = block.replace("\\\n", " ");
+        let is_session = block.contains("$ ");
+        for line in block.lines() {
+            let Some(line) = line
+                .strip_prefix("$ ")
+                .or_else(|| Some(line).filter(|_| !is_session))
+            else {
+                continue; // What a command printed.
+            };
+            let words = shlex::split(line).unwrap_or_else(|| panic!("open quotes: {line}"));
+            let parts = words.split(|word| matches!(word.as_str(), "|" | "&" | "&&" | ";" | "||"));
+            found.extend(parts.filter_map(|part| {
+                let assigns = |word: &&String| {
+                    let name = word.split_once('=').map_or("", |(name, _)| name);
+                    !name.is_empty() && name.chars().all(|c| c.is_ascii_uppercase() || c == '_')
+                };
+                let redirects =
+                    |word: &&String| !word.starts_with(['<', '>']) && !word.starts_with("2>");
+                let words = part.iter().skip_while(assigns).take_while(redirects);
+                let words: Vec<_> = words.cloned().collect();
+                (!words.is_empty()).then_some(words)
+            }));
+        }
+    }
+    found
+}
+
+/// Checks a command of ours; `None` for others.
+fn judge(place: &TestFolder, command: &[String]) -> Option<Result<(), String>> {
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    let tool = |words: &[&str]| {
+        // Help is printed if everything before it is valid.
+        let output = place.run(&[words, &["--help"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        output.status.success().then_some(()).ok_or(said)
+    };
+    let exists = |path: String| {
+        let found = root().join(&path).exists();
+        found
+            .then_some(())
+            .ok_or_else(|| format!("there is no {path}"))
+    };
+    let rest = |words: &[&str]| {
+        words
+            .iter()
+            .position(|word| *word == "--")
+            .map_or(0, |at| at + 1)
+    };
+    match words[..] {
+        [
+            "cargo",
+            "run",
+            "-p",
+            package,
+            ..,
+            "--example",
+            name,
+            "--",
+            _,
+        ] => Some(exists(format!("crates/{package}/examples/{name}.rs"))),
+        ["cargo", "run", ..] if words.contains(&"--example") => Some(Err(
+            "`--example` needs `-p PACKAGE` first, and `-- URI`".to_owned(),
+        )),
+        ["cargo", "run", ..] => Some(tool(&words[rest(&words)..])),
+        ["cargo", "install", "--path", path, ..] => Some(exists(format!("{path}/Cargo.toml"))),
+        [program, ..] if program.rsplit('/').next() == Some("olivine") => Some(tool(&words[1..])),
+        [program, ..] if program.starts_with("./") || program.starts_with(".ci/") => {
+            Some(exists(program.to_owned()))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn every_documented_command_is_understood() {
+    let place = TestFolder::new();
+    let mut count = 0;
+    for document in DOCUMENTS {
+        for command in commands(&read(document)) {
+            if let Some(verdict) = judge(&place, &command) {
+                count += 1;
+                verdict.unwrap_or_else(|why| panic!("{document}: {}: {why}", command.join(" ")));
+            }
+        }
+    }
+    assert!(count >= 15, "only {count} commands");
+    let readme = read("README.md");
+    for first in ["cargo run --release -- demo", "cargo xtask test"] {
+        let words: Vec<_> = first.split(' ').collect();
+        assert!(
+            commands(&readme).iter().any(|command| *command == words),
+            "{first}"
+        );
+    }
+}
+
+#[test]
+fn refused_command_is_found() {
+    let place = TestFolder::new();
+    let judged = |text: &str| {
+        let commands = commands(&format!("\n```sh\n{text}\n```\n"));
+        judge(&place, commands.last().unwrap())
+    };
+    for bad in [
+        "olivine send shm://x",
+        "A=1 target/release/olivine pub shm://x --speed 3 < f  # why",
+        "cargo run --release -- bench nothing",
+        "cargo run -p olivine --example nowhere -- shm://x",
+        "cargo run --example anywhere -- shm://x",
+        "true | ./gone.sh 3",
+    ] {
+        assert!(judged(bad).unwrap().is_err(), "{bad}");
+    }
+    for good in [
+        "olivine pub shm://x --size=3",
+        "seq 3 | olivine pub 'shm://x?a|b' --stdin \\\n lines &",
+        "cargo run -p olivine --features nats --example anywhere -- shm://x",
+    ] {
+        assert_eq!(judged(good), Some(Ok(())), "{good}");
+    }
+    assert_eq!(judged("git status"), None);
+}
+
+/// The cells of a document's tables.
+fn cells(text: &str) -> impl Iterator<Item = &str> {
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    rows.flat_map(|line| line.split('|')).map(str::trim)
+}
+
+/// Cells that are a figure with a unit: `169 ns`, `307 M/s`.
+fn figures(text: &str) -> Vec<&str> {
+    let is_figure = |cell: &&str| {
+        let unit = cell.split_once(' ').map_or("", |(_, unit)| unit);
+        matches!(unit, "ns" | "us" | "ms" | "K/s" | "M/s")
+    };
+    cells(text).filter(is_figure).collect()
+}
+
+/// Whether a cell has this figure, and not a longer number that ends with it.
+fn has(text: &str, figure: &str) -> bool {
+    cells(text).any(|cell| {
+        let mut ends = cell.match_indices(figure);
+        ends.any(|(at, _)| !cell[..at].ends_with(|c: char| c.is_ascii_digit() || c == '.'))
+    })
+}
+
+#[test]
+fn figures_of_the_readme_are_recorded() {
+    let (readme, recorded) = (read("README.md"), read("docs/figures.md"));
+    let figures = figures(&readme);
+    assert!(!figures.is_empty(), "the README quotes no figure");
+    for figure in figures {
+        assert!(has(&recorded, figure), "docs/figures.md has no {figure}");
+    }
+}
+
+#[test]
+fn unrecorded_figure_is_found() {
+    let table = "| method | trip |\n| --- | --- |\n| a | 169 ns | 7 |\n169 ms\n";
+    assert_eq!(figures(table), ["169 ns"]);
+    assert!(has("| x | 169 ns, 1.36 |\n", "169 ns"));
+    assert!(!has("| x | 1169 ns |\n169 ns\n", "169 ns"));
+}
+
+/// The README's demonstration of a pipe over every transport.
+mod anywhere {
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::{Path, PathBuf};
+    use std::process::Command;
+
+    const PROGRAM: &str = env!("CARGO_BIN_EXE_olivine");
+
+    /// The server that `cargo xtask test` installs beside the profiles: the tool is
+    /// target/PROFILE/olivine.
+    fn server() -> Option<PathBuf> {
+        let target = Path::new(PROGRAM).ancestors().nth(2)?;
+        let server = target.join("tools/bin/nats-server");
+        server.is_file().then_some(server)
+    }
+
+    fn run(prepare: impl FnOnce(&mut Command)) -> String {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/scripts/anywhere.sh");
+        let mut command = Command::new(script);
+        if let Some(server) = server() {
+            command.env("NATS_SERVER", server);
+        }
+        command.env("OLIVINE", PROGRAM);
+        prepare(&mut command);
+        let output = command.output().expect("bash");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{errors}");
+        text
+    }
+
+    fn checksums(text: &str) -> [&str; 2] {
+        ["sent ", "came "].map(|word| {
+            let line = text.lines().find_map(|line| line.strip_prefix(word));
+            line.unwrap_or_else(|| panic!("no '{word}' in {text}"))
+        })
+    }
+
+    #[test]
+    fn pipe_crosses_every_transport_with_equal_checksums() {
+        let text = run(|_| ());
+        let [sent, came] = checksums(&text);
+        assert_eq!(sent, came);
+        assert_eq!(sent.len(), 64);
+        let has_nats = server().is_some() && olivine::Scheme::Nats.is_built();
+        assert_eq!(has_nats, text.contains("through "), "{text}");
+    }
+
+    #[test]
+    fn pipe_crosses_transports_without_root_and_nats() {
+        // An `ip` that makes no namespaces, and no server.
+        let folder = tempfile::tempdir().expect("a folder");
+        let ip = folder.path().join("ip");
+        std::fs::write(&ip, "#!/bin/sh\nexit 1\n").expect("a file");
+        std::fs::set_permissions(&ip, PermissionsExt::from_mode(0o755)).expect("its mode");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let text = run(|command| {
+            command
+                .env("PATH", format!("{}:{path}", folder.path().display()))
+                .env("NATS_SERVER", "no-such-server");
+        });
+        assert!(
+            text.contains("both ends on loopback") && text.contains("without NATS"),
+            "{text}"
+        );
+        let [sent, came] = checksums(&text);
+        assert_eq!(sent, came);
+    }
+}
+
+/// Each example of the workspace ends with success, without input.
+///
+/// `cargo test` builds them with the tests; `cargo test --test documents` alone does not.
+mod examples {
+    use crate::common::TestFolder;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+    use std::process::Command;
+    use std::thread;
+
+    /// Examples with arguments, and examples that run together. Each other example runs alone.
+    const COMMANDS: &[&[&str]] = &[
+        &["chat --listen 127.0.0.1:0 --duration 1"],
+        &["echo --listen 127.0.0.1:0 --duration 1"],
+        &["events --listen 127.0.0.1:0 --duration 1"],
+        &["files --listen 127.0.0.1:0 --duration 1"],
+        &["hand_off --listen 127.0.0.1:0 --duration 1"],
+        &["idle_neighbours 8 1"],
+        &["json --listen 127.0.0.1:0 --duration 1"],
+        &["looks 1"],
+        &["record 16"],
+        &["stream --listen 127.0.0.1:0 --duration 1"],
+        &["subscribe", "publish"],
+        &["upload --listen 127.0.0.1:0 --duration 1 --folder uploads"],
+        &["websocket --listen 127.0.0.1:0 --duration 1"],
+        &[
+            "hello_http --listen 127.0.0.1:18733 --duration 6",
+            "load 127.0.0.1:18733 --connections 4 --duration 1 --cpu 0",
+        ],
+    ];
+    /// Longer than any example takes on a busy machine; only a hang reaches it.
+    const LIMIT_S: &str = "240";
+
+    /// Names of the examples of all crates.
+    fn names() -> BTreeSet<String> {
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let folders = crates.read_dir().unwrap().flatten();
+        let folders = folders.filter_map(|folder| folder.path().join("examples").read_dir().ok());
+        let files = folders.flatten().map(|file| file.unwrap().path());
+        let sources = files.filter(|file| file.extension().is_some_and(|end| end == "rs"));
+        let name = |file: std::path::PathBuf| file.file_stem().unwrap().display().to_string();
+        sources.map(name).collect()
+    }
+
+    /// Runs the examples of `group` together; returns what failed.
+    fn failures(group: &[&str], folder: &Path) -> Vec<String> {
+        let tests = std::env::current_exe().unwrap();
+        let programs = tests.ancestors().nth(2).unwrap().join("examples");
+        let run = |line: &str| {
+            let mut words = line.split(' ');
+            let program = programs.join(words.next().unwrap());
+            let mut command = Command::new("timeout");
+            command.arg(LIMIT_S).arg(program).args(words);
+            let ended = command.current_dir(folder).env("OLIVINE_DIR", folder);
+            let ended = ended.output().unwrap();
+            let said = [ended.stdout, ended.stderr].concat();
+            let said = String::from_utf8_lossy(&said);
+            (!ended.status.success()).then(|| format!("{line}: {}: {said}", ended.status))
+        };
+        thread::scope(|scope| {
+            let start = |line| scope.spawn(move || run(line));
+            let running: Vec<_> = group.iter().map(|line| start(*line)).collect();
+            let ended = running.into_iter().filter_map(|run| run.join().unwrap());
+            ended.collect()
+        })
+    }
+
+    #[test]
+    fn every_example_ends_with_success() {
+        let mut alone = names();
+        assert!(alone.len() >= 18, "{alone:?}");
+        for line in COMMANDS.iter().copied().flatten() {
+            let name = line.split(' ').next().unwrap();
+            assert!(alone.remove(name), "there is no example {name}");
+        }
+        let others: Vec<[&str; 1]> = alone.iter().map(|name| [name.as_str()]).collect();
+        let others = others.iter().map(<[&str; 1]>::as_slice);
+        let mut failed = Vec::new();
+        for group in COMMANDS.iter().copied().chain(others) {
+            failed.extend(failures(group, TestFolder::new().path()));
+        }
+        assert!(failed.is_empty(), "{}", failed.join("\n"));
+    }
+}
+
+/// Output of the tool: help, errors, empty folders. Each session in `tests/cmd` is a test.
+mod cmd {
+    use std::os::unix::ffi::OsStrExt;
+
+    /// Runs sessions in a private folder of channels.
+    fn sessions(pattern: &str) {
+        let memory = std::path::Path::new("/dev/shm");
+        let place = if memory.is_dir() {
+            memory.to_path_buf()
+        } else {
+            std::env::temp_dir()
+        };
+        let dir = tempfile::Builder::new()
+            .prefix("olivine-cmd-")
+            .tempdir_in(place)
+            .expect("a folder");
+        let path = dir.path().to_str().expect("a plain path");
+        let cases = trycmd::TestCases::new();
+        cases
+            .env("OLIVINE_DIR", path)
+            .env("COLUMNS", "80")
+            .env("NO_COLOR", "1");
+        cases
+            .insert_var("[DIR]", path.to_owned())
+            .expect("a valid name");
+        cases.case(pattern).run();
+    }
+
+    #[test]
+    fn sessions_without_channel_match_the_recording() {
+        sessions("tests/cmd/*.trycmd");
+    }
+
+    /// Sessions of one folder run in parallel: a session that leaves a channel has a separate
+    /// folder.
+    #[test]
+    fn sessions_with_channel_match_the_recording() {
+        sessions("tests/cmd/alone/*.trycmd");
+    }
+
+    #[test]
+    fn argument_without_utf8_is_refused_in_one_line() {
+        let word = std::ffi::OsStr::from_bytes(b"\xff");
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_olivine"));
+        let output = command.arg(word).output().expect("the tool");
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(said.contains("there are pub, sub, ls"), "{said}");
+    }
+}
+
+/// The unit of systemd in `docs/systemd`.
+mod systemd {
+    use crate::common::{TestFolder, skip};
+    use std::path::Path;
+    use std::process::Command;
+
+    #[test]
+    fn the_systemd_unit_is_understood() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let unit = root.join("docs/systemd/olivine-bridge.service");
+        let unit = std::fs::read_to_string(unit).unwrap();
+        // The tool of this build is there; the place of an installed one need not be.
+        let words = unit
+            .lines()
+            .find_map(|line| line.strip_prefix("ExecStart="));
+        let installed = words.unwrap().split(' ').next().unwrap();
+        let here = unit.replace(installed, env!("CARGO_BIN_EXE_olivine"));
+        let verify = |text: &str| {
+            let folder = TestFolder::new();
+            let path = folder.path().join("olivine-bridge.service");
+            std::fs::write(&path, text).unwrap();
+            let mut command = Command::new("systemd-analyze");
+            let verified = command.args(["verify", "--man=no"]).arg(path).output();
+            verified.map(|verified| String::from_utf8_lossy(&verified.stderr).into_owned())
+        };
+        match verify(&here) {
+            Err(error) => skip(&format!("systemd-analyze: {error}")),
+            Ok(said) => {
+                assert_eq!(said, "");
+                // It finds what systemd would ignore.
+                let faulty = here.replace("RestartSec=", "RestartSecs=");
+                assert!(verify(&faulty).unwrap().contains("RestartSecs"));
+            }
+        }
+    }
+}

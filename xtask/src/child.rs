@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 /// How often a quiet child is reported to be alive.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// Unit of CPU time in `/proc`: the same on every known machine.
-const TICKS_A_SECOND: u64 = 100;
-
 /// What to do with a line of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -62,19 +59,13 @@ pub(crate) fn stream(
     minutes: u64,
     on_line: impl FnMut(&str) -> Line,
 ) -> Result<Outcome> {
-    let limit = Duration::from_secs(minutes * 60);
-    stream_watched(command, limit, HEARTBEAT, |_| (), on_line)
+    stream_for(command, Duration::from_secs(minutes * 60), on_line)
 }
 
-/// Like [`stream`]; `watch` gets the child's pid, at least once in `beat` and once more after it
-/// has closed its output.
-///
-/// At each call the pid is still the child's: it is reaped later.
-pub(crate) fn stream_watched(
+/// Like [`stream`], for at most `limit`.
+pub(crate) fn stream_for(
     command: &mut Command,
     limit: Duration,
-    beat: Duration,
-    mut watch: impl FnMut(u32),
     mut on_line: impl FnMut(&str) -> Line,
 ) -> Result<Outcome> {
     let (start, limit) = (Instant::now(), at_most(limit));
@@ -89,18 +80,13 @@ pub(crate) fn stream_watched(
     read_lines(child.stderr.take(), sender);
 
     let mut spoke = start;
-    let mut watched = start;
     let ended = loop {
-        if watched.elapsed() >= beat {
-            watch(child.id());
-            watched = Instant::now();
-        }
         let left = limit.saturating_sub(start.elapsed());
         if left.is_zero() {
             kill_tree(&mut child);
             break Ended::TimedOut;
         }
-        match lines.recv_timeout(left.min(HEARTBEAT).min(beat)) {
+        match lines.recv_timeout(left.min(HEARTBEAT)) {
             Ok(line) => {
                 let verdict = on_line(&line);
                 if verdict == Line::Show {
@@ -113,13 +99,11 @@ pub(crate) fn stream_watched(
                 }
             }
             // A child may close its output long before it ends.
-            Err(RecvTimeoutError::Disconnected) => {
-                watch(child.id());
-                match child.try_wait()? {
-                    Some(status) => break Ended::Exited(status),
-                    None => pause(),
-                }
-            }
+            Err(RecvTimeoutError::Disconnected) => match child.try_wait()? {
+                Some(status) => break Ended::Exited(status),
+                // Yields the processor while a child without output ends.
+                None => thread::park_timeout(Duration::from_millis(20)),
+            },
             Err(RecvTimeoutError::Timeout) => {}
         }
         if spoke.elapsed() >= HEARTBEAT {
@@ -175,11 +159,6 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Yields the processor while a child without output ends.
-fn pause() {
-    thread::park_timeout(Duration::from_millis(20));
-}
-
 fn read_lines(from: Option<impl Read + Send + 'static>, to: Sender<String>) {
     let Some(from) = from else { return };
     thread::spawn(move || {
@@ -207,13 +186,10 @@ fn kill_tree(child: &mut Child) {
     }
     // The child first, so that it starts nothing new; it is not reaped before `wait`, so its pid is
     // not reused.
-    pids.into_iter().for_each(|pid| send(pid, Signal::KILL));
-}
-
-/// Sends a signal to a process, which may have ended.
-pub(crate) fn send(pid: u32, signal: Signal) {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let _ = pid.map(|pid| kill_process(pid, signal));
+    for pid in pids {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
+    }
 }
 
 /// The fields after the name in `/proc/PID/stat`; the name may contain anything.
@@ -221,21 +197,6 @@ fn stat(pid: u32) -> Option<Vec<String>> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
     Some(fields.split_whitespace().map(str::to_owned).collect())
-}
-
-/// CPU time of process `pid` so far, user and system, in all threads; `None` if it does not exist.
-/// Children count once they were reaped.
-pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
-    // State, parent, … and from the twelfth: utime, stime, cutime, cstime in ticks.
-    let ticks = stat(pid)?;
-    let ticks: Vec<u64> = ticks
-        .get(11..15)?
-        .iter()
-        .flat_map(|field| field.parse())
-        .collect();
-    Some(Duration::from_millis(
-        ticks.iter().sum::<u64>() * 1000 / TICKS_A_SECOND,
-    ))
 }
 
 /// Every process of the machine with its parent.
@@ -295,17 +256,7 @@ mod tests {
     #[test]
     fn endless_child_times_out() {
         let (mut command, limit) = (shell("exec tail -f /dev/null"), Duration::from_millis(50));
-        let outcome = stream_watched(&mut command, limit, LONG, |_| (), |_| Line::Hide);
+        let outcome = stream_for(&mut command, limit, |_| Line::Hide);
         assert_eq!(outcome.unwrap().ended, Ended::TimedOut);
-    }
-
-    #[test]
-    fn cpu_time_of_an_ended_child_is_known() {
-        let mut used = Duration::ZERO;
-        let script = "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done; echo $n";
-        let watch = |pid| used = cpu_time(pid).expect("a child that was not reaped yet");
-        let outcome = stream_watched(&mut shell(script), LONG, LONG, watch, |_| Line::Hide);
-        assert!(outcome.unwrap().success());
-        assert!(used >= Duration::from_millis(10), "{used:?}");
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Plan {
     /// Words that each of the seven hostile peers overwrites.
     #[arg(long, default_value = "150000000")]
     writes: NonZeroU64,
-    /// CPU time of each fuzz target.
+    /// Time of each fuzz target.
     #[arg(long, value_name = "TIME", default_value = "10m")]
     fuzz: humantime::Duration,
     /// Messages over a lossy link.

@@ -1,4 +1,4 @@
-//! The fuzz targets: libFuzzer with AddressSanitizer, each for some CPU time, several in parallel.
+//! The fuzz targets: libFuzzer with AddressSanitizer, each for some time, several in parallel.
 
 use crate::cargo::{root, target};
 use crate::child::{self, Line};
@@ -7,7 +7,6 @@ use crate::report::{self, Report, Step};
 use crate::tools::{self, Toolchain};
 use anyhow::{Context as _, Result, ensure};
 use data_encoding::HEXLOWER;
-use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,16 +20,12 @@ const HOST: &str = "x86_64-unknown-linux-gnu";
 const INPUT_MAX: u32 = 4096;
 /// Time limit of an input. Far above the slowest, because the process may be stopped from outside.
 const INPUT_SECONDS: u32 = 120;
-/// How often a target's CPU time is checked.
-const BEAT: Duration = Duration::from_millis(200);
-/// Least share of a processor in percent; with less a target cannot use up its time.
-const SHARE_MIN: u32 = 30;
 
 /// A fuzz target, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Target(String);
 
-/// Runs every target, or only `only`, `jobs` in parallel, each for `length` of CPU time.
+/// Runs every target, or only `only`, `jobs` in parallel, each for `length`.
 pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, jobs: usize) {
     let chosen = match ready(only) {
         Ok(chosen) => chosen,
@@ -38,8 +33,8 @@ pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, job
     };
     println!("\n== fuzz, {jobs} at a time");
     let (mut total, mut inputs) = (Duration::ZERO, 0);
-    for (target, step, cpu) in pool::each(chosen, jobs, |target| target.fuzz(length)) {
-        total += cpu;
+    for (target, step) in pool::each(chosen, jobs, |target| target.fuzz(length)) {
+        total += step.elapsed;
         inputs += step.passed;
         let (count, note) = (step.passed, &step.note);
         report::keep(format!("fuzz {target}: {count} inputs, {note}"));
@@ -47,7 +42,7 @@ pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, job
     }
     let seconds = total.as_secs_f64();
     report::say(&format!(
-        "fuzz, all targets: {seconds:.0} s of CPU time, {inputs} inputs"
+        "fuzz, all targets: {seconds:.0} s, {inputs} inputs"
     ));
 }
 
@@ -96,8 +91,6 @@ struct Heard {
     /// Edges, and inputs that reach them, from libFuzzer.
     reached: String,
     finding: Option<String>,
-    /// CPU time of the target.
-    cpu: Duration,
     /// The failure, if any.
     failed: Option<String>,
 }
@@ -148,18 +141,14 @@ impl Target {
         builds().join("artifacts").join(&self.0)
     }
 
-    /// Runs it for `length` of CPU time: its name, the step, the time used.
-    fn fuzz(self, length: Duration) -> (String, Step, Duration) {
+    /// Runs it for `length`: its name, and the step.
+    fn fuzz(self, length: Duration) -> (String, Step) {
         let start = Instant::now();
         println!("fuzz {}: begins", self.0);
         let heard = self.heard(length);
-        let cpu = heard.as_ref().map_or(Duration::ZERO, |heard| heard.cpu);
-        let mut step = heard.map_or_else(
-            |error| Step::broken(&error),
-            |heard| self.judge(heard, length),
-        );
+        let mut step = heard.map_or_else(|error| Step::broken(&error), |heard| self.judge(heard));
         step.elapsed = start.elapsed();
-        (self.0, step, cpu)
+        (self.0, step)
     }
 
     /// Runs it. New inputs go to the target folder; the kept ones are only read.
@@ -183,45 +172,34 @@ impl Target {
             .arg(&kept)
             .arg(format!("-max_len={INPUT_MAX}"))
             .arg(format!("-timeout={INPUT_SECONDS}"))
+            .arg(format!("-max_total_time={}", length.as_secs()))
             .arg(format!("-artifact_prefix={}/", artifacts.display()))
             .args(["-print_final_stats=1", "-verbosity=1"])
             .env("ASAN_OPTIONS", "detect_odr_violation=0");
-        let (mut heard, mut cpu) = (Heard::default(), Duration::ZERO);
-        let watch = |pid| {
-            cpu = child::cpu_time(pid).unwrap_or(cpu);
-            if cpu >= length {
-                // libFuzzer ends after the current input.
-                child::send(pid, Signal::USR1);
-            }
-        };
-        let limit = length * SHARE_MIN + Duration::from_secs(u64::from(INPUT_SECONDS));
-        let outcome = child::stream_watched(&mut command, limit, BEAT, watch, |line| {
+        let mut heard = Heard::default();
+        let limit = length + Duration::from_secs(2 * u64::from(INPUT_SECONDS));
+        let outcome = child::stream_for(&mut command, limit, |line| {
             if heard.line(line) == Line::Show {
                 println!("fuzz {name}: {line}");
             }
             Line::Hide
         })?;
-        heard.cpu = cpu;
-        if !outcome.success() {
-            heard.failed = Some(outcome.words());
-        } else if cpu < length {
+        heard.failed = (!outcome.success()).then(|| outcome.words());
+        if outcome.success() && outcome.elapsed < length {
             heard.failed = Some("it ended before its time".to_owned());
         }
         Ok(heard)
     }
 
     /// The step of a run.
-    fn judge(&self, heard: Heard, length: Duration) -> Step {
+    fn judge(&self, heard: Heard) -> Step {
         let mut step = Step::new("inputs");
         step.passed = heard.inputs.unwrap_or(0);
-        let (cpu, reached) = (heard.cpu.as_secs_f64(), &heard.reached);
-        step.note = format!("{cpu:.0} s of CPU time, {reached}, no finding");
+        step.note = format!("{}, no finding", heard.reached);
         if let Some(how) = heard.failed {
             step.failed = 1;
-            let why = heard.finding.unwrap_or(how);
-            let (seconds, inputs) = (length.as_secs(), self.artifacts());
-            let after = format!("after {cpu:.0} of {seconds} s of CPU time, {reached}");
-            step.note = format!("{why}; {after}; inputs in {}", inputs.display());
+            let (why, inputs) = (heard.finding.unwrap_or(how), self.artifacts());
+            step.note = format!("{why}; {}; inputs in {}", heard.reached, inputs.display());
         }
         step
     }
@@ -251,18 +229,12 @@ mod tests {
     #[test]
     fn early_end_of_a_fuzz_target_is_a_failure() {
         let target = chosen(Some("uri")).unwrap().remove(0);
-        let cpu = Duration::from_secs(3);
         let judge = |failed: Option<&str>| {
-            let (inputs, failed) = (Some(9), failed.map(str::to_owned));
-            target.judge(
-                Heard {
-                    inputs,
-                    cpu,
-                    failed,
-                    ..Heard::default()
-                },
-                cpu,
-            )
+            target.judge(Heard {
+                inputs: Some(9),
+                failed: failed.map(str::to_owned),
+                ..Heard::default()
+            })
         };
         let (good, bad) = (judge(None), judge(Some("it ended")));
         assert_eq!((good.passed, good.failed), (9, 0));

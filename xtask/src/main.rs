@@ -102,7 +102,7 @@ enum Task {
         /// Only this target.
         #[arg(long, value_name = "NAME")]
         target: Option<String>,
-        /// CPU time of each target in seconds.
+        /// Time of each target in seconds.
         #[arg(long, value_name = "SECONDS", default_value = "60")]
         seconds: NonZeroU64,
         /// Number of parallel targets.

@@ -127,7 +127,6 @@ fn rules(tree: &Tree) -> Vec<Rule> {
         claims::changes_have_tests(tree),
         danger::atomics(tree),
         danger::allow_list(tree),
-        danger::documented(tree),
         danger::safety_comments(tree),
         danger::sequential_consistency(tree),
         edges::labels(tree),

@@ -1,13 +1,18 @@
 //! Where unsafe code may be, and its required comments.
 
-use super::{CORE, Rule, claims, expanded, rows};
+use super::{CORE, Rule, claims, expanded};
 use crate::source::{Tree, has_word, words};
-use std::collections::BTreeSet;
 
 /// The only file of the core that names the atomics of `core`, `std` or `loom`.
 const ATOMICS: &str = "crates/olivine/src/sync.rs";
 
-/// Marks of danger: code words that only files of the allow-list may contain.
+/// The table of files and folders that may contain unsafe code, raw pointers or foreign functions.
+const PLACES: &str = "## Where `unsafe` lives";
+/// What the table says of files that may say `unsafe`, but have no pointer and no foreign call:
+/// they discharge obligations of the region by the ring's protocol.
+const PROOFS: &str = "no pointers";
+
+/// Marks of danger: code words that only files of the table may contain.
 const MARKS: &[&str] = &["unsafe", "libc::", "rustix::mm", "*mut", "*const"];
 
 /// How many lines above an `unsafe` its comment may start.
@@ -33,49 +38,47 @@ fn names_atomics(code: &str) -> bool {
     grouped || has_word(&dense, "sync::atomic")
 }
 
-/// Unsafe code is in few files.
+/// Unsafe code is only where the table of SAFETY.md names the file or its folder.
 pub(super) fn allow_list(tree: &Tree) -> Rule {
-    let files = tree.rust_under("crates/").chain(tree.rust_under("xtask/"));
-    Rule::new("danger", "files with or without unsafe, pointers and FFI").files(files, |file| {
-        if rows("danger").any(|(name, _)| file.path.starts_with(&whole(name))) {
-            return None;
-        }
-        let proofs = rows("proofs").any(|(name, _)| file.path == whole(name));
-        file.product_lines().find_map(|(number, line)| {
-            let mut marks = MARKS.iter().filter(|mark| !(proofs && **mark == "unsafe"));
-            let mark = marks.find(|mark| has_word(&line.code, mark))?;
-            Some((number, format!("`{mark}` outside the allow-list")))
-        })
-    })
-}
-
-/// SAFETY.md lists the files and folders that may contain unsafe code, and no others.
-pub(super) fn documented(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("places", "places of unsafe code that SAFETY.md lists");
+    let rule = Rule::new("danger", "files with or without unsafe, pointers and FFI");
     let Some(safety) = tree.file(claims::SAFETY) else {
         return rule;
     };
-    let table = claims::rows(safety, "## Where `unsafe` lives");
-    let cells = table.iter().filter_map(|row| row.first());
-    let names = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2));
-    let path = |name: &str| whole(name).trim_end_matches('/').to_owned();
-    let listed: BTreeSet<_> = names.flat_map(expanded).map(|name| path(&name)).collect();
-    let allowed = rows("danger").chain(rows("proofs"));
-    let allowed: BTreeSet<_> = allowed.map(|(name, _)| path(name)).collect();
-    for path in listed.union(&allowed) {
-        let is_listed = listed.contains(path);
-        let fault = if is_listed {
-            "not in the allow-list"
-        } else {
-            "missing"
+    let table = claims::rows(safety, PLACES);
+    let places: Vec<(String, bool)> = table
+        .iter()
+        .flat_map(|row| {
+            let names = row[0].split('`').skip(1).step_by(2).flat_map(expanded);
+            let proofs = row.get(1).is_some_and(|why| why.contains(PROOFS));
+            names.map(move |name| (whole(&name), proofs))
+        })
+        .collect();
+    let files = tree.rust_under("crates/").chain(tree.rust_under("xtask/"));
+    let mut rule = rule.files(files, |file| {
+        let mut here = places
+            .iter()
+            .filter(|(path, _)| file.path.starts_with(path));
+        let proofs = match here.next() {
+            Some((_, false)) => return None,
+            place => place.is_some(),
         };
-        let holds = is_listed && allowed.contains(path);
-        rule.look((!holds).then(|| format!("{}: {path}: {fault}", claims::SAFETY)));
+        file.product_lines().find_map(|(number, line)| {
+            let mut marks = MARKS.iter().filter(|mark| !(proofs && **mark == "unsafe"));
+            let mark = marks.find(|mark| has_word(&line.code, mark))?;
+            let why = format!(
+                "`{mark}` in a file that {} does not list for it",
+                claims::SAFETY
+            );
+            Some((number, why))
+        })
+    });
+    for (path, _) in places.iter().filter(|(path, _)| !tree.has(path)) {
+        rule.look(Some(format!("{}: there is no {path}", claims::SAFETY)));
     }
     rule
 }
 
-/// The path of a name here and in SAFETY.md.
+/// The path of a name in SAFETY.md.
 fn whole(name: &str) -> String {
     let is_core = !name.starts_with("olivine-");
     format!("{}{name}", if is_core { CORE } else { "crates/" })
@@ -155,45 +158,40 @@ mod tests {
     }
 
     #[test]
-    fn danger_outside_the_allow_list_is_found() {
-        let marks = [
+    fn danger_outside_the_table_is_found() {
+        let rows = "| `region.rs`, `gone/{a,b}.rs` | pages |\n| `ring/a.rs` | no pointers |\n";
+        let table = format!("{PLACES}\n\n| file | why |\n| --- | --- |\n{rows}");
+        let findings = |path: &str, text: &str| {
+            let path = format!("{CORE}{path}");
+            let rule = allow_list(&Tree::of(&[(claims::SAFETY, &table), (&path, text)]));
+            // Most places of the table are not there.
+            rule.findings
+                .iter()
+                .filter(|text| !text.contains("there is no"))
+                .count()
+        };
+        for mark in [
             "fn f() { unsafe { g() } }",
             "fn f(p: *mut u8) {}",
             "fn f(p: *const u8) {}",
             "use rustix::mm::mmap;",
             "fn f() -> i32 { libc::getppid() }",
-        ];
-        let mut faults = marks
-            .map(|mark| format!("src/ring/gate.rs: {mark}"))
-            .to_vec();
-        let mut fine = marks.map(|mark| format!("src/region.rs: {mark}")).to_vec();
-        faults.push("src/ring/publish.rs: fn f(p: *mut u8) { unsafe { g(p) } }".to_owned());
-        fine.push("src/ring/publish.rs: fn f() { unsafe { self.ring.write(at) } }".to_owned());
+        ] {
+            assert_eq!(findings("ring/gate.rs", mark), 1, "{mark}");
+            assert_eq!(findings("region/mapped.rs", mark), 1, "{mark}");
+            assert_eq!(findings("gone/a.rs", mark), 0, "{mark}");
+            let is_unsafe = mark.contains("unsafe");
+            assert_eq!(
+                findings("ring/a.rs", mark),
+                usize::from(!is_unsafe),
+                "{mark}"
+            );
+        }
         let forbid = "#![forbid(unsafe_code)]\n// unsafe\nfn f() -> u64 { a *mutable(b) }\n";
         let test = "#[cfg(test)]\nmod tests { fn g() { unsafe { h() } } }";
-        fine.push(format!("src/main.rs: {forbid}{test}"));
-        planted(allow_list, "crates/olivine/", &faults, &fine);
-    }
-
-    #[test]
-    fn a_place_that_safety_does_not_list_and_one_too_many_are_found() {
-        let names = rows("danger").chain(rows("proofs")).map(|(name, _)| name);
-        let names: Vec<_> = names.collect();
-        let judge = |names: &[&str]| {
-            let rows: String = names
-                .iter()
-                .map(|name| format!("| `{name}` | why |\n"))
-                .collect();
-            let heading = "## Where `unsafe` lives\n\n| file | why |\n| --- | --- |\n";
-            documented(&Tree::of(&[(claims::SAFETY, &format!("{heading}{rows}"))])).findings
-        };
-        assert_eq!(judge(&names), [""; 0]);
-        let first = format!("SAFETY.md: {}: missing", whole(names[0]));
-        assert_eq!(judge(&names[1..]), [first]);
-        let more = [&names[..], &["ring/{gate,layout}.rs"]].concat();
-        let fault =
-            |name| format!("SAFETY.md: crates/olivine/src/ring/{name}.rs: not in the allow-list");
-        assert_eq!(judge(&more), ["gate", "layout"].map(fault));
+        assert_eq!(findings("main.rs", &format!("{forbid}{test}")), 0);
+        let gone = allow_list(&Tree::of(&[(claims::SAFETY, &table)])).findings;
+        assert_eq!(gone.len(), 4, "{gone:?}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::cargo::{root, target};
 use crate::child::{self, Line};
-use crate::pool;
+use crate::programs;
 use crate::report::{self, Report, Step};
 use crate::tools::{self, Toolchain};
 use anyhow::{Context as _, Result, ensure};
@@ -33,7 +33,7 @@ pub(crate) fn run(report: &mut Report, only: Option<&str>, length: Duration, job
     };
     println!("\n== fuzz, {jobs} at a time");
     let (mut total, mut inputs) = (Duration::ZERO, 0);
-    for (target, step) in pool::each(chosen, jobs, |target| target.fuzz(length)) {
+    for (target, step) in programs::each(chosen, jobs, |target| target.fuzz(length)) {
         total += step.elapsed;
         inputs += step.passed;
         let (count, note) = (step.passed, &step.note);

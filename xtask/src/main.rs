@@ -11,10 +11,8 @@ mod evidence;
 mod fuzz;
 #[path = "../../crates/olivine-capi/install.rs"]
 mod install;
-mod miri;
 mod model;
 mod peers;
-mod pool;
 mod programs;
 mod record;
 mod report;
@@ -106,7 +104,7 @@ enum Task {
         #[arg(long, value_name = "SECONDS", default_value = "60")]
         seconds: NonZeroU64,
         /// Number of parallel targets.
-        #[arg(long, default_value_t = pool::jobs())]
+        #[arg(long, default_value_t = programs::jobs())]
         jobs: usize,
         /// Also write the report to `docs/evidence`.
         #[arg(long)]
@@ -178,7 +176,9 @@ fn main() -> ExitCode {
         }
         Task::Tidy => report.run("tidy", tidy::run),
         Task::Model { mutants } => test::models(&mut report, mutants, mutants),
-        Task::Miri { seeds, filter } => report.run("miri", || miri::run(seeds, filter.as_deref())),
+        Task::Miri { seeds, filter } => {
+            report.run("miri", || sanitize::miri(seeds, filter.as_deref()))
+        }
         Task::Death {
             kills,
             duration,

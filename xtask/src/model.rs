@@ -51,6 +51,7 @@ fn build() -> Result<Program> {
         // Models check assertions, but need no optimisation across crates.
         .env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
         .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
         .args([
             "test",

@@ -2,20 +2,26 @@
 
 use crate::cargo::{FEATURES, TestOutput, cargo, without_ours};
 use crate::child::{self, Line};
-use crate::pool;
 use crate::report::{self, Step};
 use anyhow::{Result, ensure};
+use std::collections::VecDeque;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
 
 /// The longest tests start first, so that none runs alone at the end.
-const LONG: [&str; 6] = [
+const LONG: [&str; 9] = [
     "step",
     "options",
     "conformance",
     "death",
     "nats",
     "programs",
+    "journals",
+    "tcp",
+    "documents",
 ];
 
 /// A test program.
@@ -117,10 +123,10 @@ pub(crate) fn run_all() -> Result<Step> {
     let mut programs = build(build_all)?;
     let order = |program: &Program| LONG.iter().position(|long| *long == program.target());
     programs.sort_by_key(|program| order(program).unwrap_or(LONG.len()));
-    let jobs = pool::jobs();
+    let jobs = jobs();
     println!("{} test programs, {jobs} at a time", programs.len());
     let mut all = TestOutput::default();
-    for (ran, program) in pool::each(programs, jobs, |program| (program.run(), program.name)) {
+    for (ran, program) in each(programs, jobs, |program| (program.run(), program.name)) {
         match ran {
             Ok(output) => all.append(output),
             Err(error) => all.failures.push(format!("{program}: {error:#}")),
@@ -136,6 +142,35 @@ pub(crate) fn run_all() -> Result<Step> {
     all.failures.iter().for_each(report::keep);
     let success = outcome.success() && all.failures.is_empty();
     Ok(all.step(success, &outcome.words()))
+}
+
+/// The number of processors.
+pub(crate) fn jobs() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Does `work` on each of `items`, started in order, `jobs` in parallel; returns the results in any
+/// order.
+///
+/// # Panics
+///
+/// If `work` panics, once the others have ended.
+pub(crate) fn each<T: Send, R: Send>(
+    items: Vec<T>,
+    jobs: usize,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let queue = Mutex::new(VecDeque::from(items));
+    // The lock is held only for this access.
+    let next = || queue.lock().map_or(None, |mut queue| queue.pop_front());
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..jobs.max(1))
+            .map(|_| scope.spawn(|| std::iter::from_fn(next).map(&work).collect::<Vec<_>>()))
+            .collect();
+        let done = workers.into_iter().map(thread::ScopedJoinHandle::join);
+        done.flat_map(|done| done.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }
 
 #[cfg(test)]
@@ -167,5 +202,16 @@ mod tests {
         let output = program.run().unwrap();
         assert!(output.failures[0].starts_with("false"), "{output:?}");
         assert_eq!(output.step(false, "").failed, 1);
+    }
+
+    #[test]
+    fn everything_is_done_once_and_some_at_a_time() {
+        let both = std::sync::Barrier::new(2);
+        let mut done = each(vec![1, 2, 3, 4], 2, |n| {
+            both.wait();
+            n * 10
+        });
+        done.sort_unstable();
+        assert_eq!(done, [10, 20, 30, 40]);
     }
 }

@@ -1,6 +1,5 @@
-//! Tests under the sanitizers of the compiler.
-//!
-//! Each sanitizer must first detect a planted fault.
+//! Tests under the sanitizers of the compiler, each of which must first detect a planted fault, and
+//! under Miri: undefined behaviour, provenance, data races.
 
 use crate::cargo::{target, tests};
 use crate::child;
@@ -8,7 +7,7 @@ use crate::report::{Report, Step, missing};
 use crate::tools::Toolchain;
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::process::Command;
 
 /// The only supported platform for the sanitizers.
@@ -48,9 +47,9 @@ impl Sanitizer {
     /// Arguments of `cargo test` for it.
     fn words(self) -> &'static str {
         match self {
-            Self::Address => "--lib --test channel --test journal --test property --test tcp",
+            Self::Address => "--lib --test channel --test journals --test property --test tcp",
             Self::Thread => {
-                "--lib --test channel --test journal --test property --test tcp --test waiting"
+                "--lib --test channel --test journals --test property --test tcp --test waiting"
             }
         }
     }
@@ -158,6 +157,37 @@ pub(crate) fn hostile(writes: NonZeroU64, seed: u64) -> Result<Step> {
     Ok(step)
 }
 
+/// Modules with `unsafe` that Miri can run: it supports no shared file and no other process.
+const MIRI: [&str; 2] = ["ring::heap_tests", "wait::"];
+
+/// Runs the unit tests whose path contains `filter`, by default those in `MIRI`, once per seed.
+pub(crate) fn miri(seeds: NonZeroU32, filter: Option<&str>) -> Result<Step> {
+    let nightly = Toolchain::nightly(&["miri", "rust-src"], &["miri", "--version"])?;
+    let mut total = Step::new("tests");
+    for seed in 0..seeds.get() {
+        println!("-- seed {seed}");
+        // Its emulation of weak memory fails where headers overlay old payload; loom checks
+        // orderings.
+        let flags = "-Zmiri-strict-provenance -Zmiri-disable-isolation \
+                     -Zmiri-disable-weak-memory-emulation";
+        let mut command = nightly.cargo();
+        command.args(["miri", "test", "--package", "olivine", "--lib", "--"]);
+        command.args(filter.map_or_else(|| MIRI.to_vec(), |filter| vec![filter]));
+        command.env("MIRIFLAGS", format!("{flags} -Zmiri-seed={seed}"));
+        let step = tests(command.env("CARGO_TARGET_DIR", target().join("miri")), 60)?;
+        total.passed += step.passed;
+        // Tests that cannot run under Miri are the same for every seed.
+        total.skipped = total.skipped.max(step.skipped);
+        total.note = format!("{seeds} seeds");
+        if step.failed > 0 {
+            total.failed = step.failed;
+            total.note = format!("seed {seed}: {}", step.note);
+            break;
+        }
+    }
+    Ok(total)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,6 +216,17 @@ mod tests {
             suites.sort_unstable();
             stated.sort_unstable();
             assert_eq!(stated, suites, "{sanitizer:?}");
+        }
+    }
+
+    #[test]
+    fn safety_lists_the_tests_and_they_exist() {
+        let safety = std::fs::read_to_string(root().join("SAFETY.md")).unwrap();
+        for path in MIRI {
+            assert!(safety.contains(&format!("`{path}`")), "{path}");
+            let file = path.trim_end_matches("::").replace("::", "/");
+            let file = root().join(format!("crates/olivine/src/{file}.rs"));
+            assert!(file.is_file(), "{}", file.display());
         }
     }
 }

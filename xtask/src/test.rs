@@ -98,7 +98,7 @@ fn ordinary(report: &mut Report) {
 /// last beside them.
 fn more_features(report: &mut Report) {
     report.run("zstd", || {
-        let tests = "--test journal --no-fail-fast";
+        let tests = "--test journals --no-fail-fast";
         suite(&format!("{MORE_FEATURES} {tests}"), &[])
     });
     report.run("points", || {

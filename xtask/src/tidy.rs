@@ -6,7 +6,6 @@
 mod arrows;
 mod claims;
 mod danger;
-mod dependencies;
 mod edges;
 mod links;
 mod text;
@@ -109,7 +108,7 @@ impl Rule {
 pub(crate) fn run() -> Result<Step> {
     let tree = Tree::read(root())?;
     let mut rules = rules(&tree);
-    rules.push(dependencies::trees()?);
+    rules.push(arrows::trees()?);
     let mut step = Step::new("rules");
     for rule in &rules {
         rule.print();

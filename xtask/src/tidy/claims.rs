@@ -3,6 +3,7 @@
 
 use super::Rule;
 use crate::source::{File, Tree, has_word, words};
+use std::collections::HashSet;
 
 pub(super) const SAFETY: &str = "SAFETY.md";
 const PROMISES: &str = "## Promises";
@@ -36,6 +37,7 @@ pub(super) fn have_tests(tree: &Tree) -> Rule {
     let Some(safety) = tree.file(SAFETY) else {
         return rule;
     };
+    let known = functions(tree);
     let tested = rows(safety, TESTED);
     let promises = rows(safety, PROMISES);
     let numbers = promises.iter().filter_map(|row| row.first().copied());
@@ -45,7 +47,7 @@ pub(super) fn have_tests(tree: &Tree) -> Rule {
     }
     for row in &tested {
         for name in in_backticks(row.get(1).unwrap_or(&"")) {
-            rule.look(missing(tree, SAFETY, name));
+            rule.look(missing(tree, &known, SAFETY, name));
         }
     }
     rule
@@ -58,11 +60,12 @@ pub(super) fn changes_have_tests(tree: &Tree) -> Rule {
     let Some(changelog) = tree.file(CHANGELOG) else {
         return rule;
     };
+    let known = functions(tree);
     let text: Vec<&str> = section(changelog, UNRELEASED).collect();
     for entry in text.join("\n").split("\n- ") {
         let names: Vec<_> = in_parentheses(entry).flat_map(in_backticks).collect();
         for name in &names {
-            rule.look(missing(tree, CHANGELOG, name));
+            rule.look(missing(tree, &known, CHANGELOG, name));
         }
         if let Some(number) = words(entry).find(|word| is_finding(word)) {
             let says = !names.is_empty() || WITHOUT_TEST.iter().any(|words| entry.contains(words));
@@ -101,19 +104,26 @@ fn is_test(name: &str) -> bool {
     (is_path || name.matches('_').count() > 1) && !name.contains(' ') && !name.contains(':')
 }
 
+/// The names of all functions in Rust and Python.
+fn functions(tree: &Tree) -> HashSet<&str> {
+    fn name(rest: &str) -> Option<&str> {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+        rest[end..].starts_with('(').then_some(&rest[..end])
+    }
+    let texts = tree.files.iter().map(|file| file.text.as_str());
+    let behind = texts.flat_map(|text| ["fn ", "def "].map(|word| text.split(word).skip(1)));
+    behind.flatten().filter_map(name).collect()
+}
+
 /// Says that `document` names a test that is not in the repository: no function and no path ends
 /// with that name.
-fn missing(tree: &Tree, document: &str, name: &str) -> Option<String> {
-    let definitions = [format!("fn {name}("), format!("def {name}(")];
+fn missing(tree: &Tree, known: &HashSet<&str>, document: &str, name: &str) -> Option<String> {
     let (file, folder) = (format!("/{name}"), format!("/{name}/"));
     let module = format!("{file}.rs");
-    let holds = tree.files.iter().any(|found| {
-        let path = format!("/{}", found.path);
-        path.ends_with(&file)
-            || path.ends_with(&module)
-            || path.contains(&folder)
-            || definitions.iter().any(|text| found.text.contains(text))
-    });
+    let mut paths = tree.files.iter().map(|found| format!("/{}", found.path));
+    let holds = known.contains(name)
+        || paths
+            .any(|path| path.ends_with(&file) || path.ends_with(&module) || path.contains(&folder));
     (!holds).then(|| format!("{document}: there is no test {name}"))
 }
 

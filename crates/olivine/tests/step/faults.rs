@@ -129,7 +129,7 @@ const CALLS_MAX: usize = 2000;
 #[test]
 fn failed_system_call_loses_nothing_and_leaves_nothing() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let every = usize::try_from(common::setting("OLIVINE_FAULT_EVERY", 8)).unwrap();
+    let every = usize::try_from(common::setting("OLIVINE_FAULT_EVERY", 16)).unwrap();
     let mut faults = 0;
     let mut kinds = BTreeSet::new();
     let only = std::env::var("OLIVINE_STEP_ONLY").unwrap_or_default();

@@ -156,7 +156,7 @@ fn die_after(operation: &Operation, steps: usize) {
 #[test]
 fn survivors_continue_after_a_death_at_any_instruction() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let every = usize::try_from(common::setting("OLIVINE_STEP_EVERY", 32)).unwrap();
+    let every = usize::try_from(common::setting("OLIVINE_STEP_EVERY", 64)).unwrap();
     let only = std::env::var("OLIVINE_STEP_ONLY").unwrap_or_default();
     let (mut looked_at, mut deaths) = (0, 0);
     for operation in OPERATIONS.iter().filter(|found| found.name.contains(&only)) {

@@ -78,6 +78,8 @@ impl Outgoing {
         }
     }
 
+    /// Whether io_uring has no operation for it.
+    #[cfg(target_os = "linux")]
     pub(crate) fn is_file(&self) -> bool {
         matches!(self, Self::File { .. })
     }

@@ -22,6 +22,7 @@ mod output;
 mod process;
 mod progress;
 mod publish;
+mod replace;
 mod serve;
 mod settings;
 mod shell;

@@ -10,6 +10,7 @@ pub(crate) use exposition::Format;
 use crate::args::{Common, MetricsArgs, refuse_given};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
+use crate::replace::{Readers, Target};
 use crate::stop::Stop;
 use crate::watch::sample::Sample;
 use crate::watch::tracker::Tracker;
@@ -18,10 +19,6 @@ use crate::web::access::Access;
 use crate::web::{self, Desk, Pages};
 use families::Scrape;
 use std::collections::HashMap;
-use std::fs::Permissions;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The options of the server, which a text that is written once does not have.
@@ -41,24 +38,41 @@ pub(crate) struct Meter {
     waits: Waits,
 }
 
-/// The largest time without room that was shown of each lane. A publisher that dies while it waits
-/// takes its last wait out of the sum, and a counter that falls would count as a new one.
+/// What was lost of the time without room, by channel. A publisher that dies while it waits takes
+/// its last wait out of the sum, and a counter that falls would count as a new one.
 #[derive(Debug, Default)]
-struct Waits(HashMap<(u64, usize), u64>);
+struct Waits(HashMap<String, LaneWaits>);
+
+#[derive(Debug, Default)]
+struct LaneWaits {
+    incarnation: u64,
+    /// By index: the newest sum of the lane, and by how much such sums fell.
+    lanes: HashMap<usize, (u64, u64)>,
+}
 
 impl Waits {
+    /// Adds to each sum what was lost of it.
     fn keep(&mut self, sample: &mut Sample) {
-        let before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.0);
         for seen in &mut sample.channels {
+            let past = before.remove(&seen.name);
             let Ok(channel) = &mut seen.looked else {
+                // It may be readable again.
+                self.0.extend(past.map(|past| (seen.name.clone(), past)));
                 continue;
             };
+            let past = past.filter(|past| past.incarnation == channel.incarnation);
+            let mut past = past.unwrap_or_else(|| LaneWaits {
+                incarnation: channel.incarnation,
+                ..LaneWaits::default()
+            });
             for lane in &mut channel.lanes {
-                let key = (channel.incarnation, lane.index);
-                let most = before.get(&key).copied().unwrap_or(0);
-                lane.waited_ns = lane.waited_ns.max(most);
-                self.0.insert(key, lane.waited_ns);
+                let (sum, lost) = past.lanes.entry(lane.index).or_default();
+                *lost = lost.saturating_add(sum.saturating_sub(lane.waited_ns));
+                *sum = lane.waited_ns;
+                lane.waited_ns = sum.saturating_add(*lost);
             }
+            self.0.insert(seen.name.clone(), past);
         }
     }
 }
@@ -81,8 +95,8 @@ impl Meter {
         // Sizes of frames say how full a full ring is; they seldom change.
         let sizes = self.looks <= SIZES_FIRST || self.looks.is_multiple_of(SIZES_EACH);
         let sample = watch.sample(sizes).map(|mut sample| {
-            self.waits.keep(&mut sample);
             let view = self.tracker.advance(&sample);
+            self.waits.keep(&mut sample);
             let unreadable = view.channels.iter().filter(|one| one.error.is_some());
             self.errors += unreadable.count() as u64;
             (sample, view)
@@ -94,7 +108,7 @@ impl Meter {
         };
         let scrape = Scrape {
             looked,
-            looks: self.looks,
+            looks: watch.samples(),
             errors: self.errors,
             took: begun.elapsed(),
             goes_on: self.goes_on,
@@ -125,8 +139,9 @@ pub(crate) fn run(args: &MetricsArgs, common: Common) -> Outcome {
     match &args.textfile {
         None => print(&twice(watch, &stop, Format::OpenMetrics)?),
         Some(path) => {
+            let target = Target::new(path, "'olivine metrics --once' prints the text")?;
             let text = twice(watch, &stop, Format::Prometheus)?;
-            replace(path, text.as_bytes())?;
+            target.replace(text.as_bytes(), Readers::All)?;
             let bytes = text.len();
             match common.json {
                 true => print_json(&serde_json::json!({
@@ -148,34 +163,6 @@ fn twice(mut watch: Watch, stop: &Stop, format: Format) -> Outcome<String> {
         stop.cut_short()?;
     }
     Ok(meter.text(&mut watch, format))
-}
-
-/// Puts `bytes` in the place of a file in one step: a reader sees the old ones or the new ones.
-///
-/// # Errors
-///
-/// If the folder of the file cannot be written. The old file stays.
-pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Outcome {
-    let write = || {
-        let folder = match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => folder,
-            _ => Path::new("."),
-        };
-        // Others read it: a collector, a colleague.
-        let mut file = tempfile::Builder::new()
-            .prefix(".olivine-")
-            .suffix(".tmp")
-            .permissions(Permissions::from_mode(0o644))
-            .tempfile_in(folder)?;
-        file.write_all(bytes)?;
-        file.persist(path).map_err(|error| error.error)?;
-        Ok(())
-    };
-    write().map_err(|error: std::io::Error| {
-        Failure::Failed(
-            anyhow::Error::new(error).context(format!("cannot write {}", path.display())),
-        )
-    })
 }
 
 #[cfg(test)]

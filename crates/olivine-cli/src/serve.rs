@@ -9,11 +9,11 @@ pub(crate) mod page;
 pub(crate) use page::sign_in;
 
 use crate::args::{Common, ServeArgs, refuse_given};
-use crate::failure::Outcome;
-use crate::metrics::replace;
+use crate::failure::{Failure, Outcome};
 use crate::output::print_json;
+use crate::replace::{Readers, Target};
 use crate::stop::Stop;
-use crate::watch::{Watch, check_interval};
+use crate::watch::{TIME_MAX, Watch, check_interval};
 use crate::web::access::Access;
 use crate::web::{self, Desk, Pages};
 
@@ -32,9 +32,16 @@ pub(crate) fn run(args: &ServeArgs, common: Common) -> Outcome {
         let desk = Desk::new(watch, args.interval);
         return web::run(args.listen, access, Pages::All, desk, common.json);
     };
+    if args.seconds > TIME_MAX {
+        return Err(Failure::usage(format!(
+            "--seconds {:?} is too long: give {TIME_MAX:?} or less",
+            args.seconds
+        )));
+    }
+    let target = Target::new(path, "'olivine top --json' prints what is seen")?;
     let stop = Stop::install()?;
     let page = Desk::new(watch, args.interval).snapshot(&stop, args.seconds)?;
-    replace(path, page.as_bytes())?;
+    target.replace(page.as_bytes(), Readers::Mask)?;
     if common.json {
         print_json(&serde_json::json!({
             "file": path.display().to_string(), "page_bytes": page.len(),

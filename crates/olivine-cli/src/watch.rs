@@ -25,7 +25,10 @@ pub(crate) const FIRST_WINDOW: Duration = Duration::from_millis(500);
 /// Shortest interval between two looks: more of them would cost more than they show.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
-/// Refuses an interval that costs too much.
+/// Longest interval, and longest time before a snapshot.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Refuses an interval that costs too much, or is longer than anyone waits.
 ///
 /// # Errors
 ///
@@ -36,6 +39,11 @@ pub(crate) fn check_interval(interval: Duration) -> Outcome {
             "--interval {interval:?} is too short: give {INTERVAL_MIN:?} or more"
         )));
     }
+    if interval > TIME_MAX {
+        return Err(Failure::usage(format!(
+            "--interval {interval:?} is too long: give {TIME_MAX:?} or less"
+        )));
+    }
     Ok(())
 }
 
@@ -43,6 +51,8 @@ pub(crate) fn check_interval(interval: Duration) -> Outcome {
 pub(crate) struct Watch {
     sampler: Sampler,
     tracker: Tracker,
+    /// Samples taken.
+    samples: u64,
     /// Behind each command of the tool that names a channel: the folder, if it is not the default.
     place: String,
 }
@@ -73,6 +83,7 @@ impl Watch {
         Ok(Self {
             sampler: Sampler::new(folder, asked),
             tracker: Tracker::new(place.clone()),
+            samples: 0,
             place,
         })
     }
@@ -104,8 +115,19 @@ impl Watch {
     ///
     /// If the folder cannot be read or trusted.
     pub(crate) fn sample(&mut self, sizes: bool) -> Outcome<Sample> {
+        self.samples += 1;
         let sample = self.sampler.sample(sizes);
         sample.map_err(|error| Failure::Failed(error.into()))
+    }
+
+    /// Lets go of all channels: a removed one would stay in memory until the next sample.
+    pub(crate) fn release(&mut self) {
+        self.sampler.release();
+    }
+
+    /// How many samples were taken, those that failed included.
+    pub(crate) fn samples(&self) -> u64 {
+        self.samples
     }
 
     /// Compares samples that are taken at other times than those of [`Watch::look`].

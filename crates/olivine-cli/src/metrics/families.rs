@@ -13,15 +13,17 @@ use std::time::Duration;
 /// Samples of lanes and subscribers in one text. Channels that would exceed it are shown without
 /// their lanes and subscribers.
 const DETAILS_MAX: usize = 100_000;
-/// Samples of one lane or subscriber, at most.
-const DETAILS_OF_ONE: usize = 9;
+/// Samples of one lane, at most.
+const LANE_SAMPLES_MAX: usize = OF_LANE.len();
+/// Samples of one subscriber, at most: [`HELD_BACK`] and [`HOLD`] as well.
+const READER_SAMPLES_MAX: usize = OF_READER.len() + 2;
 
 /// What was seen of the channels, and what the text says about the looks themselves.
 #[derive(Debug)]
 pub(crate) struct Scrape<'a> {
     /// The look, if the folder can be read.
     pub(crate) looked: Result<(&'a Sample, &'a View), ()>,
-    /// Since the start of this process.
+    /// Since the start of this process, those of its page included.
     pub(crate) looks: u64,
     pub(crate) errors: u64,
     /// Time of this look.
@@ -359,7 +361,7 @@ impl<'a> Shown<'a> {
     }
 
     fn details(&self) -> usize {
-        (self.lanes.len() + self.readers.len()) * DETAILS_OF_ONE
+        self.lanes.len() * LANE_SAMPLES_MAX + self.readers.len() * READER_SAMPLES_MAX
     }
 }
 

@@ -145,6 +145,11 @@ impl Sampler {
         &self.dir
     }
 
+    /// Unmaps and closes all channels. The next look opens them again.
+    pub(crate) fn release(&mut self) {
+        self.observers.clear();
+    }
+
     /// Looks at everything once, with `sizes` also at headers of frames, for their mean size.
     ///
     /// # Errors

@@ -28,6 +28,8 @@ pub(crate) struct Tracker {
 
 #[derive(Debug, Default)]
 struct PastChannel {
+    /// When it was read.
+    at_ns: u64,
     incarnation: u64,
     lanes: HashMap<usize, PastLane>,
     readers: HashMap<(usize, u64), PastReader>,
@@ -110,15 +112,21 @@ impl Tracker {
                 Ok(channel) => channel,
                 Err(error) => {
                     view.channels.push(unreadable(name, error));
+                    // Its counts go on when it is readable again.
+                    let before = past.remove_entry(name);
+                    self.channels.extend(before);
                     continue;
                 }
             };
             let before = past.remove(name);
             let before = before.filter(|before| before.incarnation == channel.incarnation);
+            // Without an earlier look at this channel nothing is known about the window.
+            let since = before.as_ref().map(|before| before.at_ns);
+            let own_ns = since.map(|since| sample.at_ns.saturating_sub(since));
             let mut step = Step {
                 at_ns: sample.at_ns,
-                // Without an earlier look at this channel nothing is known about the window.
-                window_ns: window_ns.filter(|_| before.is_some()),
+                window_ns: own_ns.filter(|window| *window > 0),
+                ticks_ns: window_ns,
                 channel,
                 past: before.unwrap_or_else(|| PastChannel::new(channel)),
                 ticks: &self.ticks,
@@ -127,6 +135,7 @@ impl Tracker {
             view.findings
                 .extend(findings(&shown, channel, &lanes, &self.place));
             view.channels.push(shown);
+            step.past.at_ns = sample.at_ns;
             self.channels.insert(name.clone(), step.past);
         }
         view.findings.sort_by(|a, b| {
@@ -181,7 +190,10 @@ impl PastChannel {
 /// One channel between two samples.
 struct Step<'a> {
     at_ns: u64,
+    /// Since this channel was read before.
     window_ns: Option<u64>,
+    /// Since `ticks`, of the sample before.
+    ticks_ns: Option<u64>,
     channel: &'a Channel,
     past: PastChannel,
     ticks: &'a HashMap<(u64, u64), u64>,
@@ -443,7 +455,7 @@ impl Step<'_> {
         let stat = &process?.stat;
         let before = self.ticks.get(&(id, stat.started))?;
         let used = float(stat.ticks.saturating_sub(*before)) * TICK_NS;
-        Some(used / float(self.window_ns?))
+        Some(used / float(self.ticks_ns?))
     }
 
     /// Keeps what the next step needs of the subscribers.

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 /// Everything that is shown at one time.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct View {
     /// Between the two looks that rates are computed from; `None` after the first look.
     pub(crate) window_ns: Option<u64>,

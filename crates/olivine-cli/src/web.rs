@@ -7,6 +7,7 @@
 pub(crate) mod access;
 mod answer;
 mod desk;
+mod open;
 mod service;
 
 pub(crate) use desk::Desk;
@@ -17,6 +18,7 @@ use crate::stop::Stop;
 use access::Access;
 use olivine_net::http::{self, Limits};
 use olivine_net::{Engine, EngineConfig, Handler, NotPosted, StartError, WaitStrategy};
+use open::Open;
 use service::{Posted, Site};
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -28,8 +30,11 @@ const CONNECTIONS_MAX: u64 = 256;
 const BODY_MAX: u64 = 4096;
 /// Time that open connections get when the command ends.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes queued for one connection: a page with hundreds of channels, and some events.
-const QUEUE_MAX: usize = 16 << 20;
+/// Nothing more is queued for a connection on which this much waits: a page that does not read has
+/// one event waiting, and then gets the newest one.
+const QUEUE_MAX: usize = 1;
+/// Bytes that the kernel holds for a connection: events that wait there grow old.
+const SEND_KERNEL_BYTES: usize = 64 << 10;
 /// Looks and requests that may wait for the engine's thread.
 const POSTED_MAX: usize = 4096;
 
@@ -51,22 +56,29 @@ pub(crate) fn run(
     json: bool,
 ) -> Outcome {
     let stop = Stop::install()?;
+    // `open` bounds how many there are.
     let (jobs, asked) = mpsc::channel();
+    let open = Open::default();
     let config = EngineConfig::new(listen)
         .threads(1)
         .pin(false)
         .wait(WaitStrategy::Block)
         .receive_buffer(16 << 10)
         .high_water(QUEUE_MAX)
-        .low_water(QUEUE_MAX / 4)
+        .low_water(0)
+        .send_kernel_bytes(Some(SEND_KERNEL_BYTES))
         .mailbox_max(POSTED_MAX)
         .connections_max(CONNECTIONS_MAX)
         // Events of a page come once an interval, which may be long.
         .idle_timeout(None);
     let limits = Limits::default().body_bytes_max(BODY_MAX);
-    let site = move |_shard| Site::new(access.clone(), pages, jobs.clone());
+    let port = access.port();
+    let known = open.clone();
+    let site = move |_shard| Site::new(access.clone(), pages, jobs.clone(), known.clone());
     let engine = http::serve(config, limits, site).map_err(|error| refused(listen, error))?;
     let address = engine.local_address().unwrap_or(listen);
+    // Nobody knows the address before it is printed.
+    let _ = port.set(address.port());
     let path = match pages {
         Pages::Metrics => "metrics",
         Pages::All => "",
@@ -77,7 +89,7 @@ pub(crate) fn run(
     } else {
         print(&format!("{url}\n"))?;
     }
-    let served = desk.serve(&stop, &asked, |posted| post(&engine, posted));
+    let served = desk.serve(&stop, &asked, &open, |posted| post(&engine, posted));
     engine.stop(GRACE);
     served
 }

@@ -7,7 +7,9 @@ mod web;
 use common::{Running, TestFolder, said, until};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::fs::Permissions;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use web::Server;
 
@@ -200,6 +202,12 @@ fn token_is_required_and_a_browser_gets_a_cookie_for_it() {
     let place = TestFolder::new();
     let file = place.path().join("token");
     std::fs::write(&file, format!("{TOKEN}\nsecond line\n")).unwrap();
+    let mode = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+    mode(0o640);
+    let refused = place.run(&["serve", "--token-file", &file.display().to_string()]);
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(said(&refused).contains("chmod 600"), "{}", said(&refused));
+    mode(0o600);
     let file = file.display().to_string();
     for words in [&["--token", TOKEN][..], &["--token-file", &file]] {
         let server = serve(&place, words);
@@ -248,6 +256,11 @@ fn token_is_required_and_a_browser_gets_a_cookie_for_it() {
         let cookie = right.field("Set-Cookie").unwrap();
         assert!(cookie.contains("HttpOnly; SameSite=Strict") && !cookie.contains(TOKEN));
         let pair = cookie.split(';').next().unwrap();
+        let (_, port) = server.address.rsplit_once(':').unwrap();
+        assert!(
+            pair.starts_with(&format!("olivine-{port}=")) && cookie.contains("Max-Age="),
+            "{cookie}"
+        );
         let page = server.ask("GET /", &[&format!("Cookie: a=b; {pair}")]);
         assert_eq!(page.status, 200, "{}", page.body);
         assert!(!page.body.contains(TOKEN));
@@ -395,15 +408,19 @@ fn hostile_and_broken_channels_are_shown_escaped() {
 
 #[test]
 fn folder_that_becomes_unreadable_is_an_error_and_not_an_end() {
-    use std::os::unix::fs::PermissionsExt;
     let place = TestFolder::new();
     let server = serve(&place, &[]);
     assert_eq!(server.get("/api/v1/view").status, 200);
     let mut events = server.events();
     let mode = |mode| {
-        let mode = std::fs::Permissions::from_mode(mode);
+        let mode = Permissions::from_mode(mode);
         std::fs::set_permissions(place.path(), mode).unwrap();
     };
+    let points = || {
+        let history = server.json("/api/v1/history");
+        history["at_unix_ms"].as_array().unwrap().clone()
+    };
+    let first = points()[0].clone();
     // A folder that others may write to is not trusted.
     mode(0o777);
     until("an event of the failure", || {
@@ -417,8 +434,23 @@ fn folder_that_becomes_unreadable_is_an_error_and_not_an_end() {
         "{}",
         metrics.body
     );
+    // A page that is opened now says so, and follows the same events.
+    let late = Server::start(&place, &["serve", "--interval", "50ms"]);
+    for server in [&server, &late] {
+        let page = server.get("/");
+        assert_eq!(page.status, 200, "{}", page.body);
+        assert!(page.body.contains("may write to it"), "{}", page.body);
+        assert_eq!(server.get("/api/v1/view").status, 500);
+    }
+    let mut late = late.events();
+    until("the failure", || late.next().unwrap().0 == "failure");
+    // Longer than the pause after which a history begins anew.
+    std::thread::park_timeout(std::time::Duration::from_secs(6));
     mode(0o700);
-    until("views again", || events.next().unwrap().0 == "view");
+    for events in [&mut events, &mut late] {
+        until("views again", || events.next().unwrap().0 == "view");
+    }
+    assert_eq!(points()[0], first, "the minute before is kept");
 }
 
 #[test]
@@ -437,6 +469,13 @@ fn snapshot_is_one_file_that_names_the_culprit_and_fetches_nothing() {
         page.contains("\"good_count\""),
         "the checks of the machine are in it"
     );
+    for (word, time) in [("--seconds", "10000000000000000000"), ("--interval", "25h")] {
+        let long = place.run(&["serve", "--snapshot", &path, word, time]);
+        assert_eq!(long.status.code(), Some(2), "{}", said(&long));
+        assert!(said(&long).contains("is too long"), "{}", said(&long));
+    }
+    let device = place.run(&["serve", "--snapshot", "/dev/null", "--seconds", "0.1"]);
+    assert_eq!(device.status.code(), Some(2), "{}", said(&device));
     let nowhere = place.run(&["serve", "--snapshot", "/nonexistent/x", "--seconds", "0.1"]);
     assert_eq!(nowhere.status.code(), Some(1), "{}", said(&nowhere));
 }

@@ -3,10 +3,16 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const at = name => document.getElementById(name);
 const state = {
+  // What is shown. While the page is paused, what comes is kept in `newest`.
   view: data.view, history: new History(data.history), now: data.at_unix_ms, isPaused: false,
-  link: data.is_live ? "live" : "file", failure: null, doctor: data.doctor,
+  newest: null, cameAt: performance.now(),
+  link: data.is_live ? "live" : "file", failure: data.failure, doctor: data.doctor,
   opened: new Set(), closed: new Set(), rows: new Map(),
 };
+/// Without a look for this time, in milliseconds, what is shown is not of now.
+const LATE = Math.max(3 * data.interval_ms, 3000);
+/// Time until a stream that the server refused is asked for again: each time twice as long.
+const AGAIN = { first: 3000, last: 60000 };
 /// A few channels are shown with their participants from the start.
 const OPEN_MAX = 3;
 const FINDINGS_MAX = 5;
@@ -24,6 +30,7 @@ const plural = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`
 function headline() {
   const { findings, channels } = state.view;
   if (findings.length > 0) return findings[0].text;
+  if (state.failure !== null && channels.length === 0) return "The channels cannot be read.";
   return channels.length === 0 ? "There are no channels here." : "No subscriber holds a publisher back.";
 }
 
@@ -122,14 +129,19 @@ function drawMap(channels, blamed) {
     + "then the highest rates. The table has all of them." : "");
 }
 
+const clock = unix => `${new Date(unix).toISOString().replace("T", " ").slice(0, 19)} UTC`;
+
 function drawStatus() {
+  const shown = clock(state.now);
   const texts = {
-    live: state.isPaused ? "paused" : `live, a look every ${seconds(data.interval_ms * 1e6)}`,
-    lost: "no connection, trying again",
-    file: `as it was at ${new Date(data.at_unix_ms).toISOString().replace("T", " ").slice(0, 19)} UTC`,
+    live: state.isPaused ? `paused, as it was at ${shown}` : `live, a look every ${seconds(data.interval_ms * 1e6)}`,
+    late: `no new look: as it was at ${shown}`,
+    lost: `no connection, trying again: as it was at ${shown}`,
+    full: `the server has no room for this page, trying again: as it was at ${shown}`,
+    file: `as it was at ${shown}`,
   };
   setText(at("status"), state.failure === null ? texts[state.link] : escaped(state.failure));
-  const isLost = state.link === "lost" || state.failure !== null;
+  const isLost = ["late", "lost", "full"].includes(state.link) || state.failure !== null;
   setClass(at("status"), isLost ? "lost" : state.link === "live" && !state.isPaused ? "live" : "");
   const { channels } = state.view;
   const everyone = channels.reduce((sum, one) => sum + one.participants.length, 0);
@@ -178,13 +190,39 @@ function drawDoctor() {
 
 /// A look came.
 function take(view) {
-  state.view = view;
-  state.now = Date.now() - state.ahead;
-  state.history.push(state.now, view);
+  const now = performance.now();
+  const ahead = now - view.at_unix_ms;
+  // The least delay of all looks is that of the way here. A server whose clock is set back begins anew.
+  state.ahead = view.at_unix_ms < state.lastAt ? ahead : Math.min(state.ahead, ahead);
+  state.lastAt = view.at_unix_ms;
+  state.cameAt = now;
+  const to = state.newest ?? state;
+  to.view = view;
+  to.now = view.at_unix_ms;
+  to.history.push(to.now, view);
+  const isOld = ahead - state.ahead > LATE;
+  state.link = isOld ? "late" : "live";
 }
 
-// Times of the history are those of the server's clock.
-state.ahead = Date.now() - data.at_unix_ms;
+// The server's clock, from this page's, which nobody sets.
+state.ahead = performance.now() - data.written_unix_ms;
+state.lastAt = data.at_unix_ms;
+
+/// Keeps what is shown, or shows the newest.
+function pause() {
+  if (state.newest === null) {
+    const { view, history, now } = state;
+    state.newest = { view, history, now };
+    state.history = history.copy();
+  } else {
+    Object.assign(state, state.newest);
+    state.newest = null;
+  }
+  state.isPaused = state.newest !== null;
+  setText(at("pause"), state.isPaused ? "Go on" : "Pause");
+  setText(at("save"), state.isPaused ? "Save the newest as a file" : "Save as a file");
+  draw();
+}
 
 function follow() {
   let isPlanned = false;
@@ -196,23 +234,44 @@ function follow() {
       draw();
     });
   };
-  const events = new EventSource("api/v1/events");
-  events.addEventListener("view", event => {
-    state.link = "live";
-    state.failure = null;
-    take(JSON.parse(event.data));
-    plan();
-  });
-  events.addEventListener("failure", event => {
-    state.failure = JSON.parse(event.data).error;
+  let wait = AGAIN.first;
+  const open = () => {
+    const events = new EventSource("api/v1/events");
+    events.addEventListener("view", event => {
+      state.failure = null;
+      wait = AGAIN.first;
+      take(JSON.parse(event.data));
+      if (state.isPaused) drawStatus();
+      plan();
+    });
+    events.addEventListener("failure", event => {
+      state.failure = JSON.parse(event.data).error;
+      state.cameAt = performance.now();
+      state.link = "live";
+      drawStatus();
+      plan();
+    });
+    events.addEventListener("error", () => {
+      const isRefused = events.readyState === EventSource.CLOSED;
+      if (!isRefused || state.link !== "full") state.link = "lost";
+      drawStatus();
+      if (!isRefused) return;
+      // The server refused the stream: it wants the token again, or has no room.
+      fetch("api/v1/events", { method: "HEAD" }).then(answer => {
+        // The page itself asks for the token.
+        if (answer.status === 401) location.reload();
+        else state.link = "full";
+      }, () => {}).finally(drawStatus);
+      setTimeout(open, wait);
+      wait = Math.min(2 * wait, AGAIN.last);
+    });
+  };
+  open();
+  setInterval(() => {
+    if (state.link !== "live" || performance.now() - state.cameAt <= LATE) return;
+    state.link = "late";
     drawStatus();
-  });
-  events.addEventListener("error", () => {
-    state.link = "lost";
-    drawStatus();
-    // A server that was started again wants the token again: the page itself asks for it.
-    if (events.readyState === EventSource.CLOSED) setTimeout(() => location.reload(), 3000);
-  });
+  }, 1000);
   const checks = () => fetch("api/v1/doctor").then(answer => (answer.ok ? answer.json() : null)).then(report => {
     if (report) {
       state.doctor = report;
@@ -222,11 +281,7 @@ function follow() {
   checks();
   setInterval(checks, 60000);
   at("pause").hidden = at("save").hidden = false;
-  at("pause").addEventListener("click", () => {
-    state.isPaused = !state.isPaused;
-    setText(at("pause"), state.isPaused ? "Go on" : "Pause");
-    draw();
-  });
+  at("pause").addEventListener("click", pause);
 }
 
 at("about").textContent = `olivine ${data.version}. It only reads: no participant waits for this page.`;

@@ -24,6 +24,10 @@ const SCRIPT: [&str; 4] = [
 /// What the page shows.
 pub(crate) struct Source<'a> {
     pub(crate) view: &'a View,
+    /// When it was seen, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    /// Why nothing newer was seen.
+    pub(crate) failure: Option<&'a str>,
     pub(crate) history: &'a History,
     pub(crate) interval: Duration,
     pub(crate) folder: &'a Path,
@@ -38,6 +42,8 @@ pub(crate) struct Source<'a> {
 struct Data<'a> {
     version: &'static str,
     at_unix_ms: u64,
+    written_unix_ms: u64,
+    failure: Option<&'a str>,
     interval_ms: u64,
     is_live: bool,
     folder: String,
@@ -56,7 +62,9 @@ pub(crate) fn page(source: &Source<'_>) -> Outcome<(String, String)> {
     let nonce = secret()?;
     let data = Data {
         version: env!("CARGO_PKG_VERSION"),
-        at_unix_ms: unix_ms(),
+        at_unix_ms: source.at_ms,
+        written_unix_ms: unix_ms(),
+        failure: source.failure,
         interval_ms: u64::try_from(source.interval.as_millis()).unwrap_or(u64::MAX),
         is_live: source.is_live,
         folder: source.folder.display().to_string(),
@@ -69,7 +77,7 @@ pub(crate) fn page(source: &Source<'_>) -> Outcome<(String, String)> {
     };
     let data = json_line(&data)?;
     let script = SCRIPT.concat();
-    let headline = html(&headline(source.view));
+    let headline = html(&headline(source));
     let connect = if source.is_live { "'self'" } else { "'none'" };
     let values = [
         ("nonce", &*nonce),
@@ -91,8 +99,13 @@ pub(crate) fn sign_in(nonce: &str, note: &str) -> String {
 }
 
 /// The first sentence, as `top` says it; it is there before the script has run.
-fn headline(view: &View) -> String {
+fn headline(source: &Source<'_>) -> String {
+    let view = source.view;
     match view.findings.first() {
+        // Nothing that is shown was seen.
+        None if source.failure.is_some() && view.channels.is_empty() => {
+            "The channels cannot be read.".to_owned()
+        }
         Some(worst) => worst.text.clone(),
         None if view.channels.is_empty() => "There are no channels here.".to_owned(),
         None => "No subscriber holds a publisher back.".to_owned(),
@@ -154,6 +167,8 @@ mod tests {
         let history = History::default();
         let source = Source {
             view,
+            at_ms: 1,
+            failure: None,
             history: &history,
             interval: Duration::from_secs(1),
             folder: Path::new("/dev/shm/</script>"),

@@ -12,6 +12,13 @@ class History {
     }
   }
 
+  /// The same points, which later views do not change.
+  copy() {
+    const made = new History({ at_unix_ms: this.at, series: [] });
+    for (const [key, one] of this.series) made.series.set(key, { behind: [...one.behind], held: [...one.held] });
+    return made;
+  }
+
   static key(channel, one) {
     return one.slot === null ? channel : `${channel}\n${one.slot}\n${one.process_id}`;
   }

@@ -2,35 +2,45 @@
 //!
 //! A web page of another site can send requests to this machine. It cannot read the answers, unless
 //! its name leads here too (DNS rebinding). So a request must name an address, `localhost`, or a
-//! name that was given.
+//! name that was given. Nor may such a page make this server look: what browsers say of the page
+//! that asks must be ours.
 
 use crate::args::AccessArgs;
 use crate::failure::{Failure, Outcome};
 use data_encoding::HEXLOWER;
 use olivine_net::http::Request;
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 
 /// Characters of a token at least.
 const TOKEN_MIN: usize = 16;
 /// Bytes of a token at most.
 const TOKEN_MAX: usize = 512;
+/// How long a browser is not asked for the token again.
+const SESSION_AGE: Duration = Duration::from_secs(12 * 3600);
+/// Browsers that are signed in at one time. One more ends the oldest session.
+const SESSIONS_MAX: usize = 64;
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 16;
+
+/// What browsers that gave the token send instead, the oldest first. They end with this process.
+type Sessions = VecDeque<(Instant, String)>;
 
 /// The rules. It has no `Debug`: it holds secrets.
 #[derive(Clone)]
 pub(crate) struct Access {
     /// `None` if everyone of this machine may ask.
     token: Option<Arc<str>>,
-    /// What a browser that gave the token sends instead. It ends with this process.
-    session: Arc<str>,
-    /// Ports of one host share their cookies.
-    cookie: Arc<str>,
+    sessions: Arc<Mutex<Sessions>>,
+    /// The port in the name of the cookie: ports of one host share their cookies.
+    port: Arc<OnceLock<u16>>,
     hosts: Arc<[String]>,
 }
 
@@ -69,10 +79,54 @@ impl Access {
         }
         Ok(Self {
             token: token.map(Into::into),
-            session: secret()?.into(),
-            cookie: format!("olivine-{}", listen.port()).into(),
+            sessions: Arc::default(),
+            port: Arc::default(),
             hosts: args.host.iter().map(|host| host.to_lowercase()).collect(),
         })
+    }
+
+    /// Where the port is put once the server listens.
+    pub(crate) fn port(&self) -> Arc<OnceLock<u16>> {
+        Arc::clone(&self.port)
+    }
+
+    fn cookie(&self) -> String {
+        format!("olivine-{}", self.port.get().unwrap_or(&0))
+    }
+
+    /// Whether a request comes from a page of this server, from a program, or from a person who
+    /// opened the page by a link or by hand.
+    pub(crate) fn is_our_page(&self, request: &Request<'_>) -> bool {
+        let is = |name, value: &[u8]| request.header(name) == Some(value);
+        let is_opened = is("sec-fetch-mode", b"navigate")
+            && is("sec-fetch-dest", b"document")
+            && matches!(request.method(), "GET" | "HEAD")
+            && request.path() == "/";
+        if is_opened {
+            return true;
+        }
+        match request.header("sec-fetch-site") {
+            Some(site) => matches!(site, b"same-origin" | b"none"),
+            // Browsers say less to a server without TLS on another machine.
+            None => request.header("origin").is_none_or(|origin| {
+                self.is_our_origin(origin, request.host())
+                    // Our form has no origin: the page forbids to name it. It needs the token.
+                    || origin == b"null" && request.path() == "/login"
+            }),
+        }
+    }
+
+    /// Whether an origin is that of `host`, or of a name that was given: a proxy may ask for
+    /// another host than the browser.
+    fn is_our_origin(&self, origin: &[u8], host: &str) -> bool {
+        let Ok(origin) = std::str::from_utf8(origin) else {
+            return false;
+        };
+        let Some((_, authority)) = origin.split_once("://") else {
+            return false;
+        };
+        let name = authority.split(':').next().unwrap_or_default();
+        authority.eq_ignore_ascii_case(host) || self.hosts.contains(&name.to_ascii_lowercase())
     }
 
     /// Whether a request for `host`, with or without a port, is for this server.
@@ -105,12 +159,22 @@ impl Access {
         let cookies = request.headers();
         let cookies = cookies.filter(|(name, _)| name.eq_ignore_ascii_case("cookie"));
         let mut pairs = cookies.flat_map(|(_, value)| value.split(|byte| *byte == b';'));
+        let cookie = self.cookie();
         pairs.any(|pair| {
             let pair = pair.trim_ascii();
-            let value = pair.strip_prefix(self.cookie.as_bytes());
+            let value = pair.strip_prefix(cookie.as_bytes());
             let value = value.and_then(|rest| rest.strip_prefix(b"="));
-            value.is_some_and(|value| is_equal(value, &self.session))
+            value.is_some_and(|value| self.is_session(value, Instant::now()))
         })
+    }
+
+    /// Whether a value is that of a session which has not ended at `now`.
+    fn is_session(&self, value: &[u8], now: Instant) -> bool {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|(begun, _)| now.saturating_duration_since(*begun) < SESSION_AGE);
+        // All are compared: the time does not depend on which one it is.
+        let equal = sessions.iter().map(|(_, secret)| is_equal(value, secret));
+        equal.fold(false, |one, other| one | other)
     }
 
     /// The cookie for a browser whose form `token=…` holds the token.
@@ -118,10 +182,18 @@ impl Access {
         let mut fields = form.split(|byte| *byte == b'&');
         let given = fields.find_map(|field| field.strip_prefix(b"token="))?;
         let token = self.token.as_ref()?;
-        is_equal(&unquoted(given), token).then(|| {
-            let (name, session) = (&self.cookie, &self.session);
-            format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict")
-        })
+        if !is_equal(&unquoted(given), token) {
+            return None;
+        }
+        let session = secret().ok()?;
+        let (name, age) = (self.cookie(), SESSION_AGE.as_secs());
+        let cookie = format!("{name}={session}; Max-Age={age}; Path=/; HttpOnly; SameSite=Strict");
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.push_back((Instant::now(), session));
+        if sessions.len() > SESSIONS_MAX {
+            sessions.pop_front();
+        }
+        Some(cookie)
     }
 }
 
@@ -211,6 +283,15 @@ fn first_line(path: &Path) -> Outcome<String> {
         )
     };
     let file = File::open(path).map_err(failed)?;
+    let meta = file.metadata().map_err(failed)?;
+    // A pipe such as that of <(pass show olivine) is read by the one who made it.
+    if meta.is_file() && meta.permissions().mode() & 0o077 != 0 {
+        let path = path.display();
+        return Err(Failure::usage(format!(
+            "others may read the token in {path} (mode {:03o}): chmod 600 {path}",
+            meta.permissions().mode() & 0o777
+        )));
+    }
     let mut line = String::new();
     let limit = TOKEN_MAX as u64 + 2;
     BufReader::new(file.take(limit))
@@ -308,8 +389,9 @@ mod tests {
 
     #[test]
     fn a_form_with_the_token_gets_a_cookie_and_no_other_form_does() {
-        let access = access("127.0.0.1:7", Some("0123456789abc+/="), &[])
+        let access = access("127.0.0.1:0", Some("0123456789abc+/="), &[])
             .unwrap_or_else(|error| panic!("{error:?}"));
+        access.port().set(7).unwrap();
         let cookie = access.sign_in(b"x=1&token=0123456789abc%2b%2F%3D").unwrap();
         assert!(
             cookie.starts_with("olivine-7=") && cookie.contains("HttpOnly"),
@@ -326,6 +408,55 @@ mod tests {
             b"token=0123456789abc+/=",
         ] {
             assert_eq!(access.sign_in(form), None, "{form:?}");
+        }
+    }
+
+    #[test]
+    fn session_ends_at_its_age_and_the_oldest_of_too_many_ends() {
+        let access =
+            access("127.0.0.1:0", Some(TOKEN), &[]).unwrap_or_else(|error| panic!("{error:?}"));
+        let form = format!("token={TOKEN}");
+        let session = || {
+            let cookie = access.sign_in(form.as_bytes()).unwrap();
+            assert!(cookie.contains("; Max-Age=43200;"), "{cookie}");
+            let (_, value) = cookie.split_once('=').unwrap();
+            value.split(';').next().unwrap().to_owned()
+        };
+        let first = session();
+        let now = Instant::now();
+        assert!(access.is_session(first.as_bytes(), now));
+        assert!(!access.is_session(b"", now) && !access.is_session(b"x", now));
+        let others: Vec<String> = (0..SESSIONS_MAX).map(|_| session()).collect();
+        assert!(!access.is_session(first.as_bytes(), now));
+        assert!(access.is_session(others[0].as_bytes(), now));
+        assert!(!access.is_session(others[0].as_bytes(), now + SESSION_AGE * 2));
+    }
+
+    #[test]
+    fn origins_of_other_hosts_and_ports_are_not_ours() {
+        let access = access("127.0.0.1:1", None, &["box.example.org"])
+            .unwrap_or_else(|error| panic!("{error:?}"));
+        for origin in [
+            "http://localhost:6548",
+            "http://LOCALHOST:6548",
+            "https://box.example.org",
+        ] {
+            assert!(
+                access.is_our_origin(origin.as_bytes(), "localhost:6548"),
+                "{origin}"
+            );
+        }
+        for origin in [
+            "null",
+            "",
+            "http://localhost",
+            "http://localhost:1",
+            "http://evil.example",
+        ] {
+            assert!(
+                !access.is_our_origin(origin.as_bytes(), "localhost:6548"),
+                "{origin}"
+            );
         }
     }
 

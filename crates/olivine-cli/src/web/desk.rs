@@ -4,6 +4,7 @@
 //! trackers, so that a scrape does not shorten the time that the page's rates are of.
 
 use super::answer::{Answer, JSON};
+use super::open::Open;
 use super::service::Posted;
 use crate::failure::{Failure, Outcome};
 use crate::metrics::{Format, Meter};
@@ -15,6 +16,7 @@ use crate::watch::view::View;
 use crate::watch::{FIRST_WINDOW, Watch};
 use crate::{doctor, failure};
 use olivine_net::http::StreamId;
+use serde::Serialize;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -24,6 +26,8 @@ const DOCTOR_AGE_MAX: Duration = Duration::from_secs(30);
 /// Without a look for this long, and for a few intervals, rates begin anew: those of a long pause
 /// would say little about now.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The channels stay open for this long at most while nobody looks.
+const KEEP_MAX: Duration = Duration::from_secs(60);
 
 /// What a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +44,33 @@ pub(crate) enum Wanted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Job {
     Answer(StreamId, Wanted),
-    /// There are this many streams of events now.
-    Watchers(usize),
+    /// The number of streams of events is another one.
+    Watchers,
 }
 
 /// The newest look of the page.
 struct Seen {
     at: Instant,
+    /// In milliseconds since 1970.
+    at_ms: u64,
     view: View,
+}
+
+/// The JSON form of a look.
+#[derive(Serialize)]
+struct Shown<'a> {
+    at_unix_ms: u64,
+    #[serde(flatten)]
+    view: &'a View,
+}
+
+impl Seen {
+    fn json(&self) -> Outcome<String> {
+        json_line(&Shown {
+            at_unix_ms: self.at_ms,
+            view: &self.view,
+        })
+    }
 }
 
 /// Looks, and writes what was seen.
@@ -57,6 +80,11 @@ pub(crate) struct Desk {
     interval: Duration,
     history: History,
     seen: Option<Seen>,
+    /// Why the newest look of the page failed.
+    failure: Option<String>,
+    /// When the page looked last, and when anyone did.
+    tried: Option<Instant>,
+    used: Used,
     doctor: Option<(Instant, Arc<str>)>,
     watchers: usize,
     /// Requests that wait for the second of two looks.
@@ -73,6 +101,9 @@ impl Desk {
             interval,
             history: History::default(),
             seen: None,
+            failure: None,
+            tried: None,
+            used: Used::default(),
             doctor: None,
             watchers: 0,
             waiting: Vec::new(),
@@ -89,6 +120,7 @@ impl Desk {
         &mut self,
         stop: &Stop,
         jobs: &Receiver<Job>,
+        open: &Open,
         post: impl Fn(Posted) -> Outcome,
     ) -> Outcome {
         while !stop.now() {
@@ -96,7 +128,8 @@ impl Desk {
                 .next
                 .map_or(LOOK, |next| next.saturating_duration_since(Instant::now()));
             match jobs.recv_timeout(left.min(LOOK)) {
-                Ok(Job::Watchers(count)) => self.set_watchers(count),
+                Ok(Job::Watchers) => self.set_watchers(open.watchers()),
+                Ok(Job::Answer(stream, _)) if !open.leave(stream) => {}
                 Ok(Job::Answer(stream, wanted)) => {
                     if let Some(answer) = self.answer(stream, wanted) {
                         post(Posted::Answer(stream, answer))?;
@@ -108,7 +141,10 @@ impl Desk {
                 }
             }
             if self.next.is_some_and(|next| next <= Instant::now()) {
-                self.tick(&post)?;
+                self.tick(&post, open)?;
+            }
+            if self.used.is_over() {
+                self.watch.release();
             }
         }
         Ok(())
@@ -136,38 +172,41 @@ impl Desk {
         self.next = Some(Instant::now() + window);
     }
 
-    /// Whether the newest look is one of a series that goes on.
+    /// Whether the newest look is one of a series that goes on, and did not fail.
     fn is_fresh(&self) -> bool {
         let limit = self.interval + self.interval.min(FIRST_WINDOW);
-        self.seen
-            .as_ref()
-            .is_some_and(|seen| seen.at.elapsed() <= limit && seen.view.window_ns.is_some())
+        let is_new = |seen: &Seen| seen.at.elapsed() <= limit && seen.view.window_ns.is_some();
+        self.failure.is_none() && self.seen.as_ref().is_some_and(is_new)
     }
 
     /// Whether the newest look, if there is any, was before a long pause.
     fn is_over(&self) -> bool {
         let limit = PAUSE_MAX.max(self.interval * 3);
-        let is_old = |seen: &Seen| seen.at.elapsed() > limit;
-        self.seen.as_ref().is_none_or(is_old)
+        self.tried.is_none_or(|tried| tried.elapsed() > limit)
     }
 
     /// One look of the page. What was seen before a pause is forgotten.
-    fn look(&mut self) -> Outcome<&View> {
+    fn look(&mut self) -> Outcome<&Seen> {
         if self.is_over() {
             self.watch.forget();
             self.history = History::default();
+            self.seen = None;
         }
-        let view = self.watch.look()?;
-        self.history.push(unix_ms(), &view);
+        self.tried = Some(Instant::now());
+        self.used.now();
+        let looked = self.watch.look();
+        self.failure = looked.as_ref().err().map(failure::reason);
+        let (view, at_ms) = (looked?, unix_ms());
+        self.history.push(at_ms, &view);
         let at = Instant::now();
-        Ok(&self.seen.insert(Seen { at, view }).view)
+        Ok(self.seen.insert(Seen { at, at_ms, view }))
     }
 
     /// The look that is due: for every open page, and for the requests that wait.
-    fn tick(&mut self, post: &impl Fn(Posted) -> Outcome) -> Outcome {
+    fn tick(&mut self, post: &impl Fn(Posted) -> Outcome, open: &Open) -> Outcome {
         let due = self.next.take();
         let event = match self.look() {
-            Ok(view) => ("view", json_line(view)?),
+            Ok(seen) => ("view", seen.json()?),
             Err(error) => ("failure", reason_json(&error)),
         };
         if self.watchers > 0 {
@@ -183,6 +222,9 @@ impl Desk {
             });
         }
         for (stream, wanted) in std::mem::take(&mut self.waiting) {
+            if !open.is_wanted(stream) {
+                continue;
+            }
             let answer = match event.0 {
                 "view" => self.write(wanted),
                 _ => Answer::new(500, JSON, &*event.1),
@@ -196,6 +238,7 @@ impl Desk {
     fn answer(&mut self, stream: StreamId, wanted: Wanted) -> Option<Answer> {
         match wanted {
             Wanted::Metrics(format) => {
+                self.used.now();
                 let text = self.meter.text(&mut self.watch, format);
                 return Some(Answer::new(200, format.content_type(), text));
             }
@@ -205,12 +248,14 @@ impl Desk {
         }
         // The first of two looks, unless a second one is coming.
         if self.next.is_none() {
-            if let Err(error) = self.look() {
-                return Some(failed(&error));
+            match self.look() {
+                // The page says so, and follows the events.
+                Err(_) if wanted == Wanted::Page => return Some(self.write(wanted)),
+                Err(error) => return Some(failed(&error)),
+                Ok(_) => self.soon(),
             }
-            self.soon();
         }
-        if wanted == Wanted::Page && self.seen.is_some() {
+        if wanted == Wanted::Page && (self.seen.is_some() || self.failure.is_some()) {
             // The page is there at once, and its first rates come as an event.
             if self.watchers == 0 && self.waiting.is_empty() {
                 self.next = None;
@@ -230,6 +275,7 @@ impl Desk {
         let json = |text: String| Ok(Answer::new(200, JSON, text));
         match wanted {
             Wanted::Metrics(format) => {
+                self.used.now();
                 let text = self.meter.text(&mut self.watch, format);
                 Ok(Answer::new(200, format.content_type(), text))
             }
@@ -239,7 +285,7 @@ impl Desk {
             }
             Wanted::History => json(json_line(&self.history.shown())?),
             Wanted::View => match &self.seen {
-                Some(seen) => json(json_line(&seen.view)?),
+                Some(seen) => json(seen.json()?),
                 None => Err(Failure::failed("nothing was seen yet")),
             },
             Wanted::Page => {
@@ -261,11 +307,16 @@ impl Desk {
             true => None,
             false => Some(self.doctor()?),
         };
-        let Some(seen) = &self.seen else {
-            return Err(Failure::failed("nothing was seen yet"));
+        let nothing = View::default();
+        let (view, at_ms) = match (&self.seen, &self.failure) {
+            (Some(seen), _) => (&seen.view, seen.at_ms),
+            (None, Some(_)) if is_live => (&nothing, unix_ms()),
+            _ => return Err(Failure::failed("nothing was seen yet")),
         };
         let source = Source {
-            view: &seen.view,
+            view,
+            at_ms,
+            failure: self.failure.as_deref(),
             history: &self.history,
             interval: self.interval,
             folder: self.watch.dir(),
@@ -297,7 +348,7 @@ impl Desk {
         let mut next = begun;
         loop {
             let end = begun + time;
-            next = (next + self.interval.min(FIRST_WINDOW)).min(end);
+            next = (next + self.interval).min(end);
             if !stop.wait_until(next) {
                 stop.cut_short()?;
                 return Err(Failure::failed("stopped before the snapshot was written"));
@@ -307,6 +358,28 @@ impl Desk {
                 return Ok(self.page(false)?.1);
             }
         }
+    }
+}
+
+/// When anyone looked last.
+#[derive(Debug, Default)]
+struct Used {
+    last: Option<Instant>,
+    /// Time between the last two looks.
+    pause: Duration,
+}
+
+impl Used {
+    fn now(&mut self) {
+        self.pause = self.last.map_or(Duration::ZERO, |last| last.elapsed());
+        self.last = Some(Instant::now());
+    }
+
+    /// Whether no next look is expected soon; true once after the last one. Scrapes that come
+    /// regularly find the channels open.
+    fn is_over(&mut self) -> bool {
+        let limit = PAUSE_MAX.max((self.pause * 2).min(KEEP_MAX));
+        self.last.take_if(|last| last.elapsed() > limit).is_some()
     }
 }
 

@@ -4,6 +4,7 @@ use super::Pages;
 use super::access::{Access, secret};
 use super::answer::{Answer, EVENTS, TEXT, events};
 use super::desk::{Job, Wanted};
+use super::open::{JOBS_MAX, Open};
 use crate::metrics::Format;
 use crate::serve;
 use crate::terminal::escaped;
@@ -28,16 +29,29 @@ pub(super) struct Site {
     access: Access,
     pages: Pages,
     jobs: Sender<Job>,
-    watchers: Vec<StreamId>,
+    open: Open,
+    watchers: Vec<Watcher>,
+    /// Of the last look.
+    newest: Option<(&'static str, Arc<str>)>,
+}
+
+/// A stream of events.
+#[derive(Debug)]
+struct Watcher {
+    stream: StreamId,
+    /// It was too slow for the newest event.
+    misses: bool,
 }
 
 impl Site {
-    pub(super) fn new(access: Access, pages: Pages, jobs: Sender<Job>) -> Self {
+    pub(super) fn new(access: Access, pages: Pages, jobs: Sender<Job>, open: Open) -> Self {
         Self {
             access,
             pages,
             jobs,
+            open,
             watchers: Vec::new(),
+            newest: None,
         }
     }
 
@@ -51,6 +65,10 @@ impl Site {
             return Err(Answer::error(403, &reason));
         }
         let (method, path) = (request.method(), request.path());
+        if !self.access.is_our_page(request) {
+            let reason = "a page of another site or port asks: open this page by itself";
+            return Err(Answer::error(403, reason));
+        }
         let is_all = self.pages == Pages::All;
         if is_all && path == "/login" {
             return match method {
@@ -111,8 +129,10 @@ impl Site {
 
     /// Tells the desk how many streams of events there are.
     fn count(&self) {
-        // The desk has ended when the engine is about to.
-        let _ = self.jobs.send(Job::Watchers(self.watchers.len()));
+        if self.open.set_watchers(self.watchers.len()) {
+            // The desk has ended when the engine is about to.
+            let _ = self.jobs.send(Job::Watchers);
+        }
     }
 }
 
@@ -151,7 +171,13 @@ impl Service for Site {
         match self.route(request) {
             Err(answer) => answer.send(http, responder),
             Ok(Route::Desk(wanted)) => {
+                if !self.open.enter() {
+                    let reason = format!("{JOBS_MAX} requests wait: ask again later");
+                    let answer = Answer::error(503, &reason).with("Retry-After", "1");
+                    return answer.send(http, responder);
+                }
                 let stream = responder.later(http);
+                self.open.add(stream);
                 // Without a desk the engine is about to end, and the answer with it.
                 let _ = self.jobs.send(Job::Answer(stream, wanted));
             }
@@ -160,15 +186,20 @@ impl Service for Site {
                 Answer::error(503, &reason).send(http, responder);
             }
             Ok(Route::Events) => {
-                self.watchers.extend(events(http, responder));
+                let stream = events(http, responder).ok();
+                self.watchers.extend(stream.map(|stream| Watcher {
+                    stream,
+                    misses: false,
+                }));
                 self.count();
             }
         }
     }
 
     fn on_stream_closed(&mut self, _: &mut Http<'_, Posted>, stream: StreamId) {
+        self.open.remove(stream);
         let before = self.watchers.len();
-        self.watchers.retain(|watcher| *watcher != stream);
+        self.watchers.retain(|watcher| watcher.stream != stream);
         if self.watchers.len() < before {
             self.count();
         }
@@ -176,27 +207,40 @@ impl Service for Site {
 
     /// A browser ends its direction only when it leaves.
     fn on_half_close(&mut self, http: &mut Http<'_, Posted>, stream: StreamId) {
-        if self.watchers.contains(&stream) {
+        if self.watchers.iter().any(|one| one.stream == stream) {
             http.abort(stream);
             self.on_stream_closed(http, stream);
         }
     }
 
+    /// A page that was too slow gets the newest event, not those that it missed.
+    fn on_writable(&mut self, http: &mut Http<'_, Posted>, stream: StreamId) {
+        let watcher = self.watchers.iter_mut().find(|one| one.stream == stream);
+        let watcher = watcher.filter(|one| one.misses);
+        if let (Some(watcher), Some((name, data))) = (watcher, &self.newest) {
+            watcher.misses = http.event(stream, &Event::new(data).name(name)).is_err();
+        }
+    }
+
     fn on_message(&mut self, http: &mut Http<'_, Posted>, message: Posted) {
         match message {
-            Posted::Answer(stream, answer) => answer.send_later(http, stream),
+            Posted::Answer(stream, answer) => {
+                self.open.remove(stream);
+                answer.send_later(http, stream);
+            }
             Posted::Event(name, data) => {
-                for watcher in &self.watchers {
-                    // A page that is too slow misses this one; the next one is whole again.
-                    let _ = http.event(*watcher, &Event::new(&data).name(name));
+                let event = Event::new(&data).name(name);
+                for watcher in &mut self.watchers {
+                    watcher.misses = http.event(watcher.stream, &event).is_err();
                 }
+                self.newest = Some((name, data));
             }
         }
     }
 
     fn on_stop(&mut self, http: &mut Http<'_, Posted>) {
         for watcher in self.watchers.drain(..) {
-            http.finish(watcher);
+            http.finish(watcher.stream);
         }
     }
 }

@@ -158,6 +158,34 @@ fn the_live_page_fits_names_the_culprit_and_follows_the_channels() {
     browser.until("!document.getElementById('headline').textContent.includes('audit')");
     assert!(place.run(&["pub", "late", "a"]).status.success());
     browser.until("[...state.rows.keys()].includes('late')");
+    // A paused page keeps what it shows, also when it is drawn again, and then shows the newest.
+    let click = "document.getElementById('pause').click()";
+    browser.value(click);
+    assert!(place.run(&["pub", "later", "a"]).status.success());
+    browser.until("state.newest.view.channels.some(one => one.name === 'later')");
+    browser.value("void dispatchEvent(new Event('resize'))");
+    let rows = "[...state.rows.keys()].includes('later')";
+    assert_eq!(browser.value(rows), false);
+    let status = browser.value("document.getElementById('status').textContent");
+    assert!(
+        status
+            .as_str()
+            .unwrap()
+            .starts_with("paused, as it was at 20"),
+        "{status}"
+    );
+    browser.value(click);
+    browser.until(rows);
+    browser.until("document.getElementById('status').className === 'live'");
+    // A server that sends nothing more: what is shown is not called live.
+    server.running.signal(Signal::STOP);
+    browser.until("document.getElementById('status').textContent.startsWith('no new look')");
+    assert_eq!(
+        browser.value("document.getElementById('status').className"),
+        "lost"
+    );
+    server.running.signal(Signal::CONT);
+    browser.until("document.getElementById('status').className === 'live'");
     assert_eq!(browser.complaints(), Vec::<String>::new());
     let foreign: Vec<String> = browser.fetched();
     let is_ours = |url: &String| url.starts_with(&server.url) || url.starts_with("data:");

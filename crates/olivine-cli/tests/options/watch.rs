@@ -3,6 +3,8 @@
 use crate::common::{TestFolder, json, said};
 use crate::stage::{Scene, Stage};
 use crate::web::Server;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 
 const TOKEN: &str = "0123456789abcdef";
 
@@ -57,6 +59,11 @@ fn access(stage: &Stage, command: &str) {
     };
     let file = stage.path("token");
     std::fs::write(&file, TOKEN).unwrap();
+    let mode = |mode| std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+    mode(0o644);
+    let said = stage.fails(&[command, "--token-file", &file], 2);
+    assert!(said.contains("chmod 600"), "{said}");
+    mode(0o600);
     assert_eq!(start(&[]).get("/metrics").status, 200);
     for words in [["--token", TOKEN], ["--token-file", &file]] {
         let server = start(&words);
@@ -129,6 +136,25 @@ fn interval(stage: &Stage) {
             .fails(&["serve", "--interval", "1ms"], 2)
             .contains("50ms or more")
     );
+    // Before a snapshot it is the time between two looks as well.
+    let path = stage.path("looks.html");
+    let window = |time: &str| {
+        let words = [
+            "serve",
+            "--snapshot",
+            &path,
+            "--seconds",
+            "0.7",
+            "--interval",
+            time,
+        ];
+        stage.ok(&words);
+        let page = std::fs::read_to_string(&path).unwrap();
+        let (_, window) = page.split_once("\"window_ns\":").unwrap();
+        window.split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let whole = window("1s");
+    assert!(whole >= 690_000_000 && window("50ms") < whole, "{whole}");
 }
 
 fn snapshot(stage: &Stage) {

@@ -204,7 +204,7 @@ impl Desk {
 
     /// The look that is due: for every open page, and for the requests that wait.
     fn tick(&mut self, post: &impl Fn(Posted) -> Outcome, open: &Open) -> Outcome {
-        let due = self.next.take();
+        self.next = None;
         let event = match self.look() {
             Ok(seen) => ("view", seen.json()?),
             Err(error) => ("failure", reason_json(&error)),
@@ -212,14 +212,8 @@ impl Desk {
         if self.watchers > 0 {
             let text = event.1.trim_end();
             post(Posted::Event(event.0, text.into()))?;
-            let now = Instant::now();
-            let next = due.unwrap_or(now) + self.interval;
-            // A look that comes late is not made up for: two at once would have no window.
-            self.next = Some(if next > now {
-                next
-            } else {
-                now + self.interval
-            });
+            // From the end of this look: no window is shorter than the interval.
+            self.next = Some(Instant::now() + self.interval);
         }
         for (stream, wanted) in std::mem::take(&mut self.waiting) {
             if !open.is_wanted(stream) {

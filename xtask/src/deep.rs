@@ -254,11 +254,11 @@ fn aarch64() -> Result<Step> {
     tools::program(&["aarch64-linux-gnu-gcc"], "gcc-aarch64-linux-gnu")?;
     tools::program(&["qemu-aarch64"], "qemu-user")?;
     let library = "libc6-dev-arm64-cross";
-    let found = Path::new(LIBRARIES).join("lib/libc.so.6").exists() || tools::install(&[library]);
+    let found = Path::new(LIBRARIES).join("include/stdint.h").exists() || tools::install(&[library]);
     ensure!(
         found,
         missing(format!(
-            "no C library for it; run `apt-get install {library}`"
+            "no C headers for it; run `apt-get install {library}`"
         ))
     );
     tools::standard_library(TARGET)?;

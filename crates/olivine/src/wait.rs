@@ -395,6 +395,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri has no membarrier: nothing is armed")]
     fn sleeper_stays_armed_after_timed_nap() {
         let words = Words::new(&crate::region::Memory::heap(16), 0, 2);
         let (park, hint) = (words.resolve(0), words.resolve(1));

@@ -254,7 +254,8 @@ fn aarch64() -> Result<Step> {
     tools::program(&["aarch64-linux-gnu-gcc"], "gcc-aarch64-linux-gnu")?;
     tools::program(&["qemu-aarch64"], "qemu-user")?;
     let library = "libc6-dev-arm64-cross";
-    let found = Path::new(LIBRARIES).join("include/stdint.h").exists() || tools::install(&[library]);
+    let found =
+        Path::new(LIBRARIES).join("include/stdint.h").exists() || tools::install(&[library]);
     ensure!(
         found,
         missing(format!(

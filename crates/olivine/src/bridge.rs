@@ -183,21 +183,24 @@ impl Destination {
     }
 
     /// A source of [`Destination::absent_sources`] did not come back: ends its lanes with this
-    /// reason, and makes them available to others.
+    /// reason, and makes them available to others. Returns where it would continue.
     ///
     /// # Errors
     ///
     /// As [`Destination::unchecked_ingress`].
     #[cfg(feature = "tcp")]
-    pub(crate) fn abandon(&self, source: LaneSource, reason: &str) -> Result<(), LinkError> {
+    pub(crate) fn abandon(
+        &self,
+        source: LaneSource,
+        reason: &str,
+    ) -> Result<Vec<ingress::SourcePosition>, LinkError> {
         let Some(Attached { geometry, .. }) = attach::find_open(&self.ring) else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let mut this = self.clone();
         this.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
-        this.ingress_of(source, "a source that stays away")?
-            .abandon(reason);
-        Ok(())
+        let ingress = this.ingress_of(source, "a source that stays away")?;
+        Ok(ingress.abandon(reason))
     }
 
     /// The shape that the ring has or would get, and whether its type is fixed. Makes nothing.

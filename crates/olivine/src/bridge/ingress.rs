@@ -1,11 +1,13 @@
 //! Into a ring: one publisher for each lane of the source, which acknowledges after commit.
 
 mod failures;
+mod positions;
 #[cfg(test)]
 mod tests;
 
 #[cfg(feature = "tcp")]
 pub(crate) use failures::AfterFailure;
+pub(crate) use positions::SourcePosition;
 
 use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
@@ -42,6 +44,8 @@ pub(crate) struct Ingress {
     /// Name of the source, for errors.
     name: String,
     lanes: Vec<Lane>,
+    /// Positions of the source whose lanes here were freed, until the source opens the lane again.
+    freed: Vec<SourcePosition>,
     messages: u64,
     /// Records why the bridge failed, or that it was asked to stop.
     control: Arc<Control>,
@@ -149,6 +153,7 @@ impl Ingress {
             source,
             name: name.to_owned(),
             lanes: Vec::new(),
+            freed: Vec::new(),
             messages: 0,
             control: Arc::clone(control),
             generation: crate::fork::generation(),
@@ -282,17 +287,6 @@ impl Ingress {
         })
     }
 
-    /// Where to continue with a source of this incarnation: lanes and their positions. Lanes not
-    /// listed start where the source says.
-    pub(crate) fn resume(&self, incarnation: u64) -> Vec<(u32, u64)> {
-        let ours = |lane: &&Lane| lane.origin.incarnation == incarnation;
-        self.lanes
-            .iter()
-            .filter(ours)
-            .map(|lane| (lane.index, lane.there(lane.position)))
-            .collect()
-    }
-
     /// Whether a lane of the source is open here.
     pub(crate) fn is_open(&self, index: u32) -> bool {
         let mut lanes = self.lanes.iter();
@@ -364,20 +358,6 @@ impl Ingress {
         Ok(())
     }
 
-    /// Every reserved or opened lane: its index, its incarnation, and the position there.
-    pub(crate) fn origins(&self) -> Vec<(u32, u64, u64)> {
-        self.lanes
-            .iter()
-            .map(|lane| {
-                (
-                    lane.index,
-                    lane.origin.incarnation,
-                    lane.there(lane.position),
-                )
-            })
-            .collect()
-    }
-
     /// Changes the incarnation of an open lane; its positions stay.
     pub(crate) fn rename(&mut self, index: u32, incarnation: u64) {
         let lane = self.lanes.iter_mut().find(|lane| lane.index == index);
@@ -408,6 +388,17 @@ impl Ingress {
         index: u32,
         position: u64,
     ) -> Result<(), NotTaken> {
+        let wrong = |expected| {
+            NotTaken::wrong(format!(
+                "lane {index} goes on from position {position}, not from {expected}"
+            ))
+        };
+        let mut freed = self.freed.iter();
+        if let Some(freed) = freed.find(|freed| freed.is(index, incarnation))
+            && freed.position != position
+        {
+            return Err(wrong(freed.position));
+        }
         let place = match self.lanes.iter().position(|lane| lane.index == index) {
             Some(place) => place,
             None => {
@@ -419,6 +410,7 @@ impl Ingress {
         if self.lanes[place].publisher.is_none() {
             self.lanes[place] = self.open_lane(index)?;
         }
+        self.freed.retain(|freed| !freed.is(index, incarnation));
         let lane = &mut self.lanes[place];
         lane.kept = None;
         if lane.origin.incarnation != incarnation {
@@ -435,9 +427,7 @@ impl Ingress {
         if expected == position {
             return Ok(());
         }
-        Err(NotTaken::wrong(format!(
-            "lane {index} goes on from position {position}, not from {expected}"
-        )))
+        Err(wrong(expected))
     }
 
     /// Skips to `position` in an open lane of the source: what is before it is not for this side.

@@ -4,7 +4,7 @@
 #![cfg(not(loom))]
 
 use crate::common;
-use crate::common::proxy::Proxy;
+use crate::common::proxy::{Proxy, Way};
 use crate::common::{TestFolder, free_port, until};
 use olivine::{Bridge, Config, Plain, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
@@ -321,4 +321,45 @@ fn bridge_from_a_channel_to_itself_is_refused() {
     let told = refused.expect_err("a loop").to_string();
     assert!(told.contains("round for ever"), "{told}");
     publisher.publish(b"once").unwrap();
+}
+
+/// Its acknowledgements were withheld, it stayed away for longer than `expire=`, and the lanes of
+/// its session failed: the new session repeated what had come.
+#[test]
+fn publisher_that_comes_back_after_it_expired_repeats_nothing() {
+    const BATCH: u64 = 20;
+    let port = free_port();
+    let mut subscriber = Subscriber::open(&uri(port, "role=listen")).unwrap();
+    let proxy = Proxy::start(port);
+    let connects = uri(proxy.port, "role=connect&expire=300ms");
+    let mut publisher: Publisher = Publisher::open(&connects).unwrap();
+    publisher.publish(&0_u64.to_le_bytes()).unwrap();
+    assert_eq!(next(&mut subscriber), 0);
+    for round in 0..2 {
+        proxy.hold(Way::FromListener, true);
+        let first = 1 + round * BATCH;
+        for number in first..first + BATCH {
+            publisher.publish(&number.to_le_bytes()).unwrap();
+        }
+        for number in first..first + BATCH {
+            assert_eq!(next(&mut subscriber), number, "round {round}");
+        }
+        proxy.set_down(true);
+        let mut reason = String::new();
+        until("its session has expired", || {
+            match subscriber.receive_timeout(Duration::from_millis(50)) {
+                Ok(None) => {}
+                Err(ReceiveError::Failed(error)) => reason = error.to_string(),
+                other => panic!("{other:?}"),
+            }
+            !reason.is_empty()
+        });
+        assert!(reason.contains("was away for longer"), "{reason}");
+        proxy.hold(Way::FromListener, false);
+        proxy.set_down(false);
+    }
+    let last = 1 + 2 * BATCH;
+    publisher.publish(&last.to_le_bytes()).unwrap();
+    assert_eq!(next(&mut subscriber), last);
+    publisher.close().unwrap();
 }

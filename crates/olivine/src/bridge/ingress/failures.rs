@@ -1,5 +1,7 @@
 //! Lanes that are closed with a failure: of one publisher, of the whole source, or of the bridge.
 
+#[cfg(feature = "tcp")]
+use super::SourcePosition;
 use super::{Ingress, Lane, NotTaken};
 use crate::error::{OpenError, chain};
 
@@ -46,11 +48,15 @@ impl Ingress {
     }
 
     /// The far side of these lanes does not come back: closes each lane without an end with this
-    /// reason, and makes all of them available to others.
+    /// reason, and makes all of them available to others. Returns where it would continue.
     #[cfg(feature = "tcp")]
-    pub(crate) fn abandon(mut self, reason: &str) {
+    pub(crate) fn abandon(mut self, reason: &str) -> Vec<SourcePosition> {
+        // A lane without an incarnation got no frames.
+        let known = self.positions().filter(|known| known.incarnation != 0);
+        let known = known.collect();
         self.fail_open_lanes(reason, AfterFailure::Freed);
         self.end();
+        known
     }
 
     /// The source's channel has failed: closes each lane without an end with this reason. If every

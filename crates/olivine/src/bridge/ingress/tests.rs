@@ -210,3 +210,43 @@ fn lane_opens_again_after_the_last_participant_removed_the_ring() {
     carrier.open_from(7, 0, 0).unwrap();
     carrier.take(0, 0, &frame(1, 100)).unwrap();
 }
+
+/// A regression: a source that stayed away until its lanes were freed, and came back, went back to
+/// its last acknowledgement and repeated what was committed since.
+#[test]
+#[cfg(feature = "tcp")]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn source_of_freed_lanes_continues_behind_the_last_commit() {
+    let (_folder, uri) = shm("freed");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut source = carrier(&uri);
+    let (first, second) = (frame(1, 400), frame(2, 400));
+    let end = first.len() as u64;
+    source.take(0, 0, &first).unwrap();
+    assert_eq!(kinds(&mut subscriber), [(1, 400)]);
+    let freed = source.abandon("it stayed away");
+    let failed = subscriber.receive_timeout(Duration::from_secs(60));
+    assert!(
+        matches!(failed, Err(crate::ReceiveError::Failed(_))),
+        "{failed:?}"
+    );
+
+    let mut source = ingress(&uri);
+    assert_eq!(source.resume(7), [], "the lane is free for others");
+    source.continue_at(freed);
+    assert_eq!(source.resume(7), [(0, end)]);
+    assert_eq!(source.resume(8), [], "another channel of the source");
+    let refused = source.open_from(7, 0, 0).unwrap_err();
+    assert!(matches!(refused, NotTaken::Wrong { .. }), "{refused:?}");
+    source.open_from(7, 0, end).unwrap();
+    source.take(0, end, &second).unwrap();
+    assert_eq!(kinds(&mut subscriber), [(2, 400)]);
+    let end = end + second.len() as u64;
+    assert_eq!(source.resume(7), [(0, end)]);
+
+    // It stays away once more, and again before it announces anything.
+    let freed = source.abandon("it stayed away");
+    let mut source = ingress(&uri);
+    source.continue_at(freed.clone());
+    assert_eq!(source.abandon("it stayed away"), freed);
+}

@@ -1,12 +1,56 @@
 //! Far sides that an earlier listener left: their lanes stay reserved in the ring, and end if they
-//! do not come back in time.
+//! do not come back in time. Also where each of them continues if it comes back later.
 
 use crate::bridge::Destination;
+use crate::bridge::ingress::SourcePosition;
 use crate::channel::raw::LaneSource;
 use crate::error::chain;
 use crate::link::Control;
+use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+
+/// Most far sides whose positions are kept after their lanes have ended; the oldest are dropped.
+const EXPIRED_MAX: usize = 4096;
+
+/// Positions of far sides whose lanes have ended because they stayed away.
+///
+/// One that comes back all the same continues there. At its last acknowledgement it would repeat
+/// what was committed since.
+#[derive(Debug, Default)]
+pub(super) struct ExpiredSources(Mutex<VecDeque<Vec<SourcePosition>>>);
+
+impl ExpiredSources {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Vec<SourcePosition>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the positions of one far side.
+    pub(super) fn keep(&self, positions: Vec<SourcePosition>) {
+        if positions.is_empty() {
+            return;
+        }
+        let mut kept = self.lock();
+        if kept.len() == EXPIRED_MAX {
+            kept.pop_front();
+        }
+        kept.push_back(positions);
+    }
+
+    /// Takes the positions in the channel of this incarnation.
+    pub(super) fn take(&self, incarnation: u64) -> Vec<SourcePosition> {
+        let mut kept = self.lock();
+        let is_of = |positions: &Vec<SourcePosition>| {
+            positions
+                .iter()
+                .any(|known| known.incarnation == incarnation)
+        };
+        let found = kept.iter().rposition(is_of);
+        found
+            .and_then(|place| kept.remove(place))
+            .unwrap_or_default()
+    }
+}
 
 /// The far sides without a session whose lanes the ring keeps for a time.
 #[derive(Debug)]
@@ -41,6 +85,7 @@ impl AbsentSources {
         destination: &Destination,
         control: &Control,
         reason: &str,
+        expired: &ExpiredSources,
     ) -> bool {
         let away = self.since.elapsed();
         // The lock keeps a far side that comes back now from its lanes until they have ended.
@@ -53,11 +98,12 @@ impl AbsentSources {
                 if absent.iter().all(|source| source.key != late.key) {
                     continue;
                 }
-                if let Err(error) = destination.abandon(late, reason) {
-                    control.report(|status| {
+                match destination.abandon(late, reason) {
+                    Ok(positions) => expired.keep(positions),
+                    Err(error) => control.report(|status| {
                         status.note =
                             format!("cannot end the lanes of a far side: {}", chain(&error));
-                    });
+                    }),
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The side that listens: one thread for each connection, one session for each far side.
 
-use super::absent::AbsentSources;
+use super::absent::{AbsentSources, ExpiredSources};
 use super::destination::Receiving;
 use super::pipe::{ConnectionEnd, Pipe};
 use super::sessions::{Disconnect, OpenSession, Sessions, Tasks};
@@ -133,13 +133,17 @@ pub(super) fn destinations(
         owes_end: |_| false,
     });
     let absent = AbsentSources::find(destination);
+    let expired = ExpiredSources::default();
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
         destination.adopt(hello.type_hash, &hello.type_name, hello.capacity);
         let key = key(hello);
         let source = LaneSource::new(&key, Sessions::<Ingress>::expire_of(hello));
         absent.came_back(source);
-        destination.ingress_of(source, &key).map_err(full_or_failed)
+        let opened = destination.ingress_of(source, &key);
+        let mut ingress = opened.map_err(full_or_failed)?;
+        ingress.continue_at(expired.take(hello.incarnation));
+        Ok(ingress)
     };
     let serve = |pipe: &mut Pipe, ingress: &mut Ingress, theirs: &Hello| {
         greet::fits(ingress, theirs)?;
@@ -158,8 +162,8 @@ pub(super) fn destinations(
     };
     let forget = |mut ingress: Ingress, left: Left<'_>| match left {
         Left::Ended => ingress.end(),
-        Left::Away => ingress.abandon(AWAY),
-        Left::Failed(reason) => ingress.abandon(reason),
+        Left::Away => expired.keep(ingress.abandon(AWAY)),
+        Left::Failed(reason) => expired.keep(ingress.abandon(reason)),
     };
     let server = Server {
         tcp,
@@ -168,7 +172,7 @@ pub(super) fn destinations(
         before: &before,
         introduce: &introduce,
         sessions: &sessions,
-        awaits: &|| absent.await_them(destination, control, AWAY),
+        awaits: &|| absent.await_them(destination, control, AWAY, &expired),
         until_end,
         failure: Mutex::new(None),
     };

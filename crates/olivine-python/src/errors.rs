@@ -31,6 +31,12 @@ pyo3::create_exception!(
     Error,
     "The handle is in use by another thread."
 );
+pyo3::create_exception!(
+    olivine,
+    Cancelled,
+    Error,
+    "Another thread called `cancel` while this call waited, or before it did."
+);
 pyo3::create_exception!(olivine, NotSent, Error, "Nothing was sent.");
 pyo3::create_exception!(
     olivine,
@@ -81,6 +87,14 @@ pyo3::create_exception!(
     Corrupt,
     ReceiveError,
     "A lane holds something that no publisher of this version writes."
+);
+
+pyo3::create_exception!(
+    olivine,
+    WrongLength,
+    ReceiveError,
+    "The next message does not fit a row of the array. It has `length` bytes, a row has \
+     `expected`. It is not lost: the next call that receives gets it."
 );
 
 /// An error with all its causes, each after a colon.
@@ -169,6 +183,16 @@ pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyEr
         olivine::ReceiveError::Forked => Forked::new_err(text),
         _ => ReceiveError::new_err(text),
     }
+}
+
+/// The next message does not fit a row.
+pub(crate) fn wrong_length(py: Python<'_>, length: usize, expected: usize) -> PyErr {
+    let error = WrongLength::new_err(format!(
+        "the next message has {length} bytes, and a row of the array has {expected}: receive it \
+         alone, by receive() for example, or use rows of that length"
+    ));
+    let error = with(py, error, "length", length);
+    with(py, error, "expected", expected)
 }
 
 /// An exception with a number.

@@ -6,28 +6,48 @@
 //! an abort) is refused with `BufferError` as long as there are views: see `views`. Waits release
 //! the interpreter, and look for signals at bounded intervals: see `waits`.
 
+mod batch;
+mod claim;
 mod ending;
 mod errors;
+mod message;
 mod publisher;
+mod rows;
 mod settings;
 mod subscriber;
+mod tensor;
 mod views;
 mod waits;
 
-/// The native part of the package.
-#[pyo3::pymodule]
+/// The native part of the package. It needs the interpreter's lock: a free-threaded interpreter
+/// takes the lock again when it imports the package.
+#[pyo3::pymodule(gil_used = true)]
 #[pyo3(name = "_native")]
 mod native {
     #[pymodule_export]
+    use crate::claim::Claim;
+    #[pymodule_export]
     use crate::errors::{
-        BackPressured, Closed, Corrupt, EndOfStream, Error, Evicted, Forked, InUse, LinkFailed,
-        NotConnected, NotSent, OpenError, Overrun, ReceiveError, TooLong, UriError,
+        BackPressured, Cancelled, Closed, Corrupt, EndOfStream, Error, Evicted, Forked, InUse,
+        LinkFailed, NotConnected, NotSent, OpenError, Overrun, ReceiveError, TooLong, UriError,
+        WrongLength,
     };
     #[pymodule_export]
-    use crate::publisher::{Claim, Publisher};
+    use crate::message::Message;
     #[pymodule_export]
-    use crate::subscriber::{Message, Subscriber};
+    use crate::publisher::Publisher;
+    #[pymodule_export]
+    use crate::settings::settings;
+    #[pymodule_export]
+    use crate::subscriber::Subscriber;
 
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// What came with each message, as fields of a structure of numpy.
+    #[pymodule_init]
+    fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        use pyo3::types::PyModuleMethods as _;
+        module.add("DETAILS", crate::rows::DETAILS.to_vec())
+    }
 }

@@ -1,32 +1,38 @@
 //! The sending end.
 
+use crate::batch::{Array, Messages, Part, send_batch};
+use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{closed, in_use, of_open, of_sent, ours, viewed, with};
+use crate::errors::{BackPressured, NotConnected, closed, in_use, of_open, of_sent, viewed, with};
+use crate::rows::{Rows, Tags};
 use crate::settings::{config, link};
-use crate::views::{Bytes, Span, Views, export};
-use crate::waits::{aside, forget, seconds, wait};
-use core::ffi::c_int;
-use olivine::{BatchNotSent, Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
+use crate::views::{Bytes, Span, Views};
+use crate::waits::{Cancel, aside, forget, seconds, wait};
+use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::{PyBufferError, PyValueError};
-use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyMemoryView, PyTuple};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use pyo3::types::PyDict;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Sends messages into a channel.
+/// Sends messages into a channel; each publisher has its lane.
+///
+/// While a call sends bytes, no other thread may write them. numpy, for example, writes without
+/// holding the interpreter.
+///
+/// Keywords are keys of URIs: `print(olivine.settings())` lists them.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Publisher {
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     /// The process that opened it.
-    opener: u32,
+    pub(crate) opener: u32,
+    cancel: Cancel,
     /// Why the stream has failed, where ending it was refused and it is still open.
     failed: Mutex<Option<String>>,
 }
 
 /// A publisher, and what it is in the middle of.
-enum State {
+pub(crate) enum State {
     Open(Box<RustPublisher>),
     Claimed {
         claim: OwnedClaim,
@@ -58,7 +64,7 @@ impl State {
     }
 
     /// Takes the claim of this number out, if it is open; refuses while its bytes are looked at.
-    fn take_claim(&mut self, wanted: u64) -> PyResult<Option<OwnedClaim>> {
+    pub(crate) fn take_claim(&mut self, wanted: u64) -> PyResult<Option<OwnedClaim>> {
         match self {
             Self::Claimed { serial, views, .. } if *serial == wanted => {
                 if views.count() > 0 {
@@ -78,7 +84,7 @@ impl State {
 }
 
 /// The state, unless another thread is in the middle of a call.
-fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
+pub(crate) fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
     match state.try_lock() {
         Ok(state) => Ok(state),
         // A panic was an exception already; the publisher is whole.
@@ -88,25 +94,32 @@ fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
 }
 
 /// The label of what is sent.
-fn label(tag: u32, topic: Option<&str>) -> Label<'_> {
+#[inline]
+pub(crate) fn label(tag: u32, topic: Option<&str>) -> Label<'_> {
     let label = Label::new().tag(tag);
     topic.map_or(label, |topic| label.topic(topic))
 }
 
 /// Whether waiting may help.
-fn is_everyday(error: NotSent) -> bool {
+pub(crate) fn is_everyday(error: NotSent) -> bool {
     matches!(error, NotSent::BackPressured | NotSent::NotConnected)
 }
 
+/// Whether an exception says that there was no room in time.
+fn is_no_room(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<BackPressured>(py) || error.is_instance_of::<NotConnected>(py)
+}
+
 /// Waits for room, a slice of the time at a time.
-fn room(
+pub(crate) fn room(
     py: Python<'_>,
+    cancel: &Cancel,
     publisher: &mut RustPublisher,
     room: Outgoing<'_, usize>,
     timeout: Option<Duration>,
 ) -> PyResult<()> {
     let mut last = NotSent::BackPressured;
-    let found = wait(py, timeout, |slice| {
+    let found = wait(py, Some(cancel), timeout, |slice| {
         match publisher.wait_for_room(room, Some(slice)) {
             Err(error) if is_everyday(error) => {
                 last = error;
@@ -123,6 +136,7 @@ fn room(
 /// Sends within a time.
 fn send(
     py: Python<'_>,
+    cancel: &Cancel,
     publisher: &mut RustPublisher,
     label: Label<'_>,
     message: &Bytes,
@@ -137,99 +151,10 @@ fn send(
                 py.check_signals()?;
                 let left =
                     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                room(
-                    py,
-                    publisher,
-                    Outgoing::sized(message.len()).label(label),
-                    left,
-                )?;
+                let wanted = Outgoing::sized(message.len()).label(label);
+                room(py, cancel, publisher, wanted, left)?;
             }
             Err(error) => return Err(of_sent(py, error, Some(publisher))),
-        }
-    }
-}
-
-/// One of several messages to send together.
-struct Part {
-    bytes: Bytes,
-    tag: u32,
-    topic: Option<String>,
-}
-
-impl Part {
-    /// Bytes, or a tuple of bytes, a tag, and a topic.
-    fn of(item: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let Ok(tuple) = item.cast::<PyTuple>() else {
-            return Ok(Self {
-                bytes: Bytes::of(item)?,
-                tag: 0,
-                topic: None,
-            });
-        };
-        if !(1..=3).contains(&tuple.len()) {
-            return Err(PyValueError::new_err(format!(
-                "a tuple of {} is not a message: give (message, tag) or (message, tag, topic)",
-                tuple.len()
-            )));
-        }
-        let second = tuple.get_item(1).ok();
-        let third = tuple.get_item(2).ok();
-        Ok(Self {
-            bytes: Bytes::of(&tuple.get_item(0)?)?,
-            tag: second.map_or(Ok(0), |tag| tag.extract())?,
-            topic: third.map_or(Ok(None), |topic| topic.extract())?,
-        })
-    }
-
-    fn label(&self) -> Label<'_> {
-        label(self.tag, self.topic.as_deref())
-    }
-}
-
-/// Sends in batches until the deadline, counting in `published`.
-fn send_batch(
-    py: Python<'_>,
-    publisher: &mut RustPublisher,
-    parts: &[Part],
-    deadline: Option<Instant>,
-    published: &mut usize,
-) -> PyResult<()> {
-    loop {
-        // Also where a slow reader makes room each time.
-        py.check_signals()?;
-        let messages = parts[*published..]
-            .iter()
-            .map(|part| Outgoing::new(part.bytes.get(py)).label(part.label()));
-        let Err(BatchNotSent {
-            published: more,
-            reason,
-        }) = publisher.try_publish_batch(messages)
-        else {
-            *published = parts.len();
-            return Ok(());
-        };
-        *published += more;
-        if !is_everyday(reason) {
-            return Err(of_sent(py, reason, Some(publisher)));
-        }
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Ok(());
-        }
-        let next = &parts[*published];
-        match room(
-            py,
-            publisher,
-            Outgoing::sized(next.bytes.len()).label(next.label()),
-            left,
-        ) {
-            Err(error)
-                if error.is_instance_of::<crate::errors::BackPressured>(py)
-                    || error.is_instance_of::<crate::errors::NotConnected>(py) =>
-            {
-                return Ok(());
-            }
-            done => done?,
         }
     }
 }
@@ -246,9 +171,11 @@ impl Publisher {
             state: Mutex::new(State::Open(Box::new(publisher))),
             failed: Mutex::new(None),
             opener: std::process::id(),
+            cancel: Cancel::default(),
         })
     }
 
+    /// Sends a copy. Returns the position behind it, or None without room. Never waits.
     #[pyo3(signature = (message, tag = 0, topic = None))]
     fn try_publish(
         &self,
@@ -267,6 +194,7 @@ impl Publisher {
         }
     }
 
+    /// Sends a copy, waiting for room. Raises TooLong, or NotSent where the topic is refused.
     #[pyo3(signature = (message, tag = 0, topic = None))]
     fn publish(
         &self,
@@ -277,9 +205,17 @@ impl Publisher {
     ) -> PyResult<u64> {
         let message = Bytes::of(message)?;
         let mut state = lock(&self.state)?;
-        send(py, state.idle()?, label(tag, topic), &message, None)
+        send(
+            py,
+            &self.cancel,
+            state.idle()?,
+            label(tag, topic),
+            &message,
+            None,
+        )
     }
 
+    /// As `publish`, but raises BackPressured or NotConnected when the time is over.
     #[pyo3(signature = (message, timeout, tag = 0, topic = None))]
     fn publish_timeout(
         &self,
@@ -292,17 +228,31 @@ impl Publisher {
         let message = Bytes::of(message)?;
         let timeout = seconds(Some(timeout))?;
         let mut state = lock(&self.state)?;
-        send(py, state.idle()?, label(tag, topic), &message, timeout)
+        send(
+            py,
+            &self.cancel,
+            state.idle()?,
+            label(tag, topic),
+            &message,
+            timeout,
+        )
     }
 
+    /// Sends copies in one batch as far as there is room; how many were sent. Never waits.
+    ///
+    /// Each message is bytes, `(message, tag)` or `(message, tag, topic)`.
+    ///
+    /// What it raises has `published`, how many were sent before: a repetition begins behind those.
     fn try_publish_batch(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.batch(py, messages, Some(Duration::ZERO))
     }
 
+    /// As `try_publish_batch`, in batches as large as there is room for; waits for room.
     fn publish_batch(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.batch(py, messages, None)
     }
 
+    /// As `publish_batch`; how many were sent when the time for all of them was over.
     fn publish_batch_timeout(
         &self,
         py: Python<'_>,
@@ -312,6 +262,75 @@ impl Publisher {
         self.batch(py, messages, seconds(Some(timeout))?)
     }
 
+    /// Sends rows of an array, each as a message, as far as there is room; how many. Never waits.
+    ///
+    /// The first axis of the array counts the rows. It is contiguous in C order and of any type
+    /// without Python objects. `tag` is a number for all rows, or an array of 32-bit unsigned
+    /// numbers with one for each.
+    ///
+    /// What it raises has `published`, how many were sent before: a repetition begins behind those.
+    #[pyo3(signature = (array, tag = None, topic = None))]
+    fn try_publish_array(
+        &self,
+        array: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+        topic: Option<&str>,
+    ) -> PyResult<usize> {
+        self.array(array, tag, topic, Some(Duration::ZERO))
+    }
+
+    /// As `try_publish_array`, in batches as large as there is room for; waits for room.
+    #[pyo3(signature = (array, tag = None, topic = None))]
+    fn publish_array(
+        &self,
+        array: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+        topic: Option<&str>,
+    ) -> PyResult<usize> {
+        self.array(array, tag, topic, None)
+    }
+
+    /// As `publish_array`; how many were sent when the time for all of them was over.
+    #[pyo3(signature = (array, timeout, tag = None, topic = None))]
+    fn publish_array_timeout(
+        &self,
+        array: &Bound<'_, PyAny>,
+        timeout: f64,
+        tag: Option<&Bound<'_, PyAny>>,
+        topic: Option<&str>,
+    ) -> PyResult<usize> {
+        self.array(array, tag, topic, seconds(Some(timeout))?)
+    }
+
+    /// Waits until a message of `length` bytes has room; whether it has. Sends nothing.
+    #[pyo3(signature = (length, topic = None, timeout = None))]
+    fn wait_for_room(
+        &self,
+        py: Python<'_>,
+        length: usize,
+        topic: Option<&str>,
+        timeout: Option<f64>,
+    ) -> PyResult<bool> {
+        let timeout = seconds(timeout)?;
+        let mut state = lock(&self.state)?;
+        let wanted = Outgoing::sized(length).label(label(0, topic));
+        match room(py, &self.cancel, state.idle()?, wanted, timeout) {
+            Err(error) if is_no_room(py, &error) => Ok(false),
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Ends the wait of another thread in a call of this publisher: it raises Cancelled within
+    /// 50 ms. If no call waits, the next call that would wait raises it instead, once.
+    ///
+    /// Any thread may call it. It waits for nothing and sends nothing. It does not end `close`.
+    fn cancel(&self) {
+        self.cancel.request();
+    }
+
+    /// Reserves a message, to be filled in place, if there is room, or None. Never waits.
+    ///
+    /// This publisher sends nothing else meanwhile.
     #[pyo3(signature = (length, tag = 0, topic = None))]
     fn try_claim(
         slf: &Bound<'_, Self>,
@@ -321,16 +340,12 @@ impl Publisher {
     ) -> PyResult<Option<Claim>> {
         let room = Outgoing::sized(length).label(label(tag, topic));
         match Self::reserve(slf, room, Some(Duration::ZERO)) {
-            Err(error)
-                if error.is_instance_of::<crate::errors::BackPressured>(slf.py())
-                    || error.is_instance_of::<crate::errors::NotConnected>(slf.py()) =>
-            {
-                Ok(None)
-            }
+            Err(error) if is_no_room(slf.py(), &error) => Ok(None),
             done => done.map(Some),
         }
     }
 
+    /// As `try_claim`, waiting for room.
     #[pyo3(signature = (length, tag = 0, topic = None))]
     fn claim(
         slf: &Bound<'_, Self>,
@@ -341,6 +356,7 @@ impl Publisher {
         Self::reserve(slf, Outgoing::sized(length).label(label(tag, topic)), None)
     }
 
+    /// As `claim`, but raises BackPressured or NotConnected when the time is over.
     #[pyo3(signature = (length, timeout, tag = 0, topic = None))]
     fn claim_timeout(
         slf: &Bound<'_, Self>,
@@ -357,6 +373,7 @@ impl Publisher {
         )
     }
 
+    /// Waits until so many reliable subscribers are attached; whether they are.
     #[pyo3(signature = (count, timeout = None))]
     fn wait_for_subscribers(
         &self,
@@ -369,6 +386,7 @@ impl Publisher {
         })
     }
 
+    /// Waits until every live reliable subscriber has read everything; whether they have.
     #[pyo3(signature = (timeout = None))]
     fn wait_drained(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         self.wait_until(py, timeout, |publisher, slice| {
@@ -376,45 +394,57 @@ impl Publisher {
         })
     }
 
+    /// The position up to which this publisher has published, in bytes.
     #[getter]
     fn cursor(&self) -> PyResult<u64> {
         Ok(lock(&self.state)?.look()?.cursor().0)
     }
 
+    /// The longest message that the ring can hold, in bytes.
     #[getter]
     fn message_max(&self) -> PyResult<usize> {
         Ok(lock(&self.state)?.look()?.message_max())
     }
 
+    /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
     #[getter]
     fn capacity(&self) -> PyResult<u64> {
         Ok(lock(&self.state)?.look()?.capacity())
     }
 
+    /// Whether the channel's files were removed while it was open.
+    ///
+    /// A program that opens the name now gets another channel.
     fn check_unlinked(&self) -> PyResult<bool> {
         Ok(lock(&self.state)?.look()?.check_unlinked())
     }
 
+    /// Counts the reliable subscribers attached now, by system calls; reclaims the dead.
     fn count_subscribers(&self) -> PyResult<usize> {
         Ok(lock(&self.state)?.look()?.count_subscribers())
     }
 
+    /// The topic of messages that are given none (`topic=`), or None.
     #[getter]
     fn topic(&self) -> PyResult<Option<String>> {
         Ok(lock(&self.state)?.look()?.topic().map(str::to_owned))
     }
 
+    /// The URI of the channel with all settings that differ from their defaults.
     #[getter]
     fn uri(&self) -> PyResult<String> {
         Ok(lock(&self.state)?.look()?.uri())
     }
 
+    /// State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let status = lock(&self.state)?.look()?.link_status();
         status.map(|status| link(py, &status)).transpose()
     }
 
+    /// Counters of this publisher: "back_pressure_count", "back_pressure_ns" (nanoseconds
+    /// waited for room), "wakes" (sleepers woken), "evicted" and "reclaimed" (subscribers).
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = lock(&self.state)?.look()?.stats();
         let dict = PyDict::new(py);
@@ -426,18 +456,38 @@ impl Publisher {
         Ok(dict)
     }
 
+    /// Ends the stream, after up to `linger`; raises BackPressured if a subscriber had not read
+    /// everything by then.
+    ///
+    /// On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has
+    /// everything: without bound if `linger` is 0, the default. Set it for such channels:
+    /// `linger="5s"`. A publisher that is collected ends its stream in the same way, without an
+    /// error.
+    ///
+    /// Over tcp:// the far side also confirms the end of the stream. If the connection breaks
+    /// before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
+    /// default, at least 2 s and at most `expire`. A far side that stands still costs one
+    /// `timeout` more: 16 s. Then the end counts as received. `linger` bounds all of that.
+    /// A listening publisher without `name` waits for named subscribers that are away and do
+    /// not have the end: for their `expire` or its own, whichever is shorter. Its own counts as
+    /// 30 s if it is never. Then it raises.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, None)
     }
 
+    /// As `close`, but ends the stream as failed: after the last message subscribers get
+    /// ReceiveError with `reason` instead of EndOfStream.
     fn close_failed(&self, py: Python<'_>, reason: String) -> PyResult<()> {
         self.end(py, Some(reason))
     }
 
+    /// The publisher.
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
+    /// Closes. Closes as failed after an exception, except GeneratorExit and a SystemExit
+    /// without an error.
     fn __exit__(
         &self,
         py: Python<'_>,
@@ -528,16 +578,49 @@ impl Publisher {
         messages: &Bound<'_, PyAny>,
         timeout: Option<Duration>,
     ) -> PyResult<usize> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let parts = messages
             .try_iter()?
             .map(|message| Part::of(&message?))
             .collect::<PyResult<Vec<_>>>()
             // Nothing is sent before all of them are there.
             .map_err(|error| with(py, error, "published", 0_u64))?;
+        self.send_all(py, parts.as_slice(), timeout)
+    }
+
+    fn array(
+        &self,
+        array: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+        topic: Option<&str>,
+        timeout: Option<Duration>,
+    ) -> PyResult<usize> {
+        let py = array.py();
+        let messages = Rows::of(array, false).and_then(|rows| {
+            let tags = tag.map_or(Ok(Tags::One(0)), |tag| Tags::of(tag, rows.count))?;
+            Ok(Array { rows, tags, topic })
+        });
+        let messages = messages.map_err(|error| with(py, error, "published", 0_u64))?;
+        self.send_all(py, &messages, timeout)
+    }
+
+    fn send_all<M: Messages + ?Sized>(
+        &self,
+        py: Python<'_>,
+        messages: &M,
+        timeout: Option<Duration>,
+    ) -> PyResult<usize> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = lock(&self.state)?;
+        let publisher = state.idle()?;
         let mut published = 0;
-        match send_batch(py, state.idle()?, &parts, deadline, &mut published) {
+        match send_batch(
+            py,
+            &self.cancel,
+            publisher,
+            messages,
+            deadline,
+            &mut published,
+        ) {
             Ok(()) => Ok(published),
             // A repetition begins behind those.
             Err(error) => Err(with(py, error, "published", published as u64)),
@@ -551,7 +634,7 @@ impl Publisher {
     ) -> PyResult<Claim> {
         let py = slf.py();
         let mut state = lock(&slf.get().state)?;
-        room(py, state.idle()?, wanted, timeout)?;
+        room(py, &slf.get().cancel, state.idle()?, wanted, timeout)?;
         let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
             return Err(closed("publisher"));
         };
@@ -563,21 +646,13 @@ impl Publisher {
                     writable: true,
                 };
                 let views = Views::default();
-                // Relaxed: only to tell claims apart.
-                let serial = CLAIMS.fetch_add(1, Ordering::Relaxed);
+                let serial = Claim::number();
                 *state = State::Claimed {
                     claim,
                     serial,
                     views: views.clone(),
                 };
-                Ok(Claim {
-                    publisher: slf.clone().unbind(),
-                    serial,
-                    span,
-                    views,
-                    shown: Mutex::new(None),
-                    failed: AtomicBool::new(false),
-                })
+                Ok(Claim::new(slf, serial, span, views))
             }
             Err((publisher, error)) => {
                 let error = of_sent(py, error, Some(&publisher));
@@ -596,156 +671,14 @@ impl Publisher {
         let timeout = seconds(timeout)?;
         let mut state = lock(&self.state)?;
         let publisher = state.idle()?;
-        let found = wait(py, timeout, |slice| match reached(publisher, slice) {
-            Ok(false) => None,
-            done => Some(done),
+        let found = wait(py, Some(&self.cancel), timeout, |slice| {
+            match reached(publisher, slice) {
+                Ok(false) => None,
+                done => Some(done),
+            }
         })?;
         found
             .unwrap_or(Ok(false))
             .map_err(|error| of_sent(py, error, Some(publisher)))
-    }
-}
-
-/// Numbers the claims of the process.
-static CLAIMS: AtomicU64 = AtomicU64::new(0);
-
-/// A reserved message, to be filled in place.
-#[pyclass(frozen, weakref, module = "olivine")]
-pub(crate) struct Claim {
-    publisher: Py<Publisher>,
-    serial: u64,
-    span: Span,
-    views: Views,
-    /// The view that `__enter__` gave.
-    shown: Mutex<Option<Py<PyMemoryView>>>,
-    /// Its block was left by an exception while its bytes were looked at: it is given up with the
-    /// last view.
-    failed: AtomicBool,
-}
-
-impl Claim {
-    /// Refused in a forked child.
-    fn is_open(&self) -> PyResult<bool> {
-        ours(self.publisher.get().opener, "claim")?;
-        let state = lock(&self.publisher.get().state)?;
-        Ok(matches!(&*state, State::Claimed { serial, .. } if *serial == self.serial))
-    }
-
-    /// Lets go of the view that `__enter__` gave. Refused while others look at its bytes.
-    fn hide(&self, py: Python<'_>) -> PyResult<()> {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        // Taken out either way: the view holds us, and must not be held by us for ever.
-        if let Some(view) = shown.take() {
-            view.call_method0(py, "release")?;
-        }
-        Ok(())
-    }
-}
-
-#[pymethods]
-impl Claim {
-    fn commit(&self, py: Python<'_>) -> PyResult<u64> {
-        self.hide(py)?;
-        let mut state = lock(&self.publisher.get().state)?;
-        let Some(claim) = state.take_claim(self.serial)? else {
-            return Err(PyValueError::new_err(
-                "the claim was committed or aborted before: claim again",
-            ));
-        };
-        let (publisher, position) = claim.commit();
-        let position = position
-            .map(|position| position.0)
-            .map_err(|error| of_sent(py, error, Some(&publisher)));
-        *state = State::Open(publisher);
-        position
-    }
-
-    fn abort(&self, py: Python<'_>) -> PyResult<()> {
-        self.hide(py)?;
-        let mut state = lock(&self.publisher.get().state)?;
-        if let Some(claim) = state.take_claim(self.serial)? {
-            *state = State::Open(claim.abort());
-        }
-        Ok(())
-    }
-
-    fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
-        let view = PyMemoryView::from(slf.as_any())?;
-        let mut shown = slf
-            .get()
-            .shown
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *shown = Some(view.clone().unbind());
-        Ok(view)
-    }
-
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        exception: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        if !exception.is_none() {
-            // Where its bytes are still looked at it is given up later, with the last view: the
-            // exception matters more. Relaxed here and below: the interpreter's lock orders.
-            self.failed.store(true, Ordering::Relaxed);
-            let _ = self.abort(py);
-        } else if self.is_open()? {
-            self.commit(py)?;
-        }
-        Ok(())
-    }
-
-    fn __len__(&self) -> usize {
-        self.span.length
-    }
-
-    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer
-    // protocol says.
-    unsafe fn __getbuffer__(
-        slf: &Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
-        let claim = slf.get();
-        if !claim.is_open()? {
-            return Err(PyValueError::new_err("the claim was committed or aborted"));
-        }
-        // SAFETY: Python's own view; open claims are neither committed nor aborted while there are
-        // views.
-        unsafe { export(slf.as_any(), claim.span, &claim.views, view, flags) }
-    }
-
-    // SAFETY: as above.
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.views.release();
-        if self.failed.load(Ordering::Relaxed) {
-            self.give_up();
-        }
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<olivine.Claim of {} bytes>", self.span.length)
-    }
-}
-
-impl Drop for Claim {
-    fn drop(&mut self) {
-        // No view of it exists any more: a view would keep it alive.
-        self.give_up();
-    }
-}
-
-impl Claim {
-    /// Aborts it, unless its bytes are still looked at. Where the publisher is in use it has no
-    /// claim of ours.
-    fn give_up(&self) {
-        if let Ok(mut state) = lock(&self.publisher.get().state)
-            && let Ok(Some(claim)) = state.take_claim(self.serial)
-        {
-            *state = State::Open(claim.abort());
-        }
     }
 }

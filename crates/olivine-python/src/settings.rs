@@ -2,8 +2,8 @@
 //! elsewhere says.
 
 use crate::errors::of_uri;
-use olivine::{Config, LinkStatus};
-use pyo3::exceptions::PyTypeError;
+use olivine::{Config, End, Key, LinkStatus, Scheme};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 
@@ -22,6 +22,55 @@ pub(crate) fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Co
     }
     let pairs = pairs.iter().map(|(key, value)| (&**key, &**value));
     Config::parse_with(uri, pairs).map_err(|error| of_uri(&error))
+}
+
+/// What the settings are: every key of URIs, or `key` alone, with values and default.
+///
+/// The text is for people: `print(olivine.settings())`. KeyError names an unknown key.
+#[pyfunction]
+#[pyo3(signature = (key = None))]
+pub(crate) fn settings(key: Option<&str>) -> PyResult<String> {
+    let Some(wanted) = key else {
+        return Ok(Config::keys().map(about).collect::<Vec<_>>().join("\n"));
+    };
+    let name = wanted.strip_suffix('_').unwrap_or(wanted);
+    let found = Config::keys().find(|key| key.name() == name);
+    found.map(about).ok_or_else(|| {
+        PyKeyError::new_err(format!(
+            "there is no setting {wanted:?}: settings() lists all of them"
+        ))
+    })
+}
+
+/// What a key does.
+fn about(key: &Key) -> String {
+    let schemes = if key.schemes() == Scheme::ALL {
+        "every scheme".to_owned()
+    } else {
+        let words = key.schemes().iter().map(|scheme| scheme.word());
+        words
+            .map(|word| format!("{word}://"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let end = match key.end() {
+        End::Publisher => "publishers of ",
+        End::Subscriber => "subscribers of ",
+        _ => "",
+    };
+    let mut text = format!(
+        "{}={}\n    Values: {}. Default: {}. For {end}{schemes}.\n",
+        key.name(),
+        key.value(),
+        key.rule(),
+        key.default(),
+    );
+    for line in key.doc() {
+        text.push_str(if line.is_empty() { "" } else { "    " });
+        text.push_str(line);
+        text.push('\n');
+    }
+    text
 }
 
 /// A value as a URI has it.

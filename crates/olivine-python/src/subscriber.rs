@@ -1,37 +1,44 @@
 //! The receiving end.
 
-use crate::errors::{closed, in_use, of_open, of_received, of_system, ours, viewed};
+use crate::errors::{closed, in_use, of_open, of_received, of_system, ours, viewed, wrong_length};
+use crate::message::{Found, Message, lane};
+use crate::rows::{Detail, Details, Empty, Rows};
 use crate::settings::{config, link};
-use crate::views::{Span, Views, export};
-use crate::waits::{aside, seconds, wait};
-use core::ffi::c_int;
-use olivine::{Durable, Message as RustMessage, Subscriber as RustSubscriber};
-use pyo3::exceptions::{PyBufferError, PyValueError};
-use pyo3::ffi;
+use crate::views::Views;
+use crate::waits::{Cancel, aside, seconds, wait};
+use olivine::{Durable, ReceiveError, Subscriber as RustSubscriber};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::PyDict;
 use std::os::fd::AsRawFd as _;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-/// How many messages a poll takes by default.
-const LIMIT_DEFAULT: usize = 256;
-
-/// Receives messages of a channel.
+/// Receives messages of a channel from all its publishers, in order for each publisher.
+///
+/// A durable subscriber (`name=`) consumes a message with the next call that receives, or with
+/// `close`. If it is dropped, dies, or leaves its `with` block by an exception, the next subscriber
+/// of that name gets its last message again, first.
+///
+/// Keywords are keys of URIs: `print(olivine.settings())` lists them.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Subscriber {
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
     /// The process that opened it.
-    opener: u32,
+    pub(crate) opener: u32,
+    /// Views of the message received last: there are none of earlier ones.
+    pub(crate) views: Views,
+    cancel: Arc<Cancel>,
 }
 
-struct State {
+pub(crate) struct State {
     /// `None` once closed.
     subscriber: Option<RustSubscriber>,
     /// Counts the messages handed out: a message of another number is gone.
-    serial: u64,
-    /// Views of the message handed out last.
+    pub(crate) serial: u64,
+    /// As those of the [`Subscriber`].
     views: Views,
+    cancel: Arc<Cancel>,
     /// It comes again: its handler raised.
     again: Option<Found>,
     /// What went wrong behind messages that were handed out: the next call that receives raises it.
@@ -58,37 +65,31 @@ impl Ending {
     }
 }
 
-/// A message as stored in the ring.
-#[derive(Clone, Debug)]
-struct Found {
-    span: Span,
-    tag: u32,
-    lane: usize,
-    position: u64,
-    topic: String,
-}
-
-impl Found {
-    fn of(message: &RustMessage<'_>) -> Self {
-        Self {
-            span: Span {
-                data: message.as_ptr().cast_mut(),
-                length: message.len(),
-                writable: false,
-            },
-            tag: message.tag(),
-            lane: message.lane(),
-            position: message.position().0,
-            topic: message.topic().to_owned(),
-        }
-    }
-}
-
 impl State {
     /// The subscriber, to look at.
-    fn look(&self) -> PyResult<&RustSubscriber> {
+    pub(crate) fn look(&self) -> PyResult<&RustSubscriber> {
         let subscriber = self.subscriber.as_ref().filter(|_| self.ending.is_none());
         subscriber.ok_or_else(|| closed("subscriber"))
+    }
+
+    /// Whether it has not left the channel, also while it waits for a view to go.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.subscriber.is_some()
+    }
+
+    /// The subscriber, to receive the next message of this number, where nothing else is due.
+    #[inline]
+    fn ready(&mut self) -> Option<(&mut RustSubscriber, u64)> {
+        if self.again.is_some()
+            || self.late.is_some()
+            || self.ending.is_some()
+            || self.views.count() > 0
+        {
+            return None;
+        }
+        let subscriber = self.subscriber.as_mut()?;
+        self.serial += 1;
+        Some((subscriber, self.serial))
     }
 
     /// The subscriber, to release the last message: refused while its bytes are looked at. The
@@ -98,7 +99,6 @@ impl State {
         // Only now: if it is refused, a message whose handler raised still comes again.
         self.again = None;
         self.serial += 1;
-        self.views = Views::default();
         self.unviewed()
     }
 
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// Consumes the last message, and gives the room of everything read back.
-    fn release(&mut self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn release(&mut self, py: Python<'_>) -> PyResult<()> {
         let subscriber = self.go_on()?;
         // Consumes what was handed out, and hands out nothing.
         subscriber
@@ -161,17 +161,107 @@ impl State {
         if let Some(found) = self.next(py)? {
             return Ok(Some(found));
         }
+        let ready = self.wait(py, timeout)?;
+        // A new lane, or a message of a topic that is not asked for, is something to poll and no
+        // message.
+        if ready { self.next(py) } else { Ok(None) }
+    }
+
+    /// Waits until there is something to poll; whether there is.
+    fn wait(&mut self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<bool> {
+        let cancel = Arc::clone(&self.cancel);
         let subscriber = self.go_on()?;
-        let ready = wait(py, timeout, |slice| match subscriber.wait(slice) {
-            Ok(false) => None,
-            done => Some(done),
+        let ready = wait(py, Some(&cancel), timeout, |slice| {
+            match subscriber.wait(slice) {
+                Ok(false) => None,
+                done => Some(done),
+            }
         })?;
-        match ready {
-            None => Ok(None),
-            Some(Err(error)) => Err(of_received(py, &error)),
-            // A new lane, or a message of a topic that is not asked for, is something to poll and
-            // no message.
-            Some(Ok(_)) => self.next(py),
+        ready
+            .unwrap_or(Ok(false))
+            .map_err(|error| of_received(py, &error))
+    }
+
+    /// Copies messages into rows, as many as there are; how many. The next message stays where it
+    /// does not fit a row: it is reported if it is the first.
+    fn take(&mut self, py: Python<'_>, rows: &Rows, details: Option<&Details>) -> PyResult<usize> {
+        self.unviewed()?;
+        let mut count = 0;
+        if let Some(again) = self.again.take_if(|_| rows.count > 0) {
+            if again.span.length != rows.row {
+                let length = again.span.length;
+                self.again = Some(again);
+                return Err(wrong_length(py, length, rows.row));
+            }
+            // SAFETY: the message received last, which lives until the subscriber goes on.
+            let bytes = unsafe { core::slice::from_raw_parts(again.span.data, again.span.length) };
+            rows.put(0, bytes);
+            if let Some(details) = details {
+                let (tag, lane, position) = again.details();
+                details.put(
+                    0,
+                    Detail {
+                        tag,
+                        lane,
+                        position,
+                    },
+                );
+            }
+            count = 1;
+        }
+        if count == rows.count {
+            return Ok(count);
+        }
+        if let Some(late) = self.late.take() {
+            if count == 0 {
+                return Err(late);
+            }
+            self.late = Some(late);
+            return Ok(count);
+        }
+        let subscriber = self.go_on()?;
+        // Other threads run meanwhile where it may take long.
+        let (first, is_long) = (count, (rows.count - count) * rows.row > TAKE_ATTACHED_MAX);
+        let mut copy = || copy_rows(subscriber, rows, details, first);
+        let (taken, stopped) = if is_long { py.detach(copy) } else { copy() };
+        match stopped {
+            Stopped::Empty => {}
+            Stopped::Misfit(found) => {
+                let length = found.span.length;
+                self.again = Some(found);
+                if taken == 0 {
+                    return Err(wrong_length(py, length, rows.row));
+                }
+            }
+            Stopped::Error(error) => {
+                let error = of_received(py, &error);
+                if taken == 0 {
+                    return Err(error);
+                }
+                self.late = Some(error);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// As [`State::take`], waiting for the first message. A time-out of 0 does not wait.
+    fn take_within(
+        &mut self,
+        py: Python<'_>,
+        rows: &Rows,
+        details: Option<&Details>,
+        timeout: Option<Duration>,
+    ) -> PyResult<usize> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        loop {
+            // Never behind a message that was taken: the exception would lose it.
+            py.check_signals()?;
+            let count = self.take(py, rows, details)?;
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if count > 0 || left.is_some_and(|left| left.is_zero()) {
+                return Ok(count);
+            }
+            self.wait(py, left)?;
         }
     }
 
@@ -189,8 +279,48 @@ impl State {
     }
 }
 
+/// Bytes that a call copies at most without letting other threads run.
+const TAKE_ATTACHED_MAX: usize = 64 << 10;
+
+/// Why no more rows were filled.
+enum Stopped {
+    Empty,
+    /// The next message has another length. It is the one received last.
+    Misfit(Found),
+    Error(ReceiveError),
+}
+
+/// Copies messages into the rows from `first` on; how many rows are filled then.
+fn copy_rows(
+    subscriber: &mut RustSubscriber,
+    rows: &Rows,
+    details: Option<&Details>,
+    first: usize,
+) -> (usize, Stopped) {
+    for index in first..rows.count {
+        let message = match subscriber.try_receive() {
+            Ok(Some(message)) => message,
+            Ok(None) => return (index, Stopped::Empty),
+            Err(error) => return (index, Stopped::Error(error)),
+        };
+        if message.len() != rows.row {
+            return (index, Stopped::Misfit(Found::of(&message)));
+        }
+        rows.put(index, &message);
+        if let Some(details) = details {
+            let detail = Detail {
+                tag: message.tag(),
+                lane: lane(&message),
+                position: message.position().0,
+            };
+            details.put(index, detail);
+        }
+    }
+    (rows.count, Stopped::Empty)
+}
+
 /// The state, unless another thread is in the middle of a call.
-fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
+pub(crate) fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
     match state.try_lock() {
         Ok(state) => Ok(state),
         // A panic was an exception already; the subscriber is whole.
@@ -207,11 +337,16 @@ impl Subscriber {
         let config = config(uri, keys)?;
         let opened = aside(py, "opening", move || RustSubscriber::open_with(&config))?;
         let subscriber = opened.map_err(|error| of_open(py, &error))?;
+        let views = Views::default();
+        let cancel = Arc::<Cancel>::default();
         Ok(Self {
+            views: views.clone(),
+            cancel: Arc::clone(&cancel),
             state: Mutex::new(State {
                 subscriber: Some(subscriber),
                 serial: 0,
-                views: Views::default(),
+                views,
+                cancel,
                 again: None,
                 late: None,
                 ending: None,
@@ -220,19 +355,39 @@ impl Subscriber {
         })
     }
 
+    /// The next message, or None where there is none. Never waits.
     fn try_receive(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {
         Self::receive_within(slf, Some(Duration::ZERO))
     }
 
+    /// The next message, a view of the ring; waits for it.
+    ///
+    /// Raises EndOfStream once every publisher has closed and everything was read. That is not
+    /// final: if a publisher opens later, further calls return its messages. A `for` loop ends.
     fn receive(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {
         Self::receive_within(slf, None)
     }
 
+    /// As `receive`; None when the time is over.
     fn receive_timeout(slf: &Bound<'_, Self>, timeout: f64) -> PyResult<Option<Message>> {
         Self::receive_within(slf, seconds(Some(timeout))?)
     }
 
-    #[pyo3(signature = (limit = LIMIT_DEFAULT, handler = None))]
+    /// Copies of up to `limit` messages. Never waits. Raises EndOfStream as `receive` does.
+    ///
+    /// An empty list says that there is nothing to read now. Only every few empty calls check for
+    /// the end of the stream, so a few empty lists may come before it is raised; `wait` checks at
+    /// once.
+    ///
+    /// An error behind messages (Overrun, Evicted, Corrupt) does not lose them: they are returned,
+    /// and the next call that receives raises the error.
+    ///
+    /// A durable subscriber consumes all of them but the last, and the last too if there were fewer
+    /// than `limit`. To process each message safely, receive, iterate or give a handler.
+    ///
+    /// With a handler it hands out up to `limit` messages, views of the ring, and returns how
+    /// many. A handler that raises gets the same message again.
+    #[pyo3(signature = (limit = 256, handler = None))]
     fn poll<'py>(
         slf: &Bound<'py, Self>,
         limit: usize,
@@ -265,6 +420,7 @@ impl Subscriber {
         Ok(count.into_pyobject(py)?.into_any())
     }
 
+    /// Waits until a poll would find something; whether it would.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let timeout = seconds(timeout)?;
@@ -273,16 +429,87 @@ impl Subscriber {
         if state.again.is_some() || state.late.is_some() {
             return Ok(true);
         }
-        let subscriber = state.go_on()?;
-        let ready = wait(py, timeout, |slice| match subscriber.wait(slice) {
-            Ok(false) => None,
-            done => Some(done),
-        })?;
-        ready
-            .unwrap_or(Ok(false))
-            .map_err(|error| of_received(py, &error))
+        state.wait(py, timeout)
     }
 
+    /// Messages as rows of a new array of numpy, in order; waits for the first one.
+    ///
+    /// `dtype` is the type of a row, as `numpy.dtype` takes it: numbers, text and bytes with a
+    /// length, structures, or an array such as `("f4", 8)`. Each message has as many bytes as a
+    /// row. A message of another length ends the array before it. The next call raises WrongLength,
+    /// and `receive` returns the message.
+    ///
+    /// The array has at most `limit` rows; without a limit as many as fit 4 MiB, at least one.
+    /// After `timeout` seconds without a message it is empty; 0 does not wait. Memory is used for
+    /// rows that are filled.
+    ///
+    /// With `details=True` it returns two arrays: the rows, and what came with them, of the type
+    /// `olivine.DETAILS`: tag, lane and position.
+    ///
+    /// Errors and durable subscribers are as with `poll`: rows before an error are returned, and
+    /// the last message of a full array is consumed by the next call that receives.
+    #[pyo3(signature = (dtype, limit = None, timeout = None, *, details = false))]
+    fn receive_array<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: &Bound<'py, PyAny>,
+        limit: Option<usize>,
+        timeout: Option<f64>,
+        details: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let timeout = seconds(timeout)?;
+        let empty = Empty::of(dtype, limit)?;
+        let bytes = empty.bytes(empty.row)?;
+        let beside = details
+            .then(|| empty.bytes(size_of::<Detail>()))
+            .transpose()?;
+        let count = {
+            let rows = Rows::made(&bytes, empty.limit, empty.row)?;
+            let details = beside
+                .as_ref()
+                .map(|array| Details::made(array, empty.limit));
+            let details = details.transpose()?;
+            lock(&slf.get().state)?.take_within(py, &rows, details.as_ref(), timeout)?
+        };
+        let rows = empty.finish(bytes, count)?;
+        let Some(beside) = beside else {
+            return Ok(rows);
+        };
+        let beside = empty.finish_details(beside, count)?;
+        Ok((rows, beside).into_pyobject(py)?.into_any())
+    }
+
+    /// Copies messages into rows of `array`, from the first on; how many. Never waits.
+    ///
+    /// The first axis of the array counts the rows. It can be written, and is contiguous in C order
+    /// and of any type without Python objects. Rows behind the returned number are unchanged.
+    /// `details` is an array of the type `olivine.DETAILS` with one row for each row.
+    ///
+    /// Lengths, errors and durable subscribers are as with `receive_array`.
+    #[pyo3(signature = (array, details = None))]
+    fn poll_into(
+        &self,
+        py: Python<'_>,
+        array: &Bound<'_, PyAny>,
+        details: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        let rows = Rows::of(array, true)?;
+        let details = details.map(|details| Details::of(details, rows.count));
+        let details = details.transpose()?;
+        lock(&self.state)?.take(py, &rows, details.as_ref())
+    }
+
+    /// Ends the wait of another thread in a call of this subscriber: it raises Cancelled within
+    /// 50 ms. If no call waits, the next call that would wait raises it instead, once.
+    ///
+    /// Any thread may call it. No message is lost: the subscriber can be used as before.
+    fn cancel(&self) {
+        self.cancel.request();
+    }
+
+    /// Gives the room of everything read back now, and consumes the message received last.
+    ///
+    /// A message whose handler raised was not read: it comes again.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = lock(&self.state)?;
         if state.again.is_some() {
@@ -293,16 +520,22 @@ impl Subscriber {
         state.release(py)
     }
 
+    /// Bytes of frames read so far, over all lanes.
     #[getter]
     fn position(&self) -> PyResult<u64> {
         Ok(lock(&self.state)?.look()?.position().0)
     }
 
+    /// Bytes of frames that are published and not read yet, over all lanes.
     #[getter]
     fn lag(&self) -> PyResult<u64> {
         Ok(lock(&self.state)?.look()?.lag())
     }
 
+    /// What a name (name=) found when it was opened: "created", "resumed" or "lost place".
+    ///
+    /// "lost place": it was evicted or expired while it was away; lost_bytes says how much it
+    /// missed. None without a name.
     #[getter]
     fn durable(&self) -> PyResult<Option<&'static str>> {
         let found = lock(&self.state)?.look()?.durable();
@@ -313,31 +546,40 @@ impl Subscriber {
         }))
     }
 
+    /// Whether the channel's files were removed while it was open.
+    ///
+    /// A program that opens the name now gets another channel.
     fn check_unlinked(&self) -> PyResult<bool> {
         Ok(lock(&self.state)?.look()?.check_unlinked())
     }
 
+    /// Bytes of frames that this subscriber missed: by overruns, or while its durable name had
+    /// lost its place. 0 for a reliable subscriber that was not evicted.
     #[getter]
     fn lost_bytes(&self) -> PyResult<u64> {
         Ok(lock(&self.state)?.look()?.lost_bytes())
     }
 
+    /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
     #[getter]
     fn capacity(&self) -> PyResult<u64> {
         Ok(lock(&self.state)?.look()?.capacity())
     }
 
+    /// The URI of the channel with all settings that differ from their defaults.
     #[getter]
     fn uri(&self) -> PyResult<String> {
         Ok(lock(&self.state)?.look()?.uri())
     }
 
+    /// State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let status = lock(&self.state)?.look()?.link_status();
         status.map(|status| link(py, &status)).transpose()
     }
 
+    /// Readable when there is something to poll; belongs to the subscriber.
     fn event_fd(&self) -> PyResult<i32> {
         ours(self.opener, "subscriber")?;
         let mut state = lock(&self.state)?;
@@ -352,18 +594,29 @@ impl Subscriber {
         Ok(descriptor.as_raw_fd())
     }
 
+    /// As `event_fd`, for `select` and `selectors`.
     fn fileno(&self) -> PyResult<i32> {
         self.event_fd()
     }
 
+    /// Leaves the channel: now, or with the last view of the message received last.
+    ///
+    /// A durable subscriber keeps its place, behind that message.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, Ending::Close)
     }
 
+    /// As `close`, but a durable subscriber keeps its place before the message received last,
+    /// which comes again.
+    ///
+    /// A subscriber that is collected, or whose `with` block an exception leaves, ends in this way.
     fn drop(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, Ending::Drop)
     }
 
+    /// Leaves the channel and forgets a durable name.
+    ///
+    /// Raises Closed, and keeps the name, if it has left.
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
         let subscriber = {
             let mut state = lock(&self.state)?;
@@ -384,13 +637,22 @@ impl Subscriber {
         slf
     }
 
-    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {
+    fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Message>>> {
         let py = slf.py();
+        let mut state = lock(&slf.get().state)?;
+        if let Some((subscriber, serial)) = state.ready() {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => return Message::copy_of(slf, serial, &message).map(Some),
+                Ok(None) => {}
+                Err(ReceiveError::Closed) => return Ok(None),
+                Err(error) => return Err(of_received(py, &error)),
+            }
+        }
+        // It waits, or something else is due.
         loop {
             py.check_signals()?;
-            let mut state = lock(&slf.get().state)?;
             return match state.next_within(py, None) {
-                Ok(Some(found)) => Ok(Some(Message::copy(slf, &state, &found))),
+                Ok(Some(found)) => Message::copy(slf, &state, found).map(Some),
                 Ok(None) => continue,
                 Err(error) if error.is_instance_of::<crate::errors::EndOfStream>(py) => Ok(None),
                 Err(error) => Err(error),
@@ -399,14 +661,16 @@ impl Subscriber {
     }
 
     fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let messages = slf.py().import("olivine._aio")?.getattr("Messages")?;
+        let messages = slf.py().import("olivine.aio")?.getattr("Messages")?;
         messages.call1((slf,))
     }
 
+    /// The subscriber.
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
 
+    /// Closes; drops where there is an exception.
     fn __exit__(
         &self,
         py: Python<'_>,
@@ -439,6 +703,18 @@ impl Drop for Subscriber {
 }
 
 impl Subscriber {
+    /// Ends one that was closed while its last message was looked at. In use it cannot be: that
+    /// would be refused.
+    pub(crate) fn last_view_is_gone(&self) {
+        let ended = lock(&self.state).ok().and_then(|mut state| {
+            let ending = state.ending?;
+            state.end(ending)
+        });
+        if let Some((ending, subscriber)) = ended {
+            Python::attach(|py| py.detach(|| ending.end(subscriber)));
+        }
+    }
+
     /// The next message within a time.
     fn receive_within(
         slf: &Bound<'_, Self>,
@@ -469,14 +745,14 @@ impl Subscriber {
     }
 
     /// Copies of up to `limit` messages.
-    fn copies(slf: &Bound<'_, Self>, limit: usize) -> PyResult<Vec<Message>> {
+    fn copies<'py>(slf: &Bound<'py, Self>, limit: usize) -> PyResult<Vec<Bound<'py, Message>>> {
         let py = slf.py();
         let mut state = lock(&slf.get().state)?;
         let mut copies = Vec::new();
         let repeated = state.again.clone();
         while copies.len() < limit {
             match state.next_of(copies.len(), py) {
-                Ok(Some(found)) => copies.push(Message::copy(slf, &state, &found)),
+                Ok(Some(found)) => copies.push(Message::copy(slf, &state, found)?),
                 Ok(None) => break,
                 Err(error) => {
                     // Views of it refuse the next message: it is the only copy, which is dropped.
@@ -489,203 +765,4 @@ impl Subscriber {
         }
         Ok(copies)
     }
-}
-
-/// A received message: a view of the ring, or a copy.
-#[pyclass(frozen, weakref, module = "olivine")]
-pub(crate) struct Message {
-    subscriber: Py<Subscriber>,
-    serial: u64,
-    found: Found,
-    views: Views,
-    /// The bytes of a copy.
-    copy: Option<Py<PyBytes>>,
-}
-
-impl Message {
-    fn view(subscriber: &Bound<'_, Subscriber>, state: &State, found: Found) -> Self {
-        Self {
-            subscriber: subscriber.clone().unbind(),
-            serial: state.serial,
-            found,
-            views: state.views.clone(),
-            copy: None,
-        }
-    }
-
-    fn copy(subscriber: &Bound<'_, Subscriber>, state: &State, found: &Found) -> Self {
-        let py = subscriber.py();
-        // SAFETY: the message received last, which lives until the subscriber goes on; its state is
-        // locked.
-        let bytes = unsafe { core::slice::from_raw_parts(found.span.data, found.span.length) };
-        let mut copy = Self::view(subscriber, state, found.clone());
-        copy.copy = Some(PyBytes::new(py, bytes).unbind());
-        copy.views = Views::default();
-        copy
-    }
-
-    /// Whether it is the message received last, which the subscriber has not released.
-    fn is_last(&self) -> PyResult<bool> {
-        if self.copy.is_none() {
-            return self.alive();
-        }
-        // A copy can be used in any thread. A call in another thread has consumed the message; a
-        // closed or dropped subscriber has already decided about it.
-        let state = lock(&self.subscriber.get().state);
-        Ok(state.is_ok_and(|state| state.serial == self.serial && state.look().is_ok()))
-    }
-
-    /// Refuses to look at bytes of the ring that are gone, or that belong to the parent process.
-    fn there(&self) -> PyResult<()> {
-        ours(self.subscriber.get().opener, "message")?;
-        if !self.alive()? {
-            return Err(gone());
-        }
-        Ok(())
-    }
-
-    /// What it was made of, if it is a view.
-    fn found(&self) -> Option<Found> {
-        self.copy.is_none().then(|| self.found.clone())
-    }
-}
-
-#[pymethods]
-impl Message {
-    #[getter]
-    fn tag(&self) -> u32 {
-        self.found.tag
-    }
-
-    #[getter]
-    fn lane(&self) -> usize {
-        self.found.lane
-    }
-
-    #[getter]
-    fn position(&self) -> u64 {
-        self.found.position
-    }
-
-    #[getter]
-    fn topic(&self) -> &str {
-        &self.found.topic
-    }
-
-    /// Whether the bytes can still be looked at.
-    #[getter]
-    fn alive(&self) -> PyResult<bool> {
-        if self.copy.is_some() {
-            return Ok(true);
-        }
-        let state = lock(&self.subscriber.get().state)?;
-        let ours = ours(self.subscriber.get().opener, "message").is_ok();
-        Ok(ours && state.serial == self.serial && state.subscriber.is_some())
-    }
-
-    fn release(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_last()? {
-            lock(&self.subscriber.get().state)?.release(py)?;
-        }
-        Ok(())
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
-    }
-
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        exception: &Bound<'_, PyAny>,
-        _value: &Bound<'_, PyAny>,
-        _traceback: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        if exception.is_none() {
-            return self.release(py);
-        }
-        // The message is not consumed yet: the subscriber's next call consumes it, and an end by
-        // the exception does not.
-        Ok(())
-    }
-
-    fn __len__(&self) -> usize {
-        self.found.span.length
-    }
-
-    fn __bytes__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyBytes>> {
-        let py = slf.py();
-        let message = slf.get();
-        if let Some(copy) = &message.copy {
-            return Ok(copy.bind(py).clone());
-        }
-        message.there()?;
-        let span = message.found.span;
-        // SAFETY: alive, and the interpreter is held: no other thread receives meanwhile.
-        let bytes = unsafe { core::slice::from_raw_parts(span.data, span.length) };
-        Ok(PyBytes::new(py, bytes))
-    }
-
-    // SAFETY: for Python alone, which gives views to fill and takes them back as the buffer
-    // protocol says.
-    unsafe fn __getbuffer__(
-        slf: &Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
-        let message = slf.get();
-        let mut span = message.found.span;
-        if let Some(copy) = &message.copy {
-            // `bytes` stay where they are.
-            span.data = copy.bind(slf.py()).as_bytes().as_ptr().cast_mut();
-        } else {
-            message.there()?;
-        }
-        // SAFETY: Python's own view; a copy lives with the message, and a subscriber does not go on
-        // while there are views.
-        unsafe { export(slf.as_any(), span, &message.views, view, flags) }
-    }
-
-    // SAFETY: as above.
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        self.views.release();
-        if self.copy.is_some() || self.views.count() > 0 {
-            return;
-        }
-        // The last one of a subscriber that was closed meanwhile. In use it cannot be: that would
-        // be refused.
-        let ended = lock(&self.subscriber.get().state)
-            .ok()
-            .filter(|state| state.serial == self.serial)
-            .and_then(|mut state| {
-                let ending = state.ending?;
-                state.end(ending)
-            });
-        if let Some((ending, subscriber)) = ended {
-            Python::attach(|py| py.detach(|| ending.end(subscriber)));
-        }
-    }
-
-    fn __repr__(&self) -> String {
-        let Found {
-            span,
-            tag,
-            lane,
-            position,
-            topic,
-        } = &self.found;
-        format!(
-            "<olivine.Message of {} bytes, tag {tag}, lane {lane}, position {position}, \
-             topic {topic:?}>",
-            span.length
-        )
-    }
-}
-
-/// The message was given back.
-fn gone() -> PyErr {
-    PyValueError::new_err(
-        "the message is gone: its subscriber went on; copy it by bytes(message) before, or poll or \
-         iterate, which copy",
-    )
 }

@@ -1,14 +1,17 @@
-//! Bytes of the ring as Python sees them: the buffer protocol, and how many views there are.
+//! Bytes of the ring as Python sees them: the buffer protocol, and how many views there are. And
+//! bytes of Python objects.
 
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts the views of one message or claim. Changes while the interpreter is held only.
+/// Counts the views of one claim, or of the messages of one subscriber. Changes while the
+/// interpreter is held only.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Views(Arc<AtomicUsize>);
 
@@ -24,7 +27,8 @@ impl Views {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn add(&self) {
+    /// There is one more.
+    pub(crate) fn add(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -43,16 +47,15 @@ unsafe impl Send for Span {}
 // SAFETY: as above.
 unsafe impl Sync for Span {}
 
-/// Fills `view` with `span`, as a view of `owner`, which lives as long as the view.
+/// Fills `view` with `span`, as a view of `owner`, which lives as long as the view. The caller
+/// counts it.
 ///
 /// # Safety
 ///
-/// `view` is what Python passed to `__getbuffer__`; the bytes live for as long as `views` counts
-/// the view.
+/// `view` is what Python passed to `__getbuffer__`; the bytes live for as long as the view.
 pub(crate) unsafe fn export(
     owner: &Bound<'_, PyAny>,
     span: Span,
-    views: &Views,
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
@@ -60,8 +63,7 @@ pub(crate) unsafe fn export(
         return Err(PyBufferError::new_err("there is no view to fill"));
     }
     let length = isize::try_from(span.length).map_err(|_| PyBufferError::new_err("too long"))?;
-    // SAFETY: `view` may be filled by contract; it takes a reference to the owner, who counts it
-    // below.
+    // SAFETY: `view` may be filled by contract; it takes a reference to the owner.
     let answer = unsafe {
         ffi::PyBuffer_FillInfo(
             view,
@@ -75,56 +77,108 @@ pub(crate) unsafe fn export(
     if answer != 0 {
         return Err(PyErr::fetch(owner.py()));
     }
-    views.add();
     Ok(())
 }
 
-/// Bytes of a Python object: of `bytes`, a `bytearray`, an array of numpy, or any other object with
-/// contiguous bytes.
-pub(crate) struct Bytes {
-    view: ffi::Py_buffer,
-}
+/// A view of an object, by the buffer protocol.
+pub(crate) struct Held(ffi::Py_buffer);
 
-impl Bytes {
-    /// Looks at the bytes of `object`.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+// SAFETY: an address and a reference; code that reads the bytes says why it may, and releasing it
+// attaches to the interpreter.
+unsafe impl Send for Held {}
+// SAFETY: as above.
+unsafe impl Sync for Held {}
+
+impl Held {
+    /// A view of `object`, as `flags` ask for.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         let mut view = MaybeUninit::zeroed();
         // SAFETY: an object and a place for a view, both ours for the call.
-        let answer = unsafe {
-            ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), ffi::PyBUF_SIMPLE)
-        };
+        let answer = unsafe { ffi::PyObject_GetBuffer(object.as_ptr(), view.as_mut_ptr(), flags) };
         if answer != 0 {
             return Err(PyErr::fetch(object.py()));
         }
         // SAFETY: filled, as the answer says.
-        let view = unsafe { view.assume_init() };
-        Ok(Self { view })
+        Ok(Self(unsafe { view.assume_init() }))
     }
 
-    /// The bytes, while the interpreter is held: no Python code writes them meanwhile. Native code
-    /// that works without the interpreter (numpy does) could, which the stub forbids its caller.
-    pub(crate) fn get<'a>(&'a self, _py: Python<'a>) -> &'a [u8] {
-        let length = usize::try_from(self.view.len).unwrap_or(0);
-        if length == 0 || self.view.buf.is_null() {
-            return &[];
-        }
-        // SAFETY: a simple view is `len` bytes in a row, alive until it is released, which needs
-        // `self`.
-        unsafe { core::slice::from_raw_parts(self.view.buf.cast::<u8>(), length) }
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        usize::try_from(self.view.len).unwrap_or(0)
+    /// The structure of the view.
+    pub(crate) fn get(&self) -> &ffi::Py_buffer {
+        &self.0
     }
 }
 
-impl Drop for Bytes {
+impl Drop for Held {
     fn drop(&mut self) {
         // Attached already, where calls of ours make and drop them.
         Python::attach(|_| {
             // SAFETY: a view that `PyObject_GetBuffer` filled, released once.
-            unsafe { ffi::PyBuffer_Release(&raw mut self.view) };
+            unsafe { ffi::PyBuffer_Release(&raw mut self.0) };
         });
+    }
+}
+
+/// Bytes of a Python object: of `bytes`, a `bytearray`, an array of numpy, or any other object with
+/// contiguous bytes.
+pub(crate) enum Bytes {
+    /// `bytes` do not move or change, and need no view.
+    Constant(Py<PyBytes>),
+    View(Held),
+}
+
+impl Bytes {
+    /// Looks at the bytes of `object`.
+    #[inline]
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(bytes) = object.cast_exact::<PyBytes>() {
+            return Ok(Self::Constant(bytes.clone().unbind()));
+        }
+        Self::view(object)
+    }
+
+    /// Looks at the bytes of `object` by a view of it.
+    pub(crate) fn view(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Held::of(object, ffi::PyBUF_SIMPLE).map(Self::View)
+    }
+
+    /// The bytes, while the interpreter is held: no Python code writes them meanwhile. Native code
+    /// that works without the interpreter (numpy does) could, which the stub forbids its caller.
+    #[inline]
+    pub(crate) fn get<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        let held = match self {
+            Self::Constant(bytes) => return bytes.as_bytes(py),
+            Self::View(held) => held.get(),
+        };
+        let length = usize::try_from(held.len).unwrap_or(0);
+        if length == 0 || held.buf.is_null() {
+            return &[];
+        }
+        // SAFETY: a simple view is `len` bytes in a row, alive until it is released, which needs
+        // `self`.
+        unsafe { core::slice::from_raw_parts(held.buf.cast::<u8>(), length) }
+    }
+
+    /// Where they begin.
+    pub(crate) fn data(&self) -> *mut u8 {
+        match self {
+            Self::Constant(bytes) => Python::attach(|py| bytes.as_bytes(py).as_ptr().cast_mut()),
+            Self::View(held) => held.get().buf.cast::<u8>(),
+        }
+    }
+
+    /// Whether they may not be written.
+    pub(crate) fn is_read_only(&self) -> bool {
+        match self {
+            Self::Constant(_) => true,
+            Self::View(held) => held.get().readonly != 0,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Constant(bytes) => Python::attach(|py| bytes.as_bytes(py).len()),
+            Self::View(held) => usize::try_from(held.get().len).unwrap_or(0),
+        }
     }
 }

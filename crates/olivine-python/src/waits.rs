@@ -1,15 +1,38 @@
-//! Waiting that releases the interpreter and that signals interrupt.
+//! Waiting that releases the interpreter and that signals and other threads interrupt.
 
-use crate::errors::Error;
+use crate::errors::{Cancelled, Error};
 use core::ffi::{c_int, c_void};
 use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-/// How long a wait looks away from signals at most.
+/// How long a wait looks away from signals and from `cancel` at most.
 const SLICE: Duration = Duration::from_millis(50);
+
+/// Another thread asked the next wait of a handle, or the one under way, to end.
+#[derive(Debug, Default)]
+pub(crate) struct Cancel(AtomicBool);
+
+impl Cancel {
+    /// Asks for it.
+    pub(crate) fn request(&self) {
+        // Relaxed here and below: it says nothing about other memory.
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Raises `Cancelled` once for a request.
+    fn check(&self) -> PyResult<()> {
+        if self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed) {
+            return Err(Cancelled::new_err(
+                "another thread called cancel(): nothing was sent or received by this call",
+            ));
+        }
+        Ok(())
+    }
+}
 
 /// A time-out in seconds, as Python has them; `None` is none.
 pub(crate) fn seconds(timeout: Option<f64>) -> PyResult<Option<Duration>> {
@@ -26,14 +49,20 @@ pub(crate) fn seconds(timeout: Option<f64>) -> PyResult<Option<Duration>> {
 }
 
 /// Calls `wait` with slices of the time, without the interpreter, until it returns a result or the
-/// time is over (`None`). Between two slices it checks for signals: Ctrl-C interrupts.
+/// time is over (`None`). Before a slice it checks for signals and `cancel`: both interrupt.
 pub(crate) fn wait<R: Send>(
     py: Python<'_>,
+    cancel: Option<&Cancel>,
     timeout: Option<Duration>,
     mut wait: impl FnMut(Duration) -> Option<R> + Send,
 ) -> PyResult<Option<R>> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
+        if timeout != Some(Duration::ZERO)
+            && let Some(cancel) = cancel
+        {
+            cancel.check()?;
+        }
         let slice = deadline.map_or(SLICE, |deadline| {
             SLICE.min(deadline.saturating_duration_since(Instant::now()))
         });
@@ -64,10 +93,12 @@ pub(crate) fn aside<R: Send + 'static>(
             "cannot start a thread for {what}: {error}: end some, or raise the limit of threads"
         ))
     })?;
-    let answered = wait(py, None, move |slice| match answer.recv_timeout(slice) {
-        Ok(answer) => Some(Some(answer)),
-        Err(RecvTimeoutError::Timeout) => None,
-        Err(RecvTimeoutError::Disconnected) => Some(None),
+    let answered = wait(py, None, None, move |slice| {
+        match answer.recv_timeout(slice) {
+            Ok(answer) => Some(Some(answer)),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(None),
+        }
     })?;
     // It has sent its result.
     let _ = thread.join();

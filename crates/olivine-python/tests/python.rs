@@ -1,4 +1,4 @@
-//! Runs `tests/test_*.py` and the README's program with the package as it was just built.
+//! Runs `tests/test_*.py` and the README's programs with the package as it was just built.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ fn python() -> (Command, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let package = folder.path().join("olivine");
     std::fs::create_dir(&package).unwrap();
-    for name in ["__init__.py", "_aio.py"] {
+    for name in ["__init__.py", "aio.py"] {
         let source = source("python/olivine").join(name);
         std::fs::copy(source, package.join(name)).unwrap();
     }
@@ -47,7 +47,7 @@ fn the_package_passes_its_tests() {
     let ran = said
         .lines()
         .find_map(|line| line.strip_prefix("Ran ")?.split(' ').next()?.parse().ok());
-    assert!(ran.unwrap_or(0) >= 40, "{said}");
+    assert!(ran.unwrap_or(0) >= 100, "{said}");
     for line in said.lines().filter(|line| line.contains("... skipped")) {
         // Past the capture of output: `cargo xtask test` counts the line.
         use std::io::Write as _;
@@ -56,15 +56,23 @@ fn the_package_passes_its_tests() {
 }
 
 #[test]
-fn the_program_of_the_readme_runs() {
+fn the_programs_of_the_readme_run() {
     let readme = std::fs::read_to_string(source("README.md")).unwrap();
     let blocks: Vec<_> = readme.split("```python\n").skip(1).collect();
-    assert!(!blocks.is_empty());
+    assert!(blocks.len() >= 3);
     for block in blocks {
         let (mut python, folder) = python();
         python.arg("-c").arg(block.split("```").next().unwrap());
         let output = python.env("OLIVINE_DIR", folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
+        if said.contains("No module named 'numpy'") {
+            use std::io::Write as _;
+            let _ = writeln!(
+                std::io::stderr(),
+                "skipped: no numpy for a program of the README"
+            );
+            continue;
+        }
         assert!(output.status.success(), "{said}");
         assert_eq!(output.stdout, b"b'hello'\n", "{said}");
     }

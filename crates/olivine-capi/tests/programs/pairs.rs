@@ -52,7 +52,7 @@ fn python(place: &TestFolder) -> Option<Language> {
     }
     let package = place.0.path().join("olivine");
     std::fs::create_dir(&package).unwrap();
-    for name in ["__init__.py", "_aio.py"] {
+    for name in ["__init__.py", "aio.py"] {
         let from = source("../olivine-python/python/olivine").join(name);
         std::fs::copy(from, package.join(name)).unwrap();
     }

@@ -17,11 +17,17 @@ exists. Code that takes the address of a buffer and releases the buffer is not c
 `torch.frombuffer(memoryview(message), ...)` the view, which the tensor keeps, and not the message.
 Iterating, and `poll` without a handler, give copies.
 
-One thread uses a handle at a time. Waits let other threads run, and Ctrl-C ends them.
+`receive_array`, `poll_into` and `publish_array` move many messages of one length in one call, as
+rows of an array of numpy. `olivine.aio` is for asyncio. `olivine.settings()` lists all settings.
+
+One thread uses a handle at a time. Waits let other threads run. Ctrl-C ends them, and so does
+`cancel` of the handle in another thread.
 """
 
 from ._native import (
+    DETAILS,
     BackPressured,
+    Cancelled,
     Claim,
     Closed,
     Corrupt,
@@ -41,11 +47,15 @@ from ._native import (
     Subscriber,
     TooLong,
     UriError,
+    WrongLength,
+    settings,
 )
 from ._native import VERSION as __version__
 
 __all__ = [
+    "DETAILS",
     "BackPressured",
+    "Cancelled",
     "Claim",
     "Closed",
     "Corrupt",
@@ -65,5 +75,11 @@ __all__ = [
     "Subscriber",
     "TooLong",
     "UriError",
+    "WrongLength",
     "__version__",
+    "settings",
 ]
+
+# `help(olivine)` ends with them.
+if __doc__ is not None:
+    __doc__ += "\nSettings:\n\n" + settings()

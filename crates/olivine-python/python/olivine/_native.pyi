@@ -4,7 +4,10 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Self, final, overload
+from typing import Any, Literal, Self, final, overload
+
+import numpy
+import numpy.typing
 
 if sys.version_info >= (3, 12):
     from collections.abc import Buffer
@@ -16,9 +19,11 @@ _Outgoing = Buffer | tuple[Buffer] | tuple[Buffer, int] | tuple[Buffer, int, str
 
 __all__ = [
     "BackPressured",
+    "Cancelled",
     "Claim",
     "Closed",
     "Corrupt",
+    "DETAILS",
     "EndOfStream",
     "Error",
     "Evicted",
@@ -36,9 +41,21 @@ __all__ = [
     "TooLong",
     "UriError",
     "VERSION",
+    "WrongLength",
+    "settings",
 ]
 
 VERSION: str
+
+# What came with each message, as fields of a structure of numpy:
+# `numpy.empty(n, olivine.DETAILS)`.
+DETAILS: list[tuple[str, str]]
+
+def settings(key: str | None = None) -> str:
+    """What the settings are: every key of URIs, or `key` alone, with values and default.
+
+    The text is for people: `print(olivine.settings())`. KeyError names an unknown key.
+    """
 
 class Error(Exception):
     """Whatever goes wrong in Olivine."""
@@ -51,6 +68,7 @@ class OpenError(Error):
 class Closed(Error): ...
 class Forked(Error): ...
 class InUse(Error): ...
+class Cancelled(Error): ...
 class NotSent(Error): ...
 class BackPressured(NotSent): ...
 class NotConnected(NotSent): ...
@@ -68,12 +86,18 @@ class Overrun(ReceiveError):
 class Evicted(ReceiveError): ...
 class Corrupt(ReceiveError): ...
 
+class WrongLength(ReceiveError):
+    length: int
+    expected: int
+
 @final
 class Publisher:
     """Sends messages into a channel; each publisher has its lane.
 
     While a call sends bytes, no other thread may write them. numpy, for example, writes without
     holding the interpreter.
+
+    Keywords are keys of URIs: `print(olivine.settings())` lists them.
     """
 
     def __new__(cls, uri: str, **keys: _Setting) -> Self:
@@ -129,6 +153,44 @@ class Publisher:
     ) -> Claim:
         """As `claim`, but raises BackPressured or NotConnected when the time is over."""
 
+    def try_publish_array(
+        self, array: Buffer, tag: int | Buffer | None = None, topic: str | None = None
+    ) -> int:
+        """Sends rows of an array, each as a message, as far as there is room; how many. Never waits.
+
+        The first axis of the array counts the rows. It is contiguous in C order and of any type
+        without Python objects. `tag` is a number for all rows, or an array of 32-bit unsigned
+        numbers with one for each.
+
+        What it raises has `published`, how many were sent before: a repetition begins behind those.
+        """
+
+    def publish_array(
+        self, array: Buffer, tag: int | Buffer | None = None, topic: str | None = None
+    ) -> int:
+        """As `try_publish_array`, in batches as large as there is room for; waits for room."""
+
+    def publish_array_timeout(
+        self,
+        array: Buffer,
+        timeout: float,
+        tag: int | Buffer | None = None,
+        topic: str | None = None,
+    ) -> int:
+        """As `publish_array`; how many were sent when the time for all of them was over."""
+
+    def wait_for_room(
+        self, length: int, topic: str | None = None, timeout: float | None = None
+    ) -> bool:
+        """Waits until a message of `length` bytes has room; whether it has. Sends nothing."""
+
+    def cancel(self) -> None:
+        """Ends the wait of another thread in a call of this publisher: it raises Cancelled within
+        50 ms. If no call waits, the next call that would wait raises it instead, once.
+
+        Any thread may call it. It waits for nothing and sends nothing. It does not end `close`.
+        """
+
     def wait_for_subscribers(self, count: int, timeout: float | None = None) -> bool:
         """Waits until so many reliable subscribers are attached; whether they are."""
 
@@ -136,11 +198,17 @@ class Publisher:
         """Waits until every live reliable subscriber has read everything; whether they have."""
 
     @property
-    def cursor(self) -> int: ...
+    def cursor(self) -> int:
+        """The position up to which this publisher has published, in bytes."""
+
     @property
-    def message_max(self) -> int: ...
+    def message_max(self) -> int:
+        """The longest message that the ring can hold, in bytes."""
+
     @property
-    def capacity(self) -> int: ...
+    def capacity(self) -> int:
+        """Bytes of each publisher's ring; 0 until a publisher has fixed it."""
+
     def check_unlinked(self) -> bool:
         """Whether the channel's files were removed while it was open.
 
@@ -151,14 +219,22 @@ class Publisher:
         """Counts the reliable subscribers attached now, by system calls; reclaims the dead."""
 
     @property
-    def topic(self) -> str | None: ...
+    def topic(self) -> str | None:
+        """The topic of messages that are given none (`topic=`), or None."""
+
     @property
-    def uri(self) -> str: ...
+    def uri(self) -> str:
+        """The URI of the channel with all settings that differ from their defaults."""
+
     @property
     def link_status(self) -> dict[str, str | int] | None:
         """State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None."""
 
-    def stats(self) -> dict[str, int]: ...
+    def stats(self) -> dict[str, int]:
+        """Counters of this publisher: "back_pressure_count", "back_pressure_ns" (nanoseconds
+        waited for room), "wakes" (sleepers woken), "evicted" and "reclaimed" (subscribers).
+        """
+
     def close(self) -> None:
         """Ends the stream, after up to `linger`; raises BackPressured if a subscriber had not read
         everything by then.
@@ -182,7 +258,9 @@ class Publisher:
         ReceiveError with `reason` instead of EndOfStream.
         """
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        """The publisher."""
+
     def __exit__(
         self,
         exception: type[BaseException] | None,
@@ -203,28 +281,56 @@ class Claim:
     def abort(self) -> None:
         """Gives the message up. BufferError while its bytes are looked at."""
 
-    def __enter__(self) -> memoryview: ...
+    def __enter__(self) -> memoryview:
+        """A view of the bytes, to be written."""
+
     def __exit__(
         self,
         exception: type[BaseException] | None,
         value: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        """Commits; aborts if there is an exception."""
+
     def __len__(self) -> int: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The bytes for a library of tensors: a vector of 8-bit unsigned numbers, to be written.
+
+        The tensor is a view, as a memoryview is: the claim is not committed while it exists.
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Memory of the CPU: `(1, 0)`."""
+
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Message:
-    """A received message: bytes, by the buffer protocol, and what came with them."""
+    """A received message: bytes, by the buffer protocol and DLPack, and what came with them."""
 
     @property
-    def tag(self) -> int: ...
+    def tag(self) -> int:
+        """The number that the publisher gave; 0 if none."""
+
     @property
-    def lane(self) -> int: ...
+    def lane(self) -> int:
+        """The index of the publisher's lane."""
+
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """Where its frame begins in its lane, in bytes."""
+
     @property
-    def topic(self) -> str: ...
+    def topic(self) -> str:
+        """The topic; empty for a message without one."""
+
     @property
     def alive(self) -> bool:
         """Whether the bytes can be read: copies always, views until the subscriber goes on."""
@@ -237,15 +343,39 @@ class Message:
         bytes of a copy stay.
         """
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        """The message."""
+
     def __exit__(
         self,
         exception: type[BaseException] | None,
         value: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        """Releases the message, unless there is an exception."""
+
     def __len__(self) -> int: ...
-    def __bytes__(self) -> bytes: ...
+    def __bytes__(self) -> bytes:
+        """A copy of the bytes."""
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """The bytes for a library of tensors: a read-only vector of 8-bit unsigned numbers.
+
+        `numpy.from_dlpack(message)` calls it. The tensor is a view, as a memoryview is: the
+        subscriber does not go on while it exists. A library that cannot be told that the bytes are
+        read-only is refused with BufferError, unless it asks for a copy.
+        """
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Memory of the CPU: `(1, 0)`."""
+
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
@@ -255,6 +385,8 @@ class Subscriber:
     A durable subscriber (`name=`) consumes a message with the next call that receives, or with
     `close`. If it is dropped, dies, or leaves its `with` block by an exception, the next subscriber
     of that name gets its last message again, first.
+
+    Keywords are keys of URIs: `print(olivine.settings())` lists them.
     """
 
     def __new__(cls, uri: str, **keys: _Setting) -> Self:
@@ -292,14 +424,69 @@ class Subscriber:
 
         A durable subscriber consumes all of them but the last, and the last too if there were fewer
         than `limit`. To process each message safely, receive, iterate or give a handler.
+
+        With a handler it hands out up to `limit` messages, views of the ring, and returns how
+        many. A handler that raises gets the same message again.
         """
 
     @overload
     def poll(self, limit: int = 256, *, handler: Callable[[Message], object]) -> int: ...
     @overload
-    def poll(self, limit: int, handler: Callable[[Message], object]) -> int:
-        """Hands out up to `limit` messages, views of the ring, and returns how many. A handler that
-        raises gets the same message again.
+    def poll(self, limit: int, handler: Callable[[Message], object]) -> int: ...
+
+    @overload
+    def receive_array(
+        self,
+        dtype: numpy.typing.DTypeLike,
+        limit: int | None = None,
+        timeout: float | None = None,
+        *,
+        details: Literal[False] = False,
+    ) -> numpy.ndarray[Any, Any]:
+        """Messages as rows of a new array of numpy, in order; waits for the first one.
+
+        `dtype` is the type of a row, as `numpy.dtype` takes it: numbers, text and bytes with a
+        length, structures, or an array such as `("f4", 8)`. Each message has as many bytes as a
+        row. A message of another length ends the array before it. The next call raises WrongLength,
+        and `receive` returns the message.
+
+        The array has at most `limit` rows; without a limit as many as fit 4 MiB, at least one.
+        After `timeout` seconds without a message it is empty; 0 does not wait. Memory is used for
+        rows that are filled.
+
+        With `details=True` it returns two arrays: the rows, and what came with them, of the type
+        `olivine.DETAILS`: tag, lane and position.
+
+        Errors and durable subscribers are as with `poll`: rows before an error are returned, and
+        the last message of a full array is consumed by the next call that receives.
+        """
+
+    @overload
+    def receive_array(
+        self,
+        dtype: numpy.typing.DTypeLike,
+        limit: int | None = None,
+        timeout: float | None = None,
+        *,
+        details: Literal[True],
+    ) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]: ...
+    def poll_into(
+        self, array: Buffer, details: numpy.ndarray[Any, Any] | None = None
+    ) -> int:
+        """Copies messages into rows of `array`, from the first on; how many. Never waits.
+
+        The first axis of the array counts the rows. It can be written, and is contiguous in C order
+        and of any type without Python objects. Rows behind the returned number are unchanged.
+        `details` is an array of the type `olivine.DETAILS` with one row for each row.
+
+        Lengths, errors and durable subscribers are as with `receive_array`.
+        """
+
+    def cancel(self) -> None:
+        """Ends the wait of another thread in a call of this subscriber: it raises Cancelled within
+        50 ms. If no call waits, the next call that would wait raises it instead, once.
+
+        Any thread may call it. No message is lost: the subscriber can be used as before.
         """
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -312,9 +499,13 @@ class Subscriber:
         """
 
     @property
-    def position(self) -> int: ...
+    def position(self) -> int:
+        """Bytes of frames read so far, over all lanes."""
+
     @property
-    def lag(self) -> int: ...
+    def lag(self) -> int:
+        """Bytes of frames that are published and not read yet, over all lanes."""
+
     @property
     def durable(self) -> str | None:
         """What a name (name=) found when it was opened: "created", "resumed" or "lost place".
@@ -330,11 +521,19 @@ class Subscriber:
         """
 
     @property
-    def lost_bytes(self) -> int: ...
+    def lost_bytes(self) -> int:
+        """Bytes of frames that this subscriber missed: by overruns, or while its durable name had
+        lost its place. 0 for a reliable subscriber that was not evicted.
+        """
+
     @property
-    def capacity(self) -> int: ...
+    def capacity(self) -> int:
+        """Bytes of each publisher's ring; 0 until a publisher has fixed it."""
+
     @property
-    def uri(self) -> str: ...
+    def uri(self) -> str:
+        """The URI of the channel with all settings that differ from their defaults."""
+
     @property
     def link_status(self) -> dict[str, str | int] | None:
         """State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None."""
@@ -342,7 +541,9 @@ class Subscriber:
     def event_fd(self) -> int:
         """Readable when there is something to poll; belongs to the subscriber."""
 
-    def fileno(self) -> int: ...
+    def fileno(self) -> int:
+        """As `event_fd`, for `select` and `selectors`."""
+
     def close(self) -> None:
         """Leaves the channel: now, or with the last view of the message received last.
 
@@ -367,7 +568,9 @@ class Subscriber:
     def __iter__(self) -> Iterator[Message]: ...
     def __next__(self) -> Message: ...
     def __aiter__(self) -> AsyncIterator[Message]: ...
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        """The subscriber."""
+
     def __exit__(
         self,
         exception: type[BaseException] | None,

@@ -1,0 +1,291 @@
+"""Publishers and subscribers for asyncio. No call blocks the loop.
+
+    from olivine import aio
+
+    async with aio.Publisher("shm://ticks") as publisher:
+        await publisher.publish(b"hello")
+
+    async with aio.Subscriber("shm://ticks") as subscriber:
+        async for message in subscriber:
+            print(bytes(message))
+
+A subscriber waits for the descriptor of its handle. A publisher without room waits in a thread.
+A call that is cancelled has sent nothing and has received nothing: no message is lost. Time-outs
+are those of asyncio: `async with asyncio.timeout(1): message = await subscriber.receive()`.
+
+`handle` is the publisher or subscriber of `olivine` behind it, for what does not wait.
+"""
+
+import asyncio
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+from . import _native
+from ._native import EndOfStream
+
+__all__ = ["Publisher", "Subscriber"]
+
+# Messages handed out between turns of other tasks.
+TURN_MAX = 64
+# Seconds that a thread waits before it looks whether its task was cancelled.
+SLICE = 0.05
+
+
+class Publisher:
+    """Sends messages. `async with` opens it and closes it; or `await` it, and close it.
+
+    Takes the URI and the keywords of `olivine.Publisher`. Tasks may share it: their calls follow
+    one another.
+    """
+
+    def __init__(self, uri, **keys):
+        self._opening = (uri, keys)
+        self._handle = None
+        self._turn = asyncio.Lock()
+        self._thread = None
+
+    @property
+    def handle(self):
+        """The `olivine.Publisher` behind it."""
+        if self._handle is None:
+            raise _native.Closed("the publisher is not open: use async with, or await it")
+        return self._handle
+
+    def __await__(self):
+        return self._open().__await__()
+
+    async def __aenter__(self):
+        return await self._open()
+
+    async def __aexit__(self, exception, value, traceback):
+        """Closes. Closes as failed after an exception, as a `with` block of the handle does."""
+        async with self._turn:
+            await self._aside(self.handle.__exit__, exception, value, traceback)
+        self._end_thread()
+
+    async def publish(self, message, tag=0, topic=None):
+        """Sends a copy; waits for room. Returns the position behind it."""
+        async with self._turn:
+            while True:
+                position = self.handle.try_publish(message, tag, topic)
+                if position is not None:
+                    return position
+                length = memoryview(message).nbytes
+                await self._until(self.handle.wait_for_room, length, topic)
+
+    async def publish_batch(self, messages):
+        """Sends copies in batches as large as there is room for; waits for room.
+
+        What it raises has `published`, how many were sent before. So has a CancelledError.
+        """
+        return await self._all(list(messages), self.handle.try_publish_batch, _length)
+
+    async def publish_array(self, array, tag=None, topic=None):
+        """Sends the rows of an array, each as one message; waits for room.
+
+        What it raises has `published`, how many were sent before. So has a CancelledError.
+        """
+        handle = self.handle
+        each = hasattr(tag, "__len__")
+        if each and len(tag) != len(array):
+            # It says what is wrong.
+            return handle.try_publish_array(array, tag, topic)
+        published = 0
+        async with self._turn:
+            try:
+                while True:
+                    rest = tag[published:] if each else tag
+                    published += handle.try_publish_array(array[published:], rest, topic)
+                    if published == len(array):
+                        return published
+                    row = memoryview(array[published : published + 1]).nbytes
+                    await self._until(handle.wait_for_room, row, topic)
+            except BaseException as error:
+                error.published = published + getattr(error, "published", 0)
+                raise
+
+    async def wait_for_subscribers(self, count):
+        """Waits until so many reliable subscribers are attached."""
+        async with self._turn:
+            await self._until(self.handle.wait_for_subscribers, count)
+
+    async def wait_drained(self):
+        """Waits until every live reliable subscriber has read everything."""
+        async with self._turn:
+            await self._until(self.handle.wait_drained)
+
+    async def close(self):
+        """Ends the stream, as `olivine.Publisher.close` does."""
+        async with self._turn:
+            await self._aside(self.handle.close)
+        self._end_thread()
+
+    async def close_failed(self, reason):
+        """Ends the stream as failed, as `olivine.Publisher.close_failed` does."""
+        async with self._turn:
+            await self._aside(self.handle.close_failed, reason)
+        self._end_thread()
+
+    async def _open(self):
+        if self._handle is None:
+            uri, keys = self._opening
+            self._handle = await self._aside(lambda: _native.Publisher(uri, **keys))
+        return self
+
+    async def _all(self, messages, publish, length):
+        published = 0
+        async with self._turn:
+            try:
+                while True:
+                    published += publish(messages[published:])
+                    if published == len(messages):
+                        return published
+                    await self._until(self.handle.wait_for_room, *length(messages[published]))
+            except BaseException as error:
+                error.published = published + getattr(error, "published", 0)
+                raise
+
+    async def _until(self, wait, *args):
+        """Waits in a thread, a slice at a time, until `wait` is true."""
+        while not await self._aside(lambda: wait(*args, timeout=SLICE)):
+            pass
+
+    async def _aside(self, call, *args):
+        """Calls in a thread. A cancelled task ends when the thread does not use the handle."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "olivine-aio")
+        called = asyncio.get_running_loop().run_in_executor(self._thread, call, *args)
+        try:
+            return await asyncio.shield(called)
+        except asyncio.CancelledError:
+            await asyncio.wait([called])
+            raise
+
+    def _end_thread(self):
+        if self._thread is not None:
+            self._thread.shutdown(wait=False)
+            self._thread = None
+
+
+def _length(message):
+    """What `wait_for_room` takes for one of several messages."""
+    if isinstance(message, tuple):
+        topic = message[2] if len(message) > 2 else None
+        return memoryview(message[0]).nbytes, topic
+    return memoryview(message).nbytes, None
+
+
+class Subscriber:
+    """Receives messages. `async with` opens it and closes it; or `await` it, and close it.
+
+    Takes the URI and the keywords of `olivine.Subscriber`. One task receives at a time.
+    """
+
+    def __init__(self, uri, **keys):
+        self._opening = (uri, keys)
+        self._handle = None
+
+    @property
+    def handle(self):
+        """The `olivine.Subscriber` behind it."""
+        if self._handle is None:
+            raise _native.Closed("the subscriber is not open: use async with, or await it")
+        return self._handle
+
+    def __await__(self):
+        return self._open().__await__()
+
+    async def __aenter__(self):
+        return await self._open()
+
+    async def __aexit__(self, exception, value, traceback):
+        """Closes; drops where there is an exception."""
+        self.handle.__exit__(exception, value, traceback)
+
+    def __aiter__(self):
+        return Messages(self.handle)
+
+    async def receive(self):
+        """A copy of the next message; waits for it. Raises EndOfStream as the handle does."""
+        return (await _found(self.handle, lambda: self.handle.poll(1)))[0]
+
+    async def receive_array(self, dtype, limit=None, *, details=False):
+        """Messages as rows of a new array; waits for the first one.
+
+        As `olivine.Subscriber.receive_array`.
+        """
+
+        def receive():
+            found = self.handle.receive_array(dtype, limit, 0, details=details)
+            return found if len(found[0] if details else found) else None
+
+        return await _found(self.handle, receive)
+
+    async def close(self):
+        """Leaves the channel, as `olivine.Subscriber.close` does."""
+        self.handle.close()
+
+    async def _open(self):
+        if self._handle is None:
+            uri, keys = self._opening
+            self._handle = await asyncio.to_thread(_native.Subscriber, uri, **keys)
+        return self
+
+
+class Messages:
+    """Copies of a subscriber's messages, until the end of the stream.
+
+    One at a time for each subscriber.
+    """
+
+    def __init__(self, subscriber):
+        self._subscriber = subscriber
+        self._left = TURN_MAX
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        while True:
+            if self._left == 0:
+                # Also where messages never cease.
+                self._left = TURN_MAX
+                await asyncio.sleep(0)
+            try:
+                # One: a durable subscriber gets a message again if its program fails at it. Of
+                # several it would get the last only. Finding nothing arms the descriptor.
+                descriptor = self._subscriber.event_fd()
+                taken = self._subscriber.poll(1)
+            except EndOfStream:
+                raise StopAsyncIteration from None
+            if taken:
+                self._left -= 1
+                return taken[0]
+            self._left = TURN_MAX
+            await _readable(descriptor)
+
+
+async def _found(handle, take):
+    """What `take` finds. Finding nothing arms the descriptor. No wait follows what was taken."""
+    while True:
+        descriptor = handle.event_fd()
+        taken = take()
+        if taken is not None and len(taken):
+            return taken
+        await _readable(descriptor)
+
+
+async def _readable(descriptor):
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    # A copy: closing the subscriber wakes it and closes the descriptor. Another file may then
+    # get the number.
+    own = os.dup(descriptor)
+    try:
+        loop.add_reader(own, lambda: ready.done() or ready.set_result(None))
+        try:
+            await ready
+        finally:
+            loop.remove_reader(own)
+    finally:
+        os.close(own)

@@ -1,0 +1,214 @@
+"""`olivine.aio`, and `cancel`: waits that end early lose nothing."""
+
+import asyncio
+import threading
+import unittest
+
+import olivine
+from case import WATCHDOG, Case
+from olivine import aio
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, WATCHDOG))
+
+
+class Loop(Case):
+    def both(self, **keys):
+        uri = f"shm://aio?dir={self.folder}"
+        return aio.Subscriber(uri, capacity="4KiB", **keys), aio.Publisher(uri)
+
+    def test_messages_pass_a_full_ring_while_other_tasks_run(self):
+        count = 3000
+        turns = 0
+
+        async def tick():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def publish(publisher):
+            async with publisher:
+                for n in range(count):
+                    await publisher.publish(b"%d" % n, tag=n)
+
+        async def main():
+            subscriber, publisher = self.both()
+            ticking = asyncio.create_task(tick())
+            async with subscriber:
+                publishing = asyncio.create_task(publish(publisher))
+                got = [(int(bytes(m)), m.tag) async for m in subscriber]
+                await publishing
+            ticking.cancel()
+            return got
+
+        self.assertEqual(run(main()), [(n, n) for n in range(count)])
+        self.assertGreater(turns, 10)
+
+    def test_batches_pass_a_full_ring(self):
+        async def main():
+            subscriber, publisher = self.both()
+            async with subscriber, publisher:
+                messages = [(bytes([n % 256]), n) for n in range(2000)]
+                publishing = asyncio.create_task(publisher.publish_batch(messages))
+                got = [await subscriber.receive() for _ in messages]
+                self.assertEqual(await publishing, 2000)
+                return [message.tag for message in got]
+
+        self.assertEqual(run(main()), list(range(2000)))
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_arrays_pass_a_full_ring(self):
+        rows = numpy.arange(3000, dtype="u8")
+        tags = numpy.arange(3000, dtype="u4")
+
+        async def main():
+            subscriber, publisher = self.both()
+            async with subscriber, publisher:
+                publishing = asyncio.create_task(publisher.publish_array(rows, tags))
+                got = []
+                while sum(len(part) for part, _ in got) < len(rows):
+                    got.append(await subscriber.receive_array("u8", details=True))
+                self.assertEqual(await publishing, len(rows))
+                with self.assertRaisesRegex(ValueError, "2 numbers for 3000 rows"):
+                    await publisher.publish_array(rows, tags[:2])
+                return [numpy.concatenate(parts) for parts in zip(*got)]
+
+        got, details = run(main())
+        numpy.testing.assert_array_equal(got, rows)
+        numpy.testing.assert_array_equal(details["tag"], tags)
+
+    def test_a_cancelled_receive_loses_nothing(self):
+        async def main():
+            subscriber, publisher = self.both()
+            async with subscriber, publisher:
+                for n in range(20):
+                    with self.assertRaises(TimeoutError):
+                        await asyncio.wait_for(subscriber.receive(), 0.001)
+                    await publisher.publish(b"%d" % n)
+                    self.assertEqual(bytes(await subscriber.receive()), b"%d" % n)
+
+        run(main())
+
+    def test_a_cancelled_publish_has_sent_nothing_and_the_publisher_goes_on(self):
+        async def main():
+            subscriber, publisher = self.both()
+            async with subscriber, publisher:
+                sent = 0
+                while publisher.handle.try_publish(bytes(500)) is not None:
+                    sent += 1
+                with self.assertRaises(TimeoutError):
+                    await asyncio.wait_for(publisher.publish(bytes(500)), 0.01)
+                task = asyncio.create_task(publisher.publish_batch([bytes(500)]))
+                await asyncio.sleep(0.01)
+                task.cancel()
+                with self.assertRaises(asyncio.CancelledError) as raised:
+                    await task
+                self.assertEqual(raised.exception.published, 0)
+                for _ in range(sent):
+                    self.assertEqual(len(await subscriber.receive()), 500)
+                await publisher.publish(b"next")
+                self.assertEqual(bytes(await subscriber.receive()), b"next")
+
+        run(main())
+
+    def test_an_exception_in_the_block_ends_the_stream_as_failed(self):
+        async def main():
+            subscriber, publisher = self.both()
+            async with subscriber:
+                with self.assertRaises(ZeroDivisionError):
+                    async with publisher:
+                        await publisher.publish(b"before")
+                        1 / 0
+                self.assertEqual(bytes(await subscriber.receive()), b"before")
+                with self.assertRaisesRegex(olivine.ReceiveError, "ZeroDivisionError"):
+                    await subscriber.receive()
+
+        run(main())
+
+    def test_handles_are_awaited_and_closed(self):
+        async def main():
+            subscriber, publisher = self.both()
+            with self.assertRaisesRegex(olivine.Closed, "not open"):
+                publisher.handle
+            with self.assertRaisesRegex(olivine.Closed, "not open"):
+                subscriber.handle
+            subscriber, publisher = await subscriber, await publisher
+            await publisher.wait_for_subscribers(1)
+            await publisher.publish(b"x")
+            self.assertEqual(bytes(await subscriber.receive()), b"x")
+            subscriber.handle.release()
+            await publisher.wait_drained()
+            await publisher.close()
+            with self.assertRaises(olivine.EndOfStream):
+                await subscriber.receive()
+            await subscriber.close()
+
+        run(main())
+
+    def test_opening_that_fails_raises(self):
+        async def main():
+            with self.assertRaises(olivine.UriError):
+                async with aio.Publisher("nonsense://x"):
+                    pass
+            with self.assertRaises(olivine.UriError):
+                await aio.Subscriber("shm://x", capacity="1")
+
+        run(main())
+
+
+class Cancelling(Case):
+    def test_cancel_ends_each_wait_once(self):
+        publisher, subscriber = self.pair()
+        full = olivine.Publisher("inproc://cancelled", capacity="4KiB")
+        unread = olivine.Subscriber("inproc://cancelled")
+        self.addCleanup(full.close)
+        self.addCleanup(unread.close)
+        while full.try_publish(bytes(500)) is not None:
+            pass
+        waits = [
+            (subscriber, subscriber.receive),
+            (subscriber, lambda: subscriber.receive_timeout(WATCHDOG)),
+            (subscriber, subscriber.wait),
+            (subscriber, lambda: next(subscriber)),
+            (full, lambda: full.publish(bytes(500))),
+            (full, lambda: full.claim(500)),
+            (full, lambda: full.publish_batch([bytes(500)])),
+            (full, lambda: full.wait_for_room(500)),
+            (full, full.wait_drained),
+            (publisher, lambda: publisher.wait_for_subscribers(9)),
+        ]
+        if numpy:
+            rows = numpy.zeros((1, 500), "u1")
+            waits.append((subscriber, lambda: subscriber.receive_array("u8")))
+            waits.append((full, lambda: full.publish_array(rows)))
+        for handle, wait in waits:
+            timer = threading.Timer(0.01, handle.cancel)
+            timer.start()
+            with self.assertRaisesRegex(olivine.Cancelled, "cancel"):
+                wait()
+            timer.join()
+        self.assertFalse(subscriber.wait(0.001))
+        publisher.publish(b"still")
+        self.assertEqual(bytes(subscriber.receive()), b"still")
+
+    def test_cancel_before_a_wait_ends_the_next_wait_and_no_other_call(self):
+        publisher, subscriber = self.pair()
+        subscriber.cancel()
+        subscriber.cancel()
+        publisher.publish(b"there")
+        self.assertEqual(bytes(subscriber.receive()), b"there")
+        self.assertIsNone(subscriber.try_receive())
+        with self.assertRaises(olivine.Cancelled):
+            subscriber.receive()
+        self.assertIsNone(subscriber.receive_timeout(0.001))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,8 +1,8 @@
 //! The olivine tool: publish, subscribe, inspect channels and benchmark them from the shell.
 //!
 //! Reading order: `args` (the command line), `publish` and `subscribe` (the pipe), `admin`, `watch`
-//! with `top`, `metrics` and `serve`, `demo`, `bench`. The tool contains no messaging: any program can do the same with the library. It is
-//! not an interface for other programs.
+//! with `top`, `metrics` and `serve`, `demo`, `bench`. The tool contains no messaging: any program
+//! can do the same with the library. It is not an interface for other programs.
 #![forbid(unsafe_code)]
 
 mod admin;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Everyone, whatever the file mode mask is: a collector of another user reads it.
+    /// All users, whatever the file mode mask is: a collector of another user reads it.
     All,
     /// Those that the file mode mask allows.
     Mask,
@@ -30,7 +30,7 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// Wrong usage, with `remedy` for one who wants the bytes elsewhere. A path that cannot be
+    /// Wrong usage, with `remedy`: how to get the bytes elsewhere. A path that cannot be
     /// looked at is a failure.
     pub(crate) fn new(path: &Path, remedy: &str) -> Outcome<Self> {
         let shown = path.display();

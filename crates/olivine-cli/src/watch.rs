@@ -28,7 +28,7 @@ const INTERVAL_MIN: Duration = Duration::from_millis(50);
 /// Longest interval, and longest time before a snapshot.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Refuses an interval that costs too much, or is longer than anyone waits.
+/// Refuses an interval that costs too much, or is longer than a day.
 ///
 /// # Errors
 ///

@@ -77,7 +77,7 @@ pub(crate) fn run(
     let site = move |_shard| Site::new(access.clone(), pages, jobs.clone(), known.clone());
     let engine = http::serve(config, limits, site).map_err(|error| refused(listen, error))?;
     let address = engine.local_address().unwrap_or(listen);
-    // Nobody knows the address before it is printed.
+    // No client knows the address before it is printed.
     let _ = port.set(address.port());
     let path = match pages {
         Pages::Metrics => "metrics",

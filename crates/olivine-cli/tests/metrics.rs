@@ -135,7 +135,7 @@ fn scrapes_count_what_the_channel_counts_and_blame_the_stopped_subscriber() {
 fn nothing_is_looked_at_between_scrapes() {
     let place = TestFolder::new();
     let server = Server::start(&place, &["metrics"]);
-    // Each sample of the channels counts, whoever takes it.
+    // Each sample of the channels counts, for a page or a scrape.
     let looks = |server: &Server| scrape(server).value("olivine_looks_total", &[]).unwrap();
     let first = looks(&server);
     std::thread::park_timeout(std::time::Duration::from_millis(1500));

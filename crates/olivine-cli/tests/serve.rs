@@ -99,7 +99,7 @@ fn page_events_and_interface_name_the_stopped_subscriber() {
 }
 
 #[test]
-fn nothing_is_looked_at_while_nobody_waits() {
+fn nothing_is_looked_at_without_a_page() {
     let place = TestFolder::new();
     let _subscriber = place.start(&["sub", "x", "--out", "none"]);
     place.await_subscribers("x", 1);
@@ -244,7 +244,8 @@ fn token_is_required_and_a_browser_gets_a_cookie_for_it() {
         let sign_in = |form: &str| {
             let length = format!("Content-Length: {}", form.len());
             let head = format!(
-                "POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}\r\n\r\n{form}"
+                "POST /login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}\r\n\r\n\
+                 {form}"
             );
             server.raw(head.as_bytes())
         };
@@ -319,7 +320,8 @@ fn malformed_requests_and_lost_clients_do_not_end_it() {
         b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: <script>\r\n\r\n",
         b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n",
-        b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\
+          Transfer-Encoding: chunked\r\n\r\n",
         // Not complete, or gone before the answer.
         b"GET / HTT",
         b"GET /api/v1/view HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -389,7 +391,7 @@ fn hostile_and_broken_channels_are_shown_escaped() {
             assert!(!answer.body.contains("<img src=x"), "{path}");
         }
     }
-    // One that goes, and one that comes, while it is watched.
+    // A channel goes and a channel comes while it looks.
     let mut events = server.events();
     let names = |view: &Value| {
         let all = view["channels"].as_array().unwrap().iter();

@@ -61,7 +61,7 @@ fn page_that_does_not_read_misses_looks_and_then_gets_the_newest() {
 }
 
 #[test]
-fn removed_channel_is_let_go_while_nobody_looks() {
+fn removed_channel_is_let_go_between_looks() {
     let place = TestFolder::new();
     assert!(place.run(&["pub", "x", "a"]).status.success());
     for (command, path) in [("serve", "/api/v1/view"), ("metrics", "/metrics")] {

@@ -114,7 +114,7 @@ impl Service for Watchers {
 
     fn on_timer(&mut self, http: &mut Http<'_, News>, token: u64) {
         for stream in &self.streams {
-            // One that is full needs no sign of life.
+            // A full stream needs no sign of life.
             let _ = http.comment(*stream, "");
         }
         http.shard().set_timer(SILENCE, token);

@@ -94,8 +94,8 @@ impl EngineConfig {
         Self::client().listen(Listen::tcp(address))
     }
 
-    /// Settings for an engine that only makes connections, or for one whose places to listen on
-    /// [`EngineConfig::listen`] adds.
+    /// Settings for an engine that only makes connections, or that gets its listeners by
+    /// [`EngineConfig::listen`].
     pub fn client() -> Self {
         Self {
             listen: Vec::new(),

@@ -96,8 +96,8 @@ impl<M> EngineHandle<M> {
         }
     }
 
-    /// Passes a connected stream socket of TCP or Unix to shard `index`, which serves it as one that
-    /// it accepted, with TLS if the engine serves TLS. The handler's
+    /// Passes a connected stream socket of TCP or Unix to shard `index`, which serves it like an
+    /// accepted one, with TLS if the engine serves TLS. The handler's
     /// [`on_open`](crate::Handler::on_open) gets [`Origin::Adopted`] with `token`.
     ///
     /// # Errors

@@ -125,11 +125,12 @@ counters! {
     accepted,
     /// Connections made by us.
     connected,
-    /// Connections that came from another shard by [`Shard::hand_over`](crate::Shard::hand_over), or
-    /// from the program by [`EngineHandle::adopt`](crate::EngineHandle::adopt).
+    /// Connections that came from another shard by
+    /// [`Shard::hand_over`](crate::Shard::hand_over), or from the program by
+    /// [`EngineHandle::adopt`](crate::EngineHandle::adopt).
     adopted,
-    /// Connections that went to another shard by [`Shard::hand_over`](crate::Shard::hand_over); they
-    /// are not among those that ended.
+    /// Connections that went to another shard by
+    /// [`Shard::hand_over`](crate::Shard::hand_over); they are not among those that ended.
     handed_over,
     /// Attempts to connect that failed.
     connect_failed,

@@ -34,7 +34,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "it does nothing until an engine is started with it"]
 pub struct Listen {
-    pub(crate) place: Place,
+    pub(crate) place: ListenAt,
     #[cfg(feature = "rustls")]
     pub(crate) plain: bool,
     pub(crate) mode: Option<u32>,
@@ -42,14 +42,14 @@ pub struct Listen {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
+pub(crate) enum ListenAt {
     Tcp(SocketAddr),
     Unix(PathBuf),
     Given(Arc<OwnedFd>),
 }
 
 impl Listen {
-    fn at(place: Place) -> Self {
+    fn at(place: ListenAt) -> Self {
         Self {
             place,
             #[cfg(feature = "rustls")]
@@ -62,7 +62,7 @@ impl Listen {
     /// A TCP address; port 0 lets the system choose one, see
     /// [`Engine::addresses`](crate::Engine::addresses).
     pub fn tcp(address: SocketAddr) -> Self {
-        Self::at(Place::Tcp(address))
+        Self::at(ListenAt::Tcp(address))
     }
 
     /// A Unix socket at `path`. A socket there that no process listens on is removed first; another
@@ -71,7 +71,7 @@ impl Listen {
     ///
     /// Connections are shared out over the shards by the first one, and have no peer address.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self::at(Place::Unix(path.into()))
+        Self::at(ListenAt::Unix(path.into()))
     }
 
     /// A socket that listens already, such as one of another process. Starting refuses others.
@@ -79,7 +79,7 @@ impl Listen {
     /// Where as many sockets with one address are given as the engine has shards, each shard
     /// accepts from one of them; with fewer, connections are shared out over all shards.
     pub fn given(listener: impl Into<OwnedFd>) -> Self {
-        Self::at(Place::Given(Arc::new(listener.into())))
+        Self::at(ListenAt::Given(Arc::new(listener.into())))
     }
 
     /// The sockets that the process's parent has passed to it by socket activation, as systemd and
@@ -231,10 +231,10 @@ impl Listeners {
         };
         for listen in &config.listen {
             match &listen.place {
-                Place::Tcp(address) => {
+                ListenAt::Tcp(address) => {
                     listeners.open_tcp(config, listen, *address, per_shard)?;
                 }
-                Place::Unix(path) => {
+                ListenAt::Unix(path) => {
                     let socket = bind_unix(path, config, listen.mode)
                         .map_err(|source| failed(path.display(), source))?;
                     let inode = fs::symlink_metadata(path).map(|found| found.ino());
@@ -243,7 +243,7 @@ impl Listeners {
                     listeners.add_place(listen, address, true);
                     listeners.add_socket(0, socket, file, false);
                 }
-                Place::Given(_) => {}
+                ListenAt::Given(_) => {}
             }
         }
         listeners.open_given(config, per_shard)?;
@@ -291,7 +291,7 @@ impl Listeners {
     fn open_given(&mut self, config: &EngineConfig, per_shard: bool) -> Result<(), StartError> {
         let mut given = Vec::new();
         for listen in &config.listen {
-            let Place::Given(listener) = &listen.place else {
+            let ListenAt::Given(listener) = &listen.place else {
                 continue;
             };
             let wrong = |source| failed("a given socket", source);
@@ -368,7 +368,7 @@ fn failed(place: impl fmt::Display, source: io::Error) -> StartError {
     }
 }
 
-/// Binds a Unix socket; removes one that was left behind.
+/// Binds a Unix socket; removes a socket that was left behind.
 fn bind_unix(path: &Path, config: &EngineConfig, mode: Option<u32>) -> io::Result<OwnedFd> {
     let socket = match socket::bind_unix(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {

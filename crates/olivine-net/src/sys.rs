@@ -77,8 +77,8 @@ pub(crate) fn pin(_cpu: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the calling thread get no signal when it sends a file to a peer that has left: `sendfile` has
-/// no flag for that, as other sends have. The call then only fails.
+/// Has the calling thread get no signal when it sends a file to a peer that has left: `sendfile`
+/// has no flag for that, as other sends have. The call then only fails.
 #[cfg(target_os = "linux")]
 pub(crate) fn block_pipe_signal() {
     // SAFETY: an all-zero set is a valid argument of `sigemptyset`, which fills it.

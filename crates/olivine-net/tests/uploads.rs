@@ -399,7 +399,7 @@ fn broken_streams_are_reported_and_answered_where_possible() {
     }
 }
 
-/// Bodies that come too slowly, and one that the service has paused: the same time for both.
+/// Bodies that come too slowly, and a body that the service has paused: the same time for both.
 fn slow_bodies(backend: Backend) {
     let limits = Limits::default().body_rate_min(Some(100_000));
     let (engine, seen, address) = start(backend, limits);

@@ -26,7 +26,7 @@ const LEFT_OUT_ENDS: &[&str] = &[
 ];
 const REPORTS: &str = "docs/evidence/";
 /// One line is one statement, one message of a program, or a rule of a page.
-const ONE_LINE: &[&str] = &[".css", ".litmus", ".trycmd"];
+const ONE_LINE: &[&str] = &[".css", ".litmus", ".trycmd", ".yml"];
 /// Where names are public in every language.
 const PUBLIC: &[&str] = &[
     "crates/olivine/src/",

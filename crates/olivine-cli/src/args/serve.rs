@@ -53,7 +53,7 @@ pub(crate) struct MetricsArgs {
     pub(crate) dir: Option<String>,
 }
 
-/// Show channels in a browser: who holds whom back, rates, lag, this machine
+/// Show channels in a browser: who holds publishers back, rates, lag, this machine
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:

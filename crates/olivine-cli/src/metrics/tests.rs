@@ -223,6 +223,6 @@ fn unreadable_look_takes_nothing_from_counters() {
     fallen.at_ns = later(3).at_ns;
     let (held_later, waited_later) = totals(fallen);
     assert_eq!(waited_later, waited);
-    // All three seconds were held, the one that was not seen as well.
+    // All three seconds were held, also the second that was not seen.
     assert_eq!(held_later, Some(4.0));
 }

@@ -16,7 +16,8 @@ function scaled(value, step, units) {
 
 const bytes = value => scaled(value, 1024, ["B", "KiB", "MiB", "GiB", "TiB"]);
 const known = (value, shown) => (value === null || value === undefined ? NOTHING : shown(value));
-const rate = value => known(value, some => scaled(some, 1000, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"]));
+const rate = value =>
+  known(value, some => scaled(some, 1000, ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"]));
 const count = value => scaled(value, 1000, ["", "K", "M", "G", "T"]).trim();
 const about = value => known(value, some => `~${count(some)}`);
 const aboutRate = value => known(value, some => `~${count(some)}/s`);
@@ -35,10 +36,13 @@ function seconds(ns) {
 
 /// Text of another program: control characters and marks that turn text around are shown.
 function escaped(text) {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, one => {
-    const code = one.codePointAt(0).toString(16);
-    return code.length > 2 ? `\\u{${code}}` : `\\x${code.padStart(2, "0")}`;
-  });
+  return text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    one => {
+      const code = one.codePointAt(0).toString(16);
+      return code.length > 2 ? `\\u{${code}}` : `\\x${code.padStart(2, "0")}`;
+    },
+  );
 }
 
 const STATE_WORDS = { stopped: "STOPPED", not_reading: "stuck", unknown: "-" };
@@ -65,7 +69,7 @@ function svg(name, attributes) {
   return made;
 }
 
-// Most values of a view are those of the view before: the document is changed only where it differs.
+// Most values of a view are those of the view before: only differences change the document.
 function setText(node, text) {
   if (node.shown !== text) node.textContent = node.shown = text;
 }
@@ -89,7 +93,12 @@ function copyButton(text) {
   button.addEventListener("click", event => {
     event.stopPropagation();
     // Without the right to copy, the text is beside it.
-    navigator.clipboard?.writeText(text).then(() => { button.textContent = "Copied"; }, () => {});
+    navigator.clipboard?.writeText(text).then(
+      () => {
+        button.textContent = "Copied";
+      },
+      () => {},
+    );
   });
   return button;
 }

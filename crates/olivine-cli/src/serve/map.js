@@ -32,7 +32,9 @@ function mapModel(channels, blamed) {
   const edges = [];
   channels.forEach((channel, at) => {
     const node = {
-      key: `channel\n${channel.name}`, name: escaped(channel.name), title: escaped(channel.name),
+      key: `channel\n${channel.name}`,
+      name: escaped(channel.name),
+      title: escaped(channel.name),
       state: channel.error ? "unreadable" : rate(channel.bytes_per_s),
       kind: channel.error ? "gone" : severityClass(blamed.get(channel.name)),
     };
@@ -42,10 +44,15 @@ function mapModel(channels, blamed) {
       const urgency = one => (participantClass(channel, one, blamed) === "held" ? 0 : 1);
       all.sort((a, b) => urgency(a) - urgency(b) || (b.bytes_per_s ?? 0) - (a.bytes_per_s ?? 0));
       all.slice(0, MAP.side).forEach(one => {
-        const key = `${role}\n${one.process_id}\n${one.name ?? ""}\n${one.name ? channel.name : ""}`;
+        const named = one.name ? `${one.name}\n${channel.name}` : "\n";
+        const key = `${role}\n${one.process_id}\n${named}`;
         const kind = participantClass(channel, one, blamed);
         const process = nodes[role].get(key) ?? {
-          key, name: who(one), places: [], kind: "", state: `${stateWord(one.state)} ${one.process_id}`,
+          key,
+          name: who(one),
+          places: [],
+          kind: "",
+          state: `${stateWord(one.state)} ${one.process_id}`,
           title: `${who(one)}, process ${one.process_id}`,
         };
         if (kind === "held" || process.kind === "") {
@@ -85,7 +92,11 @@ function cut(text, width, font) {
     if (cuts.size > 5000) cuts.clear();
     ruler.font = `${font} system-ui, sans-serif`;
     shown = text;
-    for (let length = text.length - 1; length > 0 && ruler.measureText(shown).width > width; length -= 1) {
+    for (
+      let length = text.length - 1;
+      length > 0 && ruler.measureText(shown).width > width;
+      length -= 1
+    ) {
       shown = `${text.slice(0, length)}…`;
     }
     cuts.set(key, shown);
@@ -138,7 +149,8 @@ class ChannelMap {
     if (!shown) {
       const group = this.nodes.appendChild(svg("g", {}));
       shown = {
-        group, title: group.appendChild(svg("title", {})),
+        group,
+        title: group.appendChild(svg("title", {})),
         rect: group.appendChild(svg("rect", { rx: 6, height: MAP.node })),
         name: group.appendChild(svg("text", { class: "name", x: 9, y: 15 })),
         state: group.appendChild(svg("text", { class: "small state", x: 9, y: 29 })),

@@ -4,10 +4,18 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const at = name => document.getElementById(name);
 const state = {
   // What is shown. While the page is paused, what comes is kept in `newest`.
-  view: data.view, history: new History(data.history), now: data.at_unix_ms, isPaused: false,
-  newest: null, cameAt: performance.now(),
-  link: data.is_live ? "live" : "file", failure: data.failure, doctor: data.doctor,
-  opened: new Set(), closed: new Set(), rows: new Map(),
+  view: data.view,
+  history: new History(data.history),
+  now: data.at_unix_ms,
+  isPaused: false,
+  newest: null,
+  cameAt: performance.now(),
+  link: data.is_live ? "live" : "file",
+  failure: data.failure,
+  doctor: data.doctor,
+  opened: new Set(),
+  closed: new Set(),
+  rows: new Map(),
 };
 /// Without a look for this time, in milliseconds, what is shown is not of now.
 const LATE = Math.max(3 * data.interval_ms, 3000);
@@ -17,13 +25,16 @@ const AGAIN = { first: 3000, last: 60000 };
 const OPEN_MAX = 3;
 const FINDINGS_MAX = 5;
 const map = new ChannelMap(at("map"));
-const observer = new IntersectionObserver(entries => {
-  for (const entry of entries) {
-    const rows = entry.target.owner;
-    rows.isVisible = entry.isIntersecting;
-    rows.draw(state.history, state.now);
-  }
-}, { rootMargin: "200px" });
+const observer = new IntersectionObserver(
+  entries => {
+    for (const entry of entries) {
+      const rows = entry.target.owner;
+      rows.isVisible = entry.isIntersecting;
+      rows.draw(state.history, state.now);
+    }
+  },
+  { rootMargin: "200px" },
+);
 
 const plural = (number, thing) => `${number} ${thing}${number === 1 ? "" : "s"}`;
 
@@ -31,7 +42,9 @@ function headline() {
   const { findings, channels } = state.view;
   if (findings.length > 0) return findings[0].text;
   if (state.failure !== null && channels.length === 0) return "The channels cannot be read.";
-  return channels.length === 0 ? "There are no channels here." : "No subscriber holds a publisher back.";
+  return channels.length === 0
+    ? "There are no channels here."
+    : "No subscriber holds a publisher back.";
 }
 
 function drawFirst() {
@@ -51,7 +64,11 @@ function drawFirst() {
     setText(item.text, one.text);
     if (item.command !== one.remedy) {
       item.command = one.remedy;
-      item.replaceChildren(item.text, element("code", "", escaped(one.remedy)), copyButton(one.remedy));
+      item.replaceChildren(
+        item.text,
+        element("code", "", escaped(one.remedy)),
+        copyButton(one.remedy),
+      );
     }
   });
 }
@@ -71,13 +88,21 @@ const ORDERS = {
 /// Whether a channel, or a participant of it, has the words of the filter.
 function matches(channel, words) {
   const has = text => text !== null && text.toLowerCase().includes(words);
-  return has(channel.name)
-    || channel.participants.some(one => has(one.name) || has(one.command) || `${one.process_id}` === words);
+  return (
+    has(channel.name) ||
+    channel.participants.some(
+      one => has(one.name) || has(one.command) || `${one.process_id}` === words,
+    )
+  );
 }
 
 function isOpen(channel, blamed) {
   if (state.closed.has(channel.name)) return false;
-  return state.opened.has(channel.name) || blamed.has(channel.name) || state.view.channels.length <= OPEN_MAX;
+  return (
+    state.opened.has(channel.name) ||
+    blamed.has(channel.name) ||
+    state.view.channels.length <= OPEN_MAX
+  );
 }
 
 function toggle(name) {
@@ -118,15 +143,21 @@ function drawTable(channels, blamed) {
 function drawMap(channels, blamed) {
   const isNarrow = innerWidth <= 900;
   const most = isNarrow ? MAP.narrow : MAP.wide;
-  const urgent = [...channels].sort((a, b) => rankOf(a, blamed) - rankOf(b, blamed)
-    || (b.bytes_per_s ?? 0) - (a.bytes_per_s ?? 0));
+  const urgent = [...channels].sort(
+    (a, b) => rankOf(a, blamed) - rankOf(b, blamed) || (b.bytes_per_s ?? 0) - (a.bytes_per_s ?? 0),
+  );
   const shown = urgent.slice(0, most);
   shown.sort((a, b) => rankOf(a, blamed) - rankOf(b, blamed) || (a.name < b.name ? -1 : 1));
   at("map-section").hidden = shown.length === 0;
   if (shown.length > 0) map.draw(shown, blamed);
   const rest = channels.length - shown.length;
-  setText(at("map-note"), rest > 0 ? `${plural(shown.length, "channel")} of ${channels.length}: what is wrong, `
-    + "then the highest rates. The table has all of them." : "");
+  setText(
+    at("map-note"),
+    rest > 0
+      ? `${plural(shown.length, "channel")} of ${channels.length}: what is wrong, ` +
+          "then the highest rates. The table has all of them."
+      : "",
+  );
 }
 
 const clock = unix => `${new Date(unix).toISOString().replace("T", " ").slice(0, 19)} UTC`;
@@ -134,7 +165,9 @@ const clock = unix => `${new Date(unix).toISOString().replace("T", " ").slice(0,
 function drawStatus() {
   const shown = clock(state.now);
   const texts = {
-    live: state.isPaused ? `paused, as it was at ${shown}` : `live, a look every ${seconds(data.interval_ms * 1e6)}`,
+    live: state.isPaused
+      ? `paused, as it was at ${shown}`
+      : `live, a look every ${seconds(data.interval_ms * 1e6)}`,
     late: `no new look: as it was at ${shown}`,
     lost: `no connection, trying again: as it was at ${shown}`,
     full: `the server has no room for this page, trying again: as it was at ${shown}`,
@@ -144,9 +177,12 @@ function drawStatus() {
   const isLost = ["late", "lost", "full"].includes(state.link) || state.failure !== null;
   setClass(at("status"), isLost ? "lost" : state.link === "live" && !state.isPaused ? "live" : "");
   const { channels } = state.view;
-  const everyone = channels.reduce((sum, one) => sum + one.participants.length, 0);
-  setText(at("where"), `${escaped(data.host)}, ${escaped(data.folder)}: ${plural(channels.length, "channel")}, `
-    + plural(everyone, "participant"));
+  const participants = channels.reduce((sum, one) => sum + one.participants.length, 0);
+  setText(
+    at("where"),
+    `${escaped(data.host)}, ${escaped(data.folder)}: ${plural(channels.length, "channel")}, ` +
+      plural(participants, "participant"),
+  );
 }
 
 function draw() {
@@ -168,31 +204,43 @@ function drawDoctor() {
   const bad = report.checks.filter(one => one.status === "problem" || one.status === "warning");
   bad.sort((a, b) => (a.status < b.status ? -1 : 1));
   const rest = report.checks.filter(one => !bad.includes(one));
-  setText(at("doctor-sum"), `${report.ok ? "Nothing stops Olivine here" : "A problem stops Olivine here"}: `
-    + `${plural(report.problem_count, "problem")}, ${plural(report.warning_count, "warning")}, `
-    + `${plural(report.note_count, "note")}, ${report.good_count} good.`);
-  at("doctor").replaceChildren(...bad.map(one => {
-    const check = element("div", "check");
-    const line = check.appendChild(element("p"));
-    line.append(element("span", `status ${one.status}`, one.status), ` ${one.id}: ${escaped(one.value)}`);
-    check.appendChild(element("p", "note", one.effect ? `${one.why}: ${one.effect.text}` : one.why));
-    if (one.mend) {
-      const mend = check.appendChild(element("div", "mend"));
-      mend.append(element("code", "", escaped(one.mend)), copyButton(one.mend));
-    }
-    return check;
-  }));
+  setText(
+    at("doctor-sum"),
+    `${report.ok ? "Nothing stops Olivine here" : "A problem stops Olivine here"}: ` +
+      `${plural(report.problem_count, "problem")}, ${plural(report.warning_count, "warning")}, ` +
+      `${plural(report.note_count, "note")}, ${report.good_count} good.`,
+  );
+  at("doctor").replaceChildren(
+    ...bad.map(one => {
+      const check = element("div", "check");
+      const line = check.appendChild(element("p"));
+      line.append(
+        element("span", `status ${one.status}`, one.status),
+        ` ${one.id}: ${escaped(one.value)}`,
+      );
+      check.appendChild(
+        element("p", "note", one.effect ? `${one.why}: ${one.effect.text}` : one.why),
+      );
+      if (one.mend) {
+        const mend = check.appendChild(element("div", "mend"));
+        mend.append(element("code", "", escaped(one.mend)), copyButton(one.mend));
+      }
+      return check;
+    }),
+  );
   at("doctor-rest").firstChild.textContent = `${plural(rest.length, "more check")}`;
-  at("doctor-rest").lastChild.replaceChildren(...rest.map(one => {
-    return element("li", "", `${one.status} ${one.id}: ${escaped(one.value)}`);
-  }));
+  at("doctor-rest").lastChild.replaceChildren(
+    ...rest.map(one => {
+      return element("li", "", `${one.status} ${one.id}: ${escaped(one.value)}`);
+    }),
+  );
 }
 
 /// A look came.
 function take(view) {
   const now = performance.now();
   const ahead = now - view.at_unix_ms;
-  // The least delay of all looks is that of the way here. A server whose clock is set back begins anew.
+  // The least delay of all looks is that of the way here. A clock that is set back begins anew.
   state.ahead = view.at_unix_ms < state.lastAt ? ahead : Math.min(state.ahead, ahead);
   state.lastAt = view.at_unix_ms;
   state.cameAt = now;
@@ -204,7 +252,7 @@ function take(view) {
   state.link = isOld ? "late" : "live";
 }
 
-// The server's clock, from this page's, which nobody sets.
+// The server's clock, from this page's steady clock.
 state.ahead = performance.now() - data.written_unix_ms;
 state.lastAt = data.at_unix_ms;
 
@@ -257,11 +305,16 @@ function follow() {
       drawStatus();
       if (!isRefused) return;
       // The server refused the stream: it wants the token again, or has no room.
-      fetch("api/v1/events", { method: "HEAD" }).then(answer => {
-        // The page itself asks for the token.
-        if (answer.status === 401) location.reload();
-        else state.link = "full";
-      }, () => {}).finally(drawStatus);
+      fetch("api/v1/events", { method: "HEAD" })
+        .then(
+          answer => {
+            // The page itself asks for the token.
+            if (answer.status === 401) location.reload();
+            else state.link = "full";
+          },
+          () => {},
+        )
+        .finally(drawStatus);
       setTimeout(open, wait);
       wait = Math.min(2 * wait, AGAIN.last);
     });
@@ -272,19 +325,26 @@ function follow() {
     state.link = "late";
     drawStatus();
   }, 1000);
-  const checks = () => fetch("api/v1/doctor").then(answer => (answer.ok ? answer.json() : null)).then(report => {
-    if (report) {
-      state.doctor = report;
-      drawDoctor();
-    }
-  }, () => {});
+  const checks = () =>
+    fetch("api/v1/doctor")
+      .then(answer => (answer.ok ? answer.json() : null))
+      .then(
+        report => {
+          if (report) {
+            state.doctor = report;
+            drawDoctor();
+          }
+        },
+        () => {},
+      );
   checks();
   setInterval(checks, 60000);
   at("pause").hidden = at("save").hidden = false;
   at("pause").addEventListener("click", pause);
 }
 
-at("about").textContent = `olivine ${data.version}. It only reads: no participant waits for this page.`;
+at("about").textContent =
+  `olivine ${data.version}. It only reads: no participant waits for this page.`;
 at("filter").addEventListener("input", draw);
 at("order").addEventListener("change", draw);
 addEventListener("resize", draw);

@@ -8,14 +8,18 @@ class History {
     this.at = [...shown.at_unix_ms];
     this.series = new Map();
     for (const one of shown.series) {
-      this.series.set(History.key(one.channel, one), { behind: one.behind_bytes, held: one.held_share });
+      this.series.set(History.key(one.channel, one), {
+        behind: one.behind_bytes,
+        held: one.held_share,
+      });
     }
   }
 
   /// The same points, which later views do not change.
   copy() {
     const made = new History({ at_unix_ms: this.at, series: [] });
-    for (const [key, one] of this.series) made.series.set(key, { behind: [...one.behind], held: [...one.held] });
+    for (const [key, one] of this.series)
+      made.series.set(key, { behind: [...one.behind], held: [...one.held] });
     return made;
   }
 
@@ -58,7 +62,8 @@ class History {
     for (const channel of view.channels) {
       add(channel.name, channel.behind_bytes, channel.held_share);
       for (const one of channel.participants) {
-        if (one.role === "subscriber") add(History.of(channel.name, one), one.behind_bytes, one.held_share);
+        if (one.role === "subscriber")
+          add(History.of(channel.name, one), one.behind_bytes, one.held_share);
       }
     }
     while (this.at.length > 0 && now - this.at[0] > SPARK.milliseconds) {
@@ -96,8 +101,10 @@ class History {
 
 function spark(kind) {
   const root = svg("svg", {
-    class: `spark ${kind}`, viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
-    preserveAspectRatio: "none", "aria-hidden": "true",
+    class: `spark ${kind}`,
+    viewBox: `0 0 ${SPARK.width} ${SPARK.height}`,
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
   });
   root.path = root.appendChild(svg("path", {}));
   return root;
@@ -175,13 +182,19 @@ class ChannelRows {
     setClass(this.fill, channel.ring_fill >= 0.9 ? "fill high" : "fill");
     const isKnown = channel.error === null && channel.capacity_bytes > 0;
     this.fill.toggleAttribute("hidden", !isKnown);
-    setText(this.full, isKnown ? `${percent(channel.ring_fill)} of ${bytes(channel.capacity_bytes)}`
-      : channel.error === null ? "open" : NOTHING);
+    setText(
+      this.full,
+      isKnown
+        ? `${percent(channel.ring_fill)} of ${bytes(channel.capacity_bytes)}`
+        : channel.error === null
+          ? "open"
+          : NOTHING,
+    );
     setText(row.held.value, percent(channel.held_share));
     setText(row.behind.value, channel.error === null ? bytes(channel.behind_bytes) : NOTHING);
     const gone = channel.gone_count > 0 ? `, ${channel.gone_count} gone` : "";
-    const everyone = `${channel.publishers_count} pub, ${channel.subscribers_count} sub${gone}`;
-    setText(row.who, channel.error === null ? everyone : NOTHING);
+    const counts = `${channel.publishers_count} pub, ${channel.subscribers_count} sub${gone}`;
+    setText(row.who, channel.error === null ? counts : NOTHING);
     this.open = isOpen;
     const used = new Set();
     if (isOpen) channel.participants.forEach(one => this.participant(channel, one, blamed, used));
@@ -220,8 +233,12 @@ class ChannelRows {
     row.behind.cell.classList.toggle("empty", !isReader);
     row.behind.spark.toggleAttribute("hidden", !isReader);
     setText(row.behind.value, isReader ? bytes(one.behind_bytes) : "");
-    const age = one.behind_ns === null ? "" : `${one.behind_ns_is_minimum ? ">" : ""}${seconds(one.behind_ns)}`;
-    const messages = one.behind_messages_estimate === null ? "" : about(one.behind_messages_estimate);
+    const age =
+      one.behind_ns === null
+        ? ""
+        : `${one.behind_ns_is_minimum ? ">" : ""}${seconds(one.behind_ns)}`;
+    const messages =
+      one.behind_messages_estimate === null ? "" : about(one.behind_messages_estimate);
     setText(row.behind.note, [messages, age].filter(Boolean).join(", "));
     const cpu = one.cpu_share === null ? "" : `${percent(one.cpu_share)} CPU`;
     const lost = one.lost_bytes > 0 ? `lost ${bytes(one.lost_bytes)}` : "";

@@ -36,7 +36,7 @@ type Sessions = VecDeque<(Instant, String)>;
 /// The rules. It has no `Debug`: it holds secrets.
 #[derive(Clone)]
 pub(crate) struct Access {
-    /// `None` if everyone of this machine may ask.
+    /// `None` if every user of this machine may ask.
     token: Option<Arc<str>>,
     sessions: Arc<Mutex<Sessions>>,
     /// The port in the name of the cookie: ports of one host share their cookies.
@@ -197,7 +197,7 @@ impl Access {
     }
 }
 
-/// Bytes that nobody can guess, as text.
+/// Random bytes, as text.
 ///
 /// # Errors
 ///
@@ -268,8 +268,8 @@ fn check_token(token: &str) -> Outcome {
     if token.len() < TOKEN_MIN || token.len() > TOKEN_MAX || !token.chars().all(is_plain) {
         // The token itself is not shown.
         return Err(Failure::usage(format!(
-            "the token has {} bytes: it needs {TOKEN_MIN} to {TOKEN_MAX} letters, digits or -._~+/=, \
-             such as those of 'openssl rand -hex 16'",
+            "the token has {} bytes: it needs {TOKEN_MIN} to {TOKEN_MAX} letters, digits or \
+             -._~+/=, such as those of 'openssl rand -hex 16'",
             token.len()
         )));
     }
@@ -284,7 +284,7 @@ fn first_line(path: &Path) -> Outcome<String> {
     };
     let file = File::open(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
-    // A pipe such as that of <(pass show olivine) is read by the one who made it.
+    // A pipe such as that of <(pass show olivine) is read by the user that made it.
     if meta.is_file() && meta.permissions().mode() & 0o077 != 0 {
         let path = path.display();
         return Err(Failure::usage(format!(

@@ -1,4 +1,4 @@
-//! Looks at the channels for the server, only while someone waits for what is seen.
+//! Looks at the channels for the server, only while a page or a scrape waits for them.
 //!
 //! The page's looks come at a fixed interval, a scrape's when it is asked. They have separate
 //! trackers, so that a scrape does not shorten the time that the page's rates are of.
@@ -26,7 +26,7 @@ const DOCTOR_AGE_MAX: Duration = Duration::from_secs(30);
 /// Without a look for this long, and for a few intervals, rates begin anew: those of a long pause
 /// would say little about now.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// The channels stay open for this long at most while nobody looks.
+/// The channels stay open for this long at most between looks.
 const KEEP_MAX: Duration = Duration::from_secs(60);
 
 /// What a request asks for.
@@ -82,14 +82,14 @@ pub(crate) struct Desk {
     seen: Option<Seen>,
     /// Why the newest look of the page failed.
     failure: Option<String>,
-    /// When the page looked last, and when anyone did.
+    /// When the page looked last, and when the page or a scrape did.
     tried: Option<Instant>,
     used: Used,
     doctor: Option<(Instant, Arc<str>)>,
     watchers: usize,
     /// Requests that wait for the second of two looks.
     waiting: Vec<(StreamId, Wanted)>,
-    /// When the next look is due; `None` while nobody waits for it.
+    /// When the next look is due; `None` while no page waits for it.
     next: Option<Instant>,
 }
 
@@ -355,7 +355,7 @@ impl Desk {
     }
 }
 
-/// When anyone looked last.
+/// When the page or a scrape looked last.
 #[derive(Debug, Default)]
 struct Used {
     last: Option<Instant>,

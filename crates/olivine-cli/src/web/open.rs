@@ -21,8 +21,8 @@ struct State {
     wanted: HashSet<StreamId>,
     /// Streams of events.
     watchers: usize,
-    /// The desk has been told of another number of them, and has not come to it.
-    is_told: bool,
+    /// The desk has a message about another number of them, and has not read it.
+    is_posted: bool,
 }
 
 impl Open {
@@ -60,17 +60,17 @@ impl Open {
         state.wanted.contains(&request)
     }
 
-    /// Whether the desk is to be told of this number of streams.
+    /// Whether the desk needs a message about this number of streams.
     pub(super) fn set_watchers(&self, count: usize) -> bool {
         let mut state = self.state();
         state.watchers = count;
-        !std::mem::replace(&mut state.is_told, true)
+        !std::mem::replace(&mut state.is_posted, true)
     }
 
     /// The desk comes to the number of streams.
     pub(super) fn watchers(&self) -> usize {
         let mut state = self.state();
-        state.is_told = false;
+        state.is_posted = false;
         state.watchers
     }
 }

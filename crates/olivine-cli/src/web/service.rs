@@ -66,7 +66,8 @@ impl Site {
         }
         let (method, path) = (request.method(), request.path());
         if !self.access.is_our_page(request) {
-            let reason = "a page of another site or port asks: open this page by itself";
+            let reason =
+                "a page of another site or port asks: type its address, or open it from a bookmark";
             return Err(Answer::error(403, reason));
         }
         let is_all = self.pages == Pages::All;

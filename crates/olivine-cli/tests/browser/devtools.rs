@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Longer than any page needs on a busy machine; only a hang reaches it.
 const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// One page in a browser of its own profile.
+/// One page in a browser with a separate profile.
 #[derive(Debug)]
 pub(crate) struct Browser {
     child: Child,

@@ -121,7 +121,8 @@ fn the_live_page_fits_names_the_culprit_and_follows_the_channels() {
             let rows = browser.value("document.querySelectorAll('#channels tbody').length");
             assert_eq!(rows, 4, "{what}");
             let drawn = browser.value(
-                "[...document.querySelectorAll('.spark path')].filter(one => one.getAttribute('d')).length",
+                "[...document.querySelectorAll('.spark path')]\
+                 .filter(one => one.getAttribute('d')).length",
             );
             assert!(
                 drawn.as_u64().unwrap() > 0,

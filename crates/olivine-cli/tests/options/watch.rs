@@ -74,7 +74,7 @@ fn access(stage: &Stage, command: &str) {
     let named = |server: &Server| server.ask("GET /metrics", &["Host: box.example"]).status;
     assert_eq!(named(&start(&[])), 403);
     assert_eq!(named(&start(&["--host", "box.example"])), 200);
-    // A text or a page that is written once asks nobody who it is.
+    // A text or a page that is written once needs no host name.
     let once: &[&str] = match command {
         "metrics" => &["metrics", "--once"],
         _ => &["serve", "--snapshot", "x"],

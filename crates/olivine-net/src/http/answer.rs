@@ -387,7 +387,7 @@ impl<M> Http<'_, M> {
             return;
         }
         connection.body_held = hold;
-        // What came before is no measure of what comes now.
+        // The rate before says nothing of the rate now.
         connection.rate_bytes = u64::MAX;
         if hold {
             if connection.half_closed.is_some() {
@@ -519,7 +519,7 @@ impl<M> Http<'_, M> {
         connection.pending = None;
         connection.body_held = false;
         if connection.stage == RequestStage::Streaming {
-            // The rest of its body cannot be told from a request.
+            // The rest of its body looks like a request.
             connection.stage = RequestStage::Closing;
             self.shard.close(id);
             return;

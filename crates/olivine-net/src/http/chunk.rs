@@ -2,8 +2,8 @@
 //!
 //! Strict where attackers have used laxity for smuggling: sizes are hexadecimal digits and nothing
 //! else before the extension or the line end, lines end in CR LF, sizes that overflow are refused.
-//! Extensions are checked for their form, bounded and skipped; trailer fields are checked for form, bounded and kept apart
-//! from the header fields.
+//! Extensions are checked for their form, bounded and skipped; trailer fields are checked for
+//! form, bounded and kept apart from the header fields.
 
 use super::{
     scan::{TOKEN, VALUE},
@@ -271,7 +271,8 @@ mod tests {
 
     #[test]
     fn reads_chunks_extensions_and_trailers_and_leaves_the_rest() {
-        let data = b"5;a=\"b\"; c ; d = e;f=\"\\\"\t;\"\r\nhello\r\n0A\r\n0123456789\r\n0\r\nX-Sum: 1\r\nY:\r\n\r\nGET";
+        let data = b"5;a=\"b\"; c ; d = e;f=\"\\\"\t;\"\r\nhello\r\n0A\r\n0123456789\r\n\
+            0\r\nX-Sum: 1\r\nY:\r\n\r\nGET";
         assert_eq!(
             decode(data),
             Ok((b"hello0123456789".to_vec(), data.len() - 3, true))

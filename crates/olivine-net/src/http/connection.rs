@@ -1,5 +1,5 @@
-//! What the HTTP server knows about one connection; and pending answers and bodies: their time-outs,
-//! peers that leave meanwhile, and panics.
+//! What the HTTP server knows about one connection; and pending answers and bodies: their
+//! time-outs, peers that leave meanwhile, and panics.
 
 use std::time::Duration;
 

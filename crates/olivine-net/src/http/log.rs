@@ -23,8 +23,8 @@ pub struct Served<'a> {
     /// Whether the answer was finished; `false` if its peer left, its time was over, or the service
     /// gave it up.
     pub is_whole: bool,
-    /// Whole milliseconds from the round of the loop that read the head to the one that finished
-    /// the answer; 0 for an answer that was given at once.
+    /// Whole milliseconds from the round of the loop that read the head to the round that
+    /// finished the answer; 0 for an answer that was given at once.
     pub duration: Duration,
 }
 

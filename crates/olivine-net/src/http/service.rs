@@ -122,8 +122,9 @@ pub trait Service: 'static {
     }
 
     /// Bytes arrived on an upgraded connection ([`Responder::upgrade`]). As
-    /// [`Handler::on_data`](crate::Handler::on_data): returns how many were consumed, and the rest is shown again with what
-    /// follows. The service writes by [`Shard::offer`](crate::Shard::offer), and closes.
+    /// [`Handler::on_data`](crate::Handler::on_data): returns how many were consumed, and the rest
+    /// is shown again with what follows. The service writes by
+    /// [`Shard::offer`](crate::Shard::offer), and closes.
     fn on_raw_data(
         &mut self,
         http: &mut Http<'_, Self::Message>,
@@ -134,8 +135,9 @@ pub trait Service: 'static {
         data.len()
     }
 
-    /// Another shard has handed this connection over ([`Shard::hand_over`](crate::Shard::hand_over)),
-    /// with `token`: what it speaks. By default HTTP. That shard must not owe an answer on it.
+    /// Another shard has handed this connection over
+    /// ([`Shard::hand_over`](crate::Shard::hand_over)), with `token`: what it speaks.
+    /// By default HTTP. That shard must not owe an answer on it.
     fn on_handed_over(
         &mut self,
         http: &mut Http<'_, Self::Message>,
@@ -151,12 +153,14 @@ pub trait Service: 'static {
         let _ = (http, id);
     }
 
-    /// As [`Handler::on_end`](crate::Handler::on_end), of an upgraded connection. By default it is closed.
+    /// As [`Handler::on_end`](crate::Handler::on_end), of an upgraded connection. By default it
+    /// is closed.
     fn on_raw_end(&mut self, http: &mut Http<'_, Self::Message>, id: ConnectionId) {
         http.shard().close(id);
     }
 
-    /// As [`Handler::on_deadline`](crate::Handler::on_deadline), of an upgraded connection. By default it is aborted.
+    /// As [`Handler::on_deadline`](crate::Handler::on_deadline), of an upgraded connection. By
+    /// default it is aborted.
     fn on_raw_deadline(&mut self, http: &mut Http<'_, Self::Message>, id: ConnectionId) {
         http.shard().expire(id);
     }

@@ -10,7 +10,7 @@ pub enum Refusal {
     RequestLine,
     /// 400: a header line that is not `name: value CR LF`.
     Field,
-    /// 400: no Host, several, or one that RFC 3986 does not allow.
+    /// 400: no Host, several, or a Host that RFC 3986 does not allow.
     Host,
     /// 400: the body's length is unclear: several or malformed lengths, a length and a coding, a
     /// coding whose end is not known.

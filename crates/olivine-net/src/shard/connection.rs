@@ -11,7 +11,7 @@
 //! | `Open`, read | edge | receive | `on_end` | `idle_timeout` |
 //! | `Open`, not read (1) | edge | poll, repeatedly | `on_half_close` | `idle_timeout` (2) |
 //! | `Open`, half closed (3) | edge | poll, repeatedly | was reported | `idle_timeout` |
-//! | `Leaving` | edge, the send under way | poll, the send under way | goes with it | `write_timeout` |
+//! | `Leaving` | edge, sending | poll, sending | goes with it | `write_timeout` |
 //! | `Finishing` | edge, the send under way | poll, the send under way | noted | `write_timeout` |
 //! | `Draining` | edge | receive | closed | `linger` |
 //! | `Gone` | none: closed | operations that were cancelled | | |

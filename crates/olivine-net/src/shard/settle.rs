@@ -98,8 +98,8 @@ impl<H: Handler> Runner<H> {
         );
     }
 
-    /// Asks the driver for the socket of a connection that another shard gets, once nothing is to be
-    /// sent here.
+    /// Asks the driver for the socket of a connection that another shard gets, once nothing is to
+    /// be sent here.
     fn advance_leave(&mut self, slot: Slot) {
         let connection = &mut self.shard.connections[slot as usize];
         let quiet = connection.phase == Phase::Leaving && connection.queued() == 0;

@@ -279,7 +279,7 @@ pub(crate) fn send_file(
         match rustix::fs::sendfile(socket, file, Some(&mut offset), length) {
             Ok(length) => return Ok(length),
             Err(Errno::INTR) => {}
-            // A file that the kernel cannot pass on by itself.
+            // A file that `sendfile` cannot read.
             Err(Errno::INVAL | Errno::NOSYS) => return copy_file(socket, file, offset, length),
             Err(error) => return Err(error.into()),
         }

@@ -15,8 +15,8 @@ const EXPIRED_MAX: usize = 4096;
 
 /// Positions of far sides whose lanes have ended because they stayed away.
 ///
-/// One that comes back all the same continues there. At its last acknowledgement it would repeat
-/// what was committed since.
+/// A far side that comes back after all continues there. At its last acknowledgement it would
+/// repeat what was committed since.
 #[derive(Debug, Default)]
 pub(super) struct ExpiredSources(Mutex<VecDeque<Vec<SourcePosition>>>);
 

@@ -99,7 +99,7 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         let path = asked.uri();
         let path = path.strip_prefix("file://").unwrap_or(&path);
         let path = path.split('?').next().unwrap_or_default();
-        return crate::journal::inspect(Path::new(path), common);
+        return crate::journal::inspect(Path::new(path), true, common);
     }
     let config = config(&args.uri, args.dir.as_deref())?;
     let info = match admin::inspect(&config) {

@@ -5,6 +5,7 @@ mod bench;
 pub(crate) mod carry;
 pub(crate) mod channel;
 mod far;
+pub(crate) mod journal;
 pub(crate) mod load;
 mod serve;
 mod stream;
@@ -108,6 +109,7 @@ pub(crate) enum Command {
     Bridge(BridgeArgs),
     Record(RecordArgs),
     Replay(ReplayArgs),
+    Journal(journal::JournalArgs),
     Demo(DemoArgs),
     Doctor(DoctorArgs),
     Bench(BenchArgs),

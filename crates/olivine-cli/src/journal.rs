@@ -1,16 +1,48 @@
-//! `olivine record` and `olivine replay`: short forms of `olivine bridge` with a journal on one
-//! side.
+//! `olivine journal`, and `olivine record` and `olivine replay`: short forms of `olivine bridge`
+//! with a journal on one side.
 
 mod contents;
+mod cut;
+mod export;
+mod part;
 
 pub(crate) use contents::inspect;
 
 use crate::args::Common;
 use crate::args::carry::{RecordArgs, ReplayArgs};
 use crate::args::channel::full_uri;
+use crate::args::journal::{JournalArgs, JournalCommand};
 use crate::bridge::{Pair, carry, place};
 use crate::failure::{Failure, Outcome};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Runs `olivine journal`.
+pub(crate) fn run(args: &JournalArgs, common: Common) -> Outcome {
+    match &args.command {
+        JournalCommand::Info(args) => inspect(&path_of(&args.file)?, args.exact, common),
+        JournalCommand::Cut(args) => cut::run(args, common),
+        JournalCommand::Export(args) => export::run(args, common),
+    }
+}
+
+/// The path of a journal, which may be given as a URI without settings.
+fn path_of(text: &str) -> Outcome<PathBuf> {
+    if !text.contains("://") {
+        return Ok(text.into());
+    }
+    let uri = journal(text)?;
+    if let Some((_, settings)) = uri.split_once('?') {
+        return Err(Failure::usage(format!(
+            "'{}' has the settings '{settings}': leave them out, and use the options of this \
+             command",
+            place(text)
+        )));
+    }
+    // The library checks the path.
+    let uri = olivine::Config::parse(&uri)?.uri();
+    let path = uri.strip_prefix("file://").unwrap_or(&uri);
+    Ok(path.split('?').next().unwrap_or_default().into())
+}
 
 /// Records a channel.
 pub(crate) fn record(args: &RecordArgs, common: Common) -> Outcome {

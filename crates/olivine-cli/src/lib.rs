@@ -74,6 +74,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Bridge(args) => bridge::run(args, common),
         Command::Record(args) => journal::record(args, common),
         Command::Replay(args) => journal::replay(args, common),
+        Command::Journal(args) => journal::run(args, common),
         Command::Demo(args) => demo::run(args, common),
         Command::Doctor(args) => doctor::run(args, common),
         Command::Bench(args) => bench::run(args, common),

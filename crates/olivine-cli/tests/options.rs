@@ -8,6 +8,8 @@ mod carry;
 #[path = "options/channel.rs"]
 mod channel;
 mod common;
+#[path = "options/journal.rs"]
+mod journal;
 #[path = "options/look.rs"]
 mod look;
 #[path = "options/measure.rs"]
@@ -28,13 +30,14 @@ use std::collections::BTreeSet;
 
 /// Every scene.
 fn scenes() -> impl Iterator<Item = &'static Scene> {
-    let parts: [&[Scene]; 9] = [
+    let parts: [&[Scene]; 10] = [
         publish::SCENES,
         subscribe::SCENES,
         channel::SCENES,
         look::SCENES,
         watch::SCENES,
         carry::SCENES,
+        journal::SCENES,
         bench::SCENES,
         measure::SCENES,
         bench::servers::SCENES,
@@ -114,6 +117,11 @@ fn each_option_of_the_commands_that_serve_what_they_see_acts() {
 #[test]
 fn each_option_of_the_commands_that_carry_acts_or_is_refused() {
     play(&["bridge", "record", "replay"]);
+}
+
+#[test]
+fn each_option_of_journal_acts() {
+    play(&["journal", "journal info", "journal cut", "journal export"]);
 }
 
 #[test]

@@ -113,7 +113,7 @@ pub use message::{Label, Message, Outgoing, OwnedMessage, Plain, Position};
 pub use uri::{
     Compression, Config, Delivery, End, Expire, FileSettings, HugePages, Key, NatsSettings, Pace,
     Peers, Retention, Role, Rotation, Scheme, SealedSettings, Slow, Start, Storage, SyncPolicy,
-    TcpSettings, Unfinished, UriError, WaitStrategy,
+    TcpSettings, TopicFilter, Unfinished, UriError, WaitStrategy,
 };
 
 /// The programs of the READMEs, as tests.

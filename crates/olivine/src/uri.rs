@@ -29,6 +29,7 @@ pub use key::{End, Key};
 pub(crate) use parse::{TWO_FRAMES_RULE, holds_two_frames, is_channel_name};
 pub use sealed::Peers;
 pub use start::Start;
+pub use topic::TopicFilter;
 pub use values::{
     Delivery, Expire, HugePages, Retention, Role, Scheme, Slow, Storage, WaitStrategy,
 };

@@ -1,15 +1,21 @@
-//! `olivine inspect` of a journal: its lanes, their sizes and times, and its ending.
+//! What a journal holds: its lanes, times, topics, holes, files and ending. Read in whole, or in
+//! outline.
 
 use crate::args::Common;
 use crate::failure::{Failure, Outcome};
-use crate::output::{print, print_json, table};
-use olivine::Start;
-use olivine::journal::{JournalError, Replay, ReplayState};
+use crate::output::{print, print_json};
+use olivine::journal::{JournalError, Outline, Replay, ReplayState};
 use olivine_bench::error::chain;
-use olivine_bench::text;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
+
+#[path = "contents/show.rs"]
+mod show;
+
+/// Most different topics that are counted separately.
+const TOPICS_MAX: usize = 1024;
+/// A journal of at most as many bytes is read in whole.
+const READ_BYTES: u64 = 16 << 20;
 
 /// What one publisher recorded on one channel.
 #[derive(Debug, Default)]
@@ -17,8 +23,8 @@ struct LaneContents {
     type_name: String,
     messages: u64,
     payload_bytes: u64,
-    first_ns: u64,
-    last_ns: u64,
+    /// Times of the first and the last run, unless only an outline was read.
+    times: Option<(u64, u64)>,
 }
 
 /// Messages of a lane that were never recorded.
@@ -37,7 +43,13 @@ struct Hole {
 
 /// What a journal holds.
 struct Contents {
+    outline: Outline,
+    /// Whether every byte was read. If not, messages, payload bytes and topics are estimated.
+    is_exact: bool,
     lanes: BTreeMap<(String, u32), LaneContents>,
+    topics: BTreeMap<String, u64>,
+    /// Messages of further topics.
+    other_topics: u64,
     holes: Vec<Hole>,
     position: u64,
     end: End,
@@ -46,7 +58,7 @@ struct Contents {
 /// The ending of a journal.
 enum End {
     State(ReplayState),
-    Damaged(JournalError),
+    Damaged(String),
 }
 
 impl End {
@@ -54,7 +66,9 @@ impl End {
         match self {
             Self::State(ReplayState::Growing) => "recording",
             Self::State(ReplayState::Ended { is_sealed: true }) => "complete",
-            Self::State(ReplayState::Ended { .. }) => "unfinished",
+            Self::State(ReplayState::Ended { .. } | ReplayState::NextMissing { .. }) => {
+                "unfinished"
+            }
             Self::State(ReplayState::Torn(_)) => "torn",
             Self::State(_) => "unknown",
             Self::Damaged(_) => "damaged",
@@ -72,22 +86,32 @@ impl End {
                 torn.path.display(),
                 torn.offset
             ),
+            Self::State(ReplayState::NextMissing { path }) => {
+                format!("not closed: the next file {} is missing", path.display())
+            }
             Self::State(_) => {
                 "not closed: its recorder died, or the file was cut behind a whole block".to_owned()
             }
-            Self::Damaged(error) => chain(error),
+            Self::Damaged(problem) => problem.clone(),
         }
     }
 }
 
-/// Reads the whole journal at `path` and prints its contents.
+/// Prints the contents of the journal at `path`: in outline if it is long and `exact` is not asked
+/// for.
 ///
 /// # Errors
 ///
 /// A journal that cannot be opened; damage, after printing what precedes it.
-pub(crate) fn inspect(path: &Path, common: Common) -> Outcome {
-    let mut replay = Replay::open(path).map_err(|error| Failure::Failed(error.into()))?;
-    let contents = read(&mut replay);
+pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
+    let failed = |error: JournalError| Failure::Failed(error.into());
+    let outline = Outline::read(path).map_err(failed)?;
+    let contents = if exact || outline.file_bytes() <= READ_BYTES {
+        let mut replay = Replay::open(path).map_err(failed)?;
+        read(&mut replay, outline)
+    } else {
+        estimate(outline)
+    };
     if common.json {
         print_json(&contents.as_json(path))?;
     } else {
@@ -99,15 +123,20 @@ pub(crate) fn inspect(path: &Path, common: Common) -> Outcome {
     }
 }
 
-fn read(replay: &mut Replay) -> Contents {
+/// Reads every byte.
+fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
     let mut holes = Vec::new();
+    let (mut topics, mut other_topics) = (BTreeMap::<String, u64>::new(), 0);
+    (outline.first_ns, outline.last_ns) = (None, None);
     let end = loop {
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
             Ok(None) => break End::State(replay.state()),
-            Err(error) => break End::Damaged(error),
+            Err(error) => break End::Damaged(chain(&error)),
         };
+        outline.first_ns.get_or_insert(run.time_ns);
+        outline.last_ns = Some(run.time_ns);
         if run.missed_bytes > 0 {
             holes.push(Hole {
                 channel: run.lane.channel.clone(),
@@ -122,129 +151,65 @@ fn read(replay: &mut Replay) -> Contents {
             .entry((run.lane.channel.clone(), run.lane.publisher))
             .or_default();
         if lane.messages == 0 {
-            lane.first_ns = run.time_ns;
             lane.type_name.clone_from(&run.lane.type_name);
         }
-        lane.last_ns = run.time_ns;
+        let first = lane.times.map_or(run.time_ns, |(first, _)| first);
+        lane.times = Some((first, run.time_ns));
         for message in run.messages() {
             lane.messages += 1;
             lane.payload_bytes += message.payload.len() as u64;
+            if let Some(count) = topics.get_mut(message.topic) {
+                *count += 1;
+            } else if topics.len() < TOPICS_MAX {
+                topics.insert(message.topic.to_owned(), 1);
+            } else {
+                other_topics += 1;
+            }
         }
     };
+    outline.missed_bytes = Some(holes.iter().map(|hole| hole.bytes).sum());
     Contents {
         position: replay.position(),
+        outline,
+        is_exact: true,
         lanes,
+        topics,
+        other_topics,
         holes,
         end,
     }
 }
 
-fn date(time_ns: u64) -> String {
-    let start = Start::Time(time_ns).to_string();
-    start.strip_prefix("time:").unwrap_or(&start).to_owned()
-}
-
-impl Contents {
-    fn word(&self) -> &'static str {
-        match self.end.word() {
-            "complete" if !self.holes.is_empty() => "incomplete",
-            word => word,
-        }
+/// Scales the counts of the blocks that were read to the whole journal.
+fn estimate(outline: Outline) -> Contents {
+    let recorded = outline.end.saturating_sub(outline.start);
+    let read = u128::from(outline.read.frame_bytes.max(1));
+    let scaled = |count: u64| {
+        let scaled = u128::from(count) * u128::from(recorded) / read;
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    };
+    let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
+    for found in &outline.lanes {
+        let key = (found.lane.channel.clone(), found.lane.publisher);
+        let lane = lanes.entry(key).or_default();
+        lane.type_name.clone_from(&found.lane.type_name);
+        lane.messages += scaled(found.messages);
+        lane.payload_bytes += scaled(found.payload_bytes);
     }
-
-    fn sentence(&self) -> String {
-        let end = self.end.sentence();
-        if self.holes.is_empty() {
-            return end;
-        }
-        let bytes: u64 = self.holes.iter().map(|hole| hole.bytes).sum();
-        format!(
-            "{end}; {bytes} bytes of frames were never recorded, in {} places",
-            self.holes.len()
-        )
-    }
-
-    fn as_text(&self, path: &Path) -> String {
-        let messages: u64 = self.lanes.values().map(|lane| lane.messages).sum();
-        let mut out = format!(
-            "journal      {}\nstate        {}: {}\nmessages     {messages}\n\
-             position     {} bytes of frames\n",
-            path.display(),
-            self.word(),
-            self.sentence(),
-            self.position,
-        );
-        let heads = ["CHANNEL", "PUBLISHER", "MESSAGES", "BYTES", "FIRST", "LAST"];
-        let row = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
-            vec![
-                channel.clone(),
-                publisher.to_string(),
-                lane.messages.to_string(),
-                text::bytes(lane.payload_bytes),
-                date(lane.first_ns),
-                date(lane.last_ns),
-            ]
-        };
-        if !self.lanes.is_empty() {
-            out.push('\n');
-            let rows = self.lanes.iter().map(row).collect();
-            out.push_str(&table(&heads, &[1, 2, 3], rows));
-        }
-        let heads = [
-            "MISSING BYTES",
-            "CHANNEL",
-            "PUBLISHER",
-            "FROM",
-            "AT",
-            "BEFORE",
-        ];
-        let row = |hole: &Hole| {
-            vec![
-                hole.bytes.to_string(),
-                hole.channel.clone(),
-                hole.publisher.to_string(),
-                hole.lane_position.to_string(),
-                hole.position.to_string(),
-                date(hole.next_ns),
-            ]
-        };
-        if !self.holes.is_empty() {
-            out.push('\n');
-            let rows = self.holes.iter().map(row).collect();
-            out.push_str(&table(&heads, &[0, 2, 3, 4], rows));
-        }
-        out
-    }
-
-    fn as_json(&self, path: &Path) -> Value {
-        let lane = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
-            json!({
-                "channel": channel,
-                "publisher": publisher,
-                "type_name": lane.type_name,
-                "messages": lane.messages,
-                "payload_bytes": lane.payload_bytes,
-                "first_unix_ns": lane.first_ns,
-                "last_unix_ns": lane.last_ns,
-            })
-        };
-        let hole = |hole: &Hole| {
-            json!({
-                "channel": hole.channel,
-                "publisher": hole.publisher,
-                "missed_bytes": hole.bytes,
-                "lane_position_bytes": hole.lane_position,
-                "position_bytes": hole.position,
-                "next_unix_ns": hole.next_ns,
-            })
-        };
-        json!({
-            "path": path,
-            "state": self.word(),
-            "reason": self.sentence(),
-            "position_bytes": self.position,
-            "lanes": self.lanes.iter().map(lane).collect::<Vec<_>>(),
-            "holes": self.holes.iter().map(hole).collect::<Vec<_>>(),
-        })
+    let topics = outline.read.topics.iter();
+    let topics = topics.map(|(topic, count)| (topic.clone(), scaled(*count)));
+    let end = match &outline.damage {
+        Some(problem) => End::Damaged(problem.clone()),
+        None => End::State(outline.state.clone()),
+    };
+    Contents {
+        is_exact: false,
+        lanes,
+        topics: topics.collect(),
+        other_topics: scaled(outline.read.other_topics),
+        holes: Vec::new(),
+        position: outline.end,
+        end,
+        outline,
     }
 }

@@ -19,6 +19,7 @@ mod index;
 pub(crate) mod inlet;
 mod lane;
 pub(crate) mod outlet;
+mod outline;
 mod pace;
 mod pack;
 mod recorder;
@@ -32,6 +33,7 @@ mod watch;
 
 pub use crate::error::JournalError;
 pub use lane::Lane;
+pub use outline::{BlocksRead, Outline, OutlineFile, OutlineLane};
 pub use recorder::{LaneId, Recorder, RecorderStats};
 pub use recover::{Recovered, Torn};
 pub use replay::{Replay, ReplayState, Run, RunMessage, Skipped};

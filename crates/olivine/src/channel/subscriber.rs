@@ -18,7 +18,7 @@ use crate::ring::consume::{Consumer, Frame};
 use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
-use crate::uri::topic::Filter;
+use crate::uri::topic::TopicFilter;
 use crate::uri::{Config, Scheme};
 use crate::wait::{Idle, Sleeper, Step};
 use core::fmt;
@@ -71,7 +71,7 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     /// May be overrun or evicted: copies messages out and checks the copies.
     pub(super) checked: bool,
     /// The topics that are received.
-    pub(super) filter: Option<Box<Filter>>,
+    pub(super) filter: Option<Box<TopicFilter>>,
     /// Bytes of the message found last, without its topic.
     pub(super) payload: usize,
     pub(super) copy: Copied,
@@ -246,7 +246,7 @@ impl<T: ?Sized> Subscriber<T> {
         // copied.
         let checked = slow_state.is_checked();
         // `validate` has checked it.
-        let filter = config.topic.as_deref().and_then(Filter::read);
+        let filter = config.topic.as_deref().and_then(TopicFilter::read);
         Ok(Self {
             lanes,
             next_lane: 0,

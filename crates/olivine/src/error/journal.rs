@@ -38,6 +38,12 @@ pub enum JournalError {
         /// Its path.
         path: PathBuf,
     },
+    /// It was to be a new journal, and there is a file of that name.
+    #[error("{} is there already, and is not overwritten: name another file", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another recorder records into it.
     #[error(
         "journal {} is being recorded into by another recorder: stop that one, or record into \

@@ -31,13 +31,27 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// The topics that a subscriber receives: those that any of its filters matches.
+/// Chooses messages by topic, as the key `topic=` of a subscriber does: those that any of 1 to 16
+/// filters matches.
+///
+/// A filter is a topic of up to 128 bytes in which `*` matches any one word, and `>` at its end one
+/// or more.
+///
+/// ```
+/// use olivine::TopicFilter;
+///
+/// let filter: TopicFilter = "orders.*.created,alarms.>".parse()?;
+/// assert!(filter.matches(b"orders.eu.created") && filter.matches(b"alarms.fire.hall"));
+/// assert!(!filter.matches(b"orders.eu") && !filter.matches(b""));
+/// assert!("orders..eu".parse::<TopicFilter>().is_err());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub struct TopicFilter {
     filters: Vec<Box<[u8]>>,
 }
 
-impl Filter {
+impl TopicFilter {
     /// Reads filters, separated by commas; `None` if the text is invalid.
     pub(crate) fn read(text: &str) -> Option<Self> {
         let filters: Vec<Box<[u8]>> = text.split(',').map(|one| one.as_bytes().into()).collect();
@@ -46,8 +60,24 @@ impl Filter {
     }
 
     /// Whether a filter matches a message of this topic. Allocates nothing.
-    pub(crate) fn matches(&self, topic: &[u8]) -> bool {
+    #[must_use]
+    pub fn matches(&self, topic: &[u8]) -> bool {
         self.filters.iter().any(|filter| matches(filter, topic))
+    }
+}
+
+impl core::str::FromStr for TopicFilter {
+    type Err = String;
+
+    /// Reads filters, separated by commas.
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::read(text).ok_or_else(|| {
+            format!(
+                "'{}' is not one of up to 16 filters such as orders.*.created or orders.>, \
+                 separated by commas",
+                text.escape_default()
+            )
+        })
     }
 }
 
@@ -135,7 +165,7 @@ mod tests {
             ("x,y.>", "a.b", false),
         ];
         for (filter, topic, expected) in cases {
-            let found = Filter::read(filter).expect(filter);
+            let found = TopicFilter::read(filter).expect(filter);
             assert_eq!(
                 found.matches(topic.as_bytes()),
                 expected,
@@ -152,9 +182,9 @@ mod tests {
             "", ".", "a.", ".a", "a..b", "a.>.b", ">.a", "a*", "a.b>", "a b", "a,", "ä", &long,
             &many,
         ] {
-            assert_eq!(Filter::read(text), None, "{text}");
+            assert_eq!(TopicFilter::read(text), None, "{text}");
         }
-        assert!(Filter::read(&"a".repeat(TOPIC_LENGTH_MAX)).is_some());
+        assert!(TopicFilter::read(&"a".repeat(TOPIC_LENGTH_MAX)).is_some());
     }
 
     #[test]

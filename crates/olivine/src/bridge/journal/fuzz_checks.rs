@@ -3,7 +3,7 @@
 #![allow(unreachable_pub, reason = "reached by the fuzz targets only")]
 
 use super::format::{BlockFacts, BlockHeader, Codec, Kind, TermHeader};
-use super::{JournalError, Recorder, RecorderSettings, Replay};
+use super::{JournalError, Outline, Recorder, RecorderSettings, Replay};
 use crate::fuzz_checks::input::Input;
 use crate::uri::SyncPolicy;
 use std::path::Path;
@@ -44,6 +44,14 @@ pub fn check_journal(data: &[u8]) {
     }
     replay(&path, |replay| replay.seek_time(position));
     replay(&path, Replay::seek_end);
+    // It may see less than a reader of all, and counts at most what it read.
+    if let Ok(outline) = Outline::read(&path) {
+        let read = &outline.read;
+        assert!(
+            read.frame_bytes >= 8 * read.messages + read.payload_bytes,
+            "{read:?}"
+        );
+    }
     record_on(&path);
 }
 

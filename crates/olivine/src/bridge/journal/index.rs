@@ -63,6 +63,12 @@ impl Index {
         self.places[..after].last()
     }
 
+    /// Byte and number of each block that it names.
+    pub(super) fn places(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let place = |entry: &IndexEntry| (entry.offset.get(), entry.sequence.get());
+        self.places.iter().map(place)
+    }
+
     /// The body of an index block at `offset`: every lane, the entries, the seal.
     pub(super) fn encode(
         &self,

@@ -62,6 +62,9 @@ pub(super) fn take(
             }
         };
         let path = term::path_of(base, newest);
+        if settings.only_new {
+            return Err(JournalError::Exists { path });
+        }
         let Some(file) = term::open(&path, true)? else {
             continue;
         };

@@ -205,6 +205,15 @@ impl Replay {
         Ok(())
     }
 
+    /// Stays behind the last whole block of a file, where `walk` is.
+    pub(super) fn stay_behind(&mut self, walk: Walk) -> Result<(), JournalError> {
+        (self.run, self.at, self.block_position) = (walk.runs.len(), 0, walk.position);
+        (self.walk, self.wanted) = (walk, Wanted::All);
+        let tail = self.tail()?;
+        self.torn = Some(tail).filter(|tail| tail.bytes > 0);
+        Ok(())
+    }
+
     /// Finds the file, then the block; the rest is skipped run by run.
     fn seek(
         &mut self,

@@ -11,6 +11,7 @@ pub struct RecorderSettings {
     pub(super) compress: Compression,
     pub(super) rotate: Rotation,
     pub(super) mode: Mode,
+    pub(super) only_new: bool,
     /// Number of a new journal; any if absent.
     pub(super) journal: Option<u64>,
 }
@@ -48,6 +49,13 @@ impl RecorderSettings {
     /// `0o600`.
     pub fn mode(mut self, bits: u32) -> Self {
         self.mode = Mode(bits);
+        self
+    }
+
+    /// Whether an existing journal is refused with [`JournalError::Exists`], instead of continued.
+    /// Default no.
+    pub fn only_new(mut self, yes: bool) -> Self {
+        self.only_new = yes;
         self
     }
 

@@ -9,6 +9,7 @@ use super::lane::{self, Known};
 use super::pack;
 use super::term::{Found, Source};
 use crate::error::JournalError;
+use std::path::Path;
 use zerocopy::FromBytes;
 
 /// A position between two blocks of a file, and the facts from the blocks before it.
@@ -273,6 +274,24 @@ impl Walk {
         self.forget_ends();
         Ok(())
     }
+}
+
+/// Time of the last run of a block of frames with this stored body; `None` if the body is not one.
+pub(super) fn last_run_time(
+    header: &BlockHeader,
+    stored: &[u8],
+    path: &Path,
+) -> Result<Option<u64>, JournalError> {
+    let plain = match header.codec() {
+        Some(Codec::Zstd) => pack::unpack(stored, header.plain.get(), path)?,
+        _ => None,
+    };
+    let body = plain.as_deref().unwrap_or(stored);
+    let last = (header.count.get() as usize)
+        .checked_sub(1)
+        .and_then(|last| last.checked_mul(size_of::<RunHeader>()));
+    let run = last.and_then(|at| RunHeader::read_from_prefix(body.get(at..)?).ok());
+    Ok(run.map(|(run, _)| run.time.get()))
 }
 
 /// Reads the run table of a frame block and walks every frame. Puts the bytes that are missing

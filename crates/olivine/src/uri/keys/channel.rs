@@ -5,7 +5,7 @@ use crate::uri::key::{
     Schemes, changed, given, is_path, is_power, is_within, keys, path, whole, word,
 };
 use crate::uri::parse::is_name;
-use crate::uri::topic::Filter;
+use crate::uri::topic::TopicFilter;
 use crate::uri::values::{parse_bytes, parse_duration, show_bytes, show_duration};
 use crate::uri::{
     CAPACITY_RANGE, Config, Delivery, Expire, HugePages, NAME_LENGTH_MAX, PUBLISHERS_LIMIT,
@@ -342,7 +342,7 @@ keys! { KEYS {
                16 at most, separated by commas",
         read: Some, put: config.topic = Some(topic.to_owned()),
         show: config.topic.clone(),
-        holds: config.topic.as_deref().is_none_or(|topic| Filter::read(topic).is_some()),
+        holds: config.topic.as_deref().is_none_or(|topic| TopicFilter::read(topic).is_some()),
     }
 } }
 

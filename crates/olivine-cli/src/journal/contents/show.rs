@@ -1,0 +1,265 @@
+//! The contents of a journal as text and as JSON.
+
+use super::{Contents, Hole, LaneContents};
+use crate::output::table;
+use olivine::Start;
+use olivine_bench::text;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Most topics and files in the text. JSON has all.
+const ROWS: usize = 20;
+
+fn date(time_ns: u64) -> String {
+    let start = Start::Time(time_ns).to_string();
+    start.strip_prefix("time:").unwrap_or(&start).to_owned()
+}
+
+fn date_or_dash(time_ns: Option<u64>) -> String {
+    time_ns.map_or_else(|| "-".to_owned(), date)
+}
+
+impl Contents {
+    fn word(&self) -> &'static str {
+        match self.end.word() {
+            "complete" if self.outline.missed_bytes.is_some_and(|bytes| bytes > 0) => "incomplete",
+            word => word,
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let end = self.end.sentence();
+        match (self.outline.missed_bytes, self.is_exact) {
+            (Some(0), _) => end,
+            (Some(bytes), true) => format!(
+                "{end}; {bytes} bytes of frames were never recorded, in {} places",
+                self.holes.len()
+            ),
+            (Some(bytes), false) => format!(
+                "{end}; {bytes} bytes of frames were never recorded, --exact lists the places"
+            ),
+            (None, _) => format!("{end}; only --exact tells whether messages are missing inside"),
+        }
+    }
+
+    /// A count, with a mark if it is estimated.
+    fn count(&self, count: u64) -> String {
+        self.marked(if self.is_exact {
+            count.to_string()
+        } else {
+            text::count(count)
+        })
+    }
+
+    fn marked(&self, figure: String) -> String {
+        if self.is_exact {
+            figure
+        } else {
+            format!("~{figure}")
+        }
+    }
+
+    fn messages(&self) -> u64 {
+        self.lanes.values().map(|lane| lane.messages).sum()
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        self.lanes.values().map(|lane| lane.payload_bytes).sum()
+    }
+
+    pub(super) fn as_text(&self, path: &Path) -> String {
+        let outline = &self.outline;
+        let mut out = format!(
+            "journal      {}\nstate        {}: {}\nmessages     {}\n\
+             payloads     {}\nposition     {} bytes of frames\nfirst        {}\n\
+             last         {}\nfiles        {}, {}\n",
+            path.display(),
+            self.word(),
+            self.sentence(),
+            self.count(self.messages()),
+            self.marked(text::bytes(self.payload_bytes())),
+            self.position,
+            date_or_dash(outline.first_ns),
+            date_or_dash(outline.last_ns),
+            outline.files.len(),
+            text::bytes(outline.file_bytes()),
+        );
+        if outline.start > 0 {
+            out.push_str(&format!(
+                "removed      the first {} bytes of frames, with the oldest files\n",
+                outline.start
+            ));
+        }
+        if !self.is_exact {
+            out.push_str(&format!(
+                "estimated    what begins with ~, from {} blocks with {} messages; --exact reads \
+                 all\n",
+                outline.read.blocks, outline.read.messages
+            ));
+            if !outline.has_all_lanes {
+                out.push_str("lanes        some may be missing here; --exact finds all\n");
+            }
+        }
+        out.push_str(&self.lanes_as_text());
+        out.push_str(&self.topics_as_text());
+        out.push_str(&self.holes_as_text());
+        if outline.files.len() > 1 {
+            out.push('\n');
+            let files = outline.files.iter().take(ROWS);
+            let rows = files.map(|file| {
+                vec![
+                    file.path.display().to_string(),
+                    text::bytes(file.bytes),
+                    file.start.to_string(),
+                    (if file.has_index { "index" } else { "no index" }).to_owned(),
+                ]
+            });
+            let heads = ["FILE", "BYTES", "FROM", "END"];
+            out.push_str(&table(&heads, &[1, 2], rows.collect()));
+            out.push_str(&left_out(outline.files.len(), "files"));
+        }
+        out
+    }
+
+    fn lanes_as_text(&self) -> String {
+        if self.lanes.is_empty() {
+            return String::new();
+        }
+        let heads = ["CHANNEL", "PUBLISHER", "MESSAGES", "BYTES", "FIRST", "LAST"];
+        let row = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
+            vec![
+                channel.clone(),
+                publisher.to_string(),
+                self.count(lane.messages),
+                self.marked(text::bytes(lane.payload_bytes)),
+                date_or_dash(lane.times.map(|times| times.0)),
+                date_or_dash(lane.times.map(|times| times.1)),
+            ]
+        };
+        let rows = self.lanes.iter().map(row).collect();
+        format!("\n{}", table(&heads, &[1, 2, 3], rows))
+    }
+
+    fn topics_as_text(&self) -> String {
+        let mut topics: Vec<(&String, u64)> = self
+            .topics
+            .iter()
+            .map(|(topic, count)| (topic, *count))
+            .collect();
+        if topics.iter().all(|(topic, _)| topic.is_empty()) {
+            return String::new();
+        }
+        topics.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+        let row = |(topic, count): &(&String, u64)| {
+            let name = if topic.is_empty() { "-" } else { topic };
+            vec![name.to_owned(), self.count(*count)]
+        };
+        let mut rows: Vec<Vec<String>> = topics.iter().take(ROWS).map(row).collect();
+        if self.other_topics > 0 {
+            rows.push(vec![
+                "(further topics)".to_owned(),
+                self.count(self.other_topics),
+            ]);
+        }
+        let table = table(&["TOPIC", "MESSAGES"], &[1], rows);
+        format!("\n{table}{}", left_out(topics.len(), "topics"))
+    }
+
+    fn holes_as_text(&self) -> String {
+        if self.holes.is_empty() {
+            return String::new();
+        }
+        let heads = [
+            "MISSING BYTES",
+            "CHANNEL",
+            "PUBLISHER",
+            "FROM",
+            "AT",
+            "BEFORE",
+        ];
+        let row = |hole: &Hole| {
+            vec![
+                hole.bytes.to_string(),
+                hole.channel.clone(),
+                hole.publisher.to_string(),
+                hole.lane_position.to_string(),
+                hole.position.to_string(),
+                date(hole.next_ns),
+            ]
+        };
+        let rows = self.holes.iter().map(row).collect();
+        format!("\n{}", table(&heads, &[0, 2, 3, 4], rows))
+    }
+
+    pub(super) fn as_json(&self, path: &Path) -> Value {
+        let outline = &self.outline;
+        let lane = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
+            json!({
+                "channel": channel,
+                "publisher": publisher,
+                "type_name": lane.type_name,
+                "messages": lane.messages,
+                "payload_bytes": lane.payload_bytes,
+                "first_unix_ns": lane.times.map(|times| times.0),
+                "last_unix_ns": lane.times.map(|times| times.1),
+            })
+        };
+        let hole = |hole: &Hole| {
+            json!({
+                "channel": hole.channel,
+                "publisher": hole.publisher,
+                "missed_bytes": hole.bytes,
+                "lane_position_bytes": hole.lane_position,
+                "position_bytes": hole.position,
+                "next_unix_ns": hole.next_ns,
+            })
+        };
+        let files = outline.files.iter().map(|file| {
+            json!({
+                "path": file.path,
+                "file_bytes": file.bytes,
+                "position_bytes": file.start,
+                "has_index": file.has_index,
+            })
+        });
+        let topics = self
+            .topics
+            .iter()
+            .map(|(topic, count)| json!({ "topic": topic, "messages": count }));
+        let estimated: &[&str] = if self.is_exact {
+            &[]
+        } else {
+            &["messages", "payload_bytes", "lanes", "topics"]
+        };
+        json!({
+            "path": path,
+            "state": self.word(),
+            "reason": self.sentence(),
+            "exact": self.is_exact,
+            "estimated": estimated,
+            "messages": self.messages(),
+            "payload_bytes": self.payload_bytes(),
+            "position_bytes": self.position,
+            "removed_bytes": outline.start,
+            "missed_bytes": outline.missed_bytes,
+            "first_unix_ns": outline.first_ns,
+            "last_unix_ns": outline.last_ns,
+            "file_bytes": outline.file_bytes(),
+            "files": files.collect::<Vec<_>>(),
+            "has_all_lanes": self.is_exact || outline.has_all_lanes,
+            "lanes": self.lanes.iter().map(lane).collect::<Vec<_>>(),
+            "topics": topics.collect::<Vec<_>>(),
+            "other_topics_messages": self.other_topics,
+            // Their places are known only if every byte was read.
+            "holes": self.is_exact.then(|| self.holes.iter().map(hole).collect::<Vec<_>>()),
+        })
+    }
+}
+
+/// What a table of at most [`ROWS`] rows leaves out.
+fn left_out(count: usize, what: &str) -> String {
+    if count <= ROWS {
+        return String::new();
+    }
+    format!("and {} more {what}; --json lists them\n", count - ROWS)
+}

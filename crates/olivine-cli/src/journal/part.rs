@@ -1,0 +1,285 @@
+//! A part of a journal: which messages it has, and whether all of them could be read.
+
+use crate::args::journal::{PartArgs, Unfinished};
+use crate::failure::{Failure, Outcome, complain};
+use crate::log;
+use crate::progress::Progress;
+use crate::stop::Stop;
+use olivine::Start;
+use olivine::journal::{JournalError, Lane, Outline, Replay, Run, RunMessage};
+use olivine_bench::error::chain;
+use olivine_bench::text;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Runs between two updates of the progress bar.
+const RUNS_A_LOOK: u64 = 256;
+
+/// A message of the part.
+pub(super) struct Selected<'a> {
+    pub(super) run: Run<'a>,
+    pub(super) message: RunMessage<'a>,
+    /// Its whole frame.
+    pub(super) frame: &'a [u8],
+    /// Bytes of its lane that were never recorded, since the message of the lane before.
+    pub(super) missed_bytes: u64,
+}
+
+/// How reading ended.
+pub(super) struct Ended {
+    /// Messages taken.
+    pub(super) messages: u64,
+    /// Their payload bytes.
+    pub(super) payload_bytes: u64,
+    /// Why the part is not complete. `None` if it is.
+    pub(super) problem: Option<String>,
+    /// The same, if the caller accepts it.
+    pub(super) accepted: Option<String>,
+    /// Whether a signal stopped it.
+    pub(super) stopped: bool,
+}
+
+impl Ended {
+    /// Whether everything that was asked for was read.
+    pub(super) fn is_complete(&self) -> bool {
+        self.problem.is_none() && !self.stopped
+    }
+
+    /// Says what is missing, and sets the exit code.
+    pub(super) fn conclude(&self, done: &str, stop: &Stop) -> Outcome {
+        if let Some(accepted) = &self.accepted {
+            log::warn(&format!("accepted: {accepted}"));
+        }
+        if let Some(problem) = &self.problem {
+            complain(&format!(
+                "{} of {} messages, and not all: {problem}",
+                done,
+                text::count(self.messages)
+            ));
+            return Err(Failure::BadResult);
+        }
+        if self.stopped {
+            stop.cut_short()
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The part, at its first message.
+pub(super) struct Part<'a> {
+    args: &'a PartArgs,
+    replay: Replay,
+    /// Bytes of frames up to the end of the journal.
+    bytes: u64,
+}
+
+impl<'a> Part<'a> {
+    /// Opens the journal at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The journal cannot be opened, or has none of the lanes.
+    pub(super) fn open(path: &Path, args: &'a PartArgs) -> Outcome<Self> {
+        let failed = |error: JournalError| Failure::Failed(error.into());
+        let outline = Outline::read(path).map_err(failed)?;
+        check_lanes(&outline, args)?;
+        let mut replay = Replay::open(path).map_err(failed)?;
+        match args.from {
+            Some(Start::Time(time)) => replay.seek_time(time).map_err(failed)?,
+            Some(Start::Position(position)) => replay.seek_position(position).map_err(failed)?,
+            _ => {}
+        }
+        let bytes = outline.end.saturating_sub(replay.position());
+        Ok(Self {
+            args,
+            replay,
+            bytes,
+        })
+    }
+}
+
+/// Hands each message of the part to `take`, in the order of the recording.
+///
+/// # Errors
+///
+/// Those of `take`.
+pub(super) fn read(
+    part: Part<'_>,
+    stop: &Stop,
+    mut take: impl FnMut(&Selected<'_>) -> Outcome,
+) -> Outcome<Ended> {
+    let Part {
+        args: part,
+        mut replay,
+        bytes,
+    } = part;
+    let begin = replay.position();
+    let progress = Progress::new(bytes);
+    progress.phase("journal");
+    let mut ended = Ended {
+        messages: 0,
+        payload_bytes: 0,
+        problem: None,
+        accepted: None,
+        stopped: false,
+    };
+    let mut missed = Missed::default();
+    // Of lanes of which no message behind the hole was selected yet.
+    let mut pending: HashMap<Lane, u64> = HashMap::new();
+    let mut runs = 0_u64;
+    let end = loop {
+        if stop.now() {
+            ended.stopped = true;
+            break None;
+        }
+        let run = match replay.next_run() {
+            Ok(Some(run)) => run,
+            Ok(None) => break replay.check_finished().err(),
+            Err(error) => break Some(error),
+        };
+        if part.is_behind(run.time_ns, run.journal_position) {
+            break None;
+        }
+        runs += 1;
+        if runs.is_multiple_of(RUNS_A_LOOK) && progress.is_shown() {
+            let done = run.journal_position.saturating_sub(begin);
+            progress.show(done, text::bytes(done));
+        }
+        if !part.has_lane(run.lane) {
+            continue;
+        }
+        if run.missed_bytes > 0 {
+            missed.add(run.missed_bytes);
+            *pending.entry(run.lane.clone()).or_insert(0) += run.missed_bytes;
+        }
+        let mut messages = run.messages().peekable();
+        while let Some(message) = messages.next() {
+            let at = message.position - run.position;
+            if part.is_behind(run.time_ns, run.journal_position + at) {
+                break;
+            }
+            let end = messages.peek().map(|next| next.position - run.position);
+            // A run is shorter than a block, so its bytes fit.
+            let frame = usize::try_from(at)
+                .ok()
+                .zip(end.map_or(Some(run.frames.len()), |end| usize::try_from(end).ok()));
+            let frame = frame.and_then(|(at, end)| run.frames.get(at..end));
+            if !part.has_topic(message.topic) {
+                continue;
+            }
+            let missed_bytes = if pending.is_empty() {
+                0
+            } else {
+                pending.remove(run.lane).unwrap_or(0)
+            };
+            let selected = Selected {
+                run,
+                message,
+                frame: frame.unwrap_or_default(),
+                missed_bytes,
+            };
+            take(&selected)?;
+            ended.messages += 1;
+            ended.payload_bytes += message.payload.len() as u64;
+        }
+    };
+    progress.clear();
+    let unfinished = matches!(end, Some(JournalError::Unfinished { .. }));
+    let holes = missed.sentence();
+    let accepts = part.unfinished == Unfinished::Accept;
+    let end = end.map(|error| chain(&error));
+    let joined = |parts: [Option<String>; 2]| {
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        Some(parts.join("; ")).filter(|text| !text.is_empty())
+    };
+    let (hard, soft) = if unfinished { (None, end) } else { (end, None) };
+    if accepts {
+        ended.problem = hard;
+        ended.accepted = joined([holes, soft]);
+    } else {
+        ended.problem = joined([holes.map(|text| text + ACCEPT), hard.or(soft)]);
+    }
+    Ok(ended)
+}
+
+const ACCEPT: &str = " (accept this with '--unfinished accept')";
+
+/// What was never recorded.
+#[derive(Default)]
+struct Missed {
+    holes: u64,
+    bytes: u64,
+}
+
+impl Missed {
+    fn add(&mut self, bytes: u64) {
+        self.holes += u64::from(bytes > 0);
+        self.bytes += bytes;
+    }
+
+    fn sentence(&self) -> Option<String> {
+        (self.holes > 0).then(|| {
+            format!(
+                "{} bytes of frames were never recorded, in {} places",
+                self.bytes, self.holes
+            )
+        })
+    }
+}
+
+impl PartArgs {
+    /// Whether a message of this time and journal position is behind the end of the part.
+    fn is_behind(&self, time_ns: u64, position: u64) -> bool {
+        match self.to {
+            Some(Start::Time(end)) => time_ns >= end,
+            Some(Start::Position(end)) => position >= end,
+            _ => false,
+        }
+    }
+
+    fn has_lane(&self, lane: &Lane) -> bool {
+        let has_channel = self
+            .channel
+            .as_ref()
+            .is_none_or(|name| *name == lane.channel);
+        has_channel && (self.lane.is_empty() || self.lane.contains(&lane.publisher))
+    }
+
+    fn has_topic(&self, topic: &str) -> bool {
+        let filter = self.topic.as_ref();
+        filter.is_none_or(|filter| !topic.is_empty() && filter.matches(topic.as_bytes()))
+    }
+}
+
+/// Refuses a channel or lane that the journal does not have.
+fn check_lanes(outline: &Outline, part: &PartArgs) -> Outcome {
+    if !outline.has_all_lanes || (part.channel.is_none() && part.lane.is_empty()) {
+        return Ok(());
+    }
+    let lanes = || outline.lanes.iter().map(|lane| &lane.lane);
+    let of_channel = |lane: &&Lane| {
+        part.channel
+            .as_ref()
+            .is_none_or(|name| *name == lane.channel)
+    };
+    let has = |number: u32| {
+        lanes()
+            .filter(of_channel)
+            .any(|lane| lane.publisher == number)
+    };
+    let lost = match part.lane.iter().find(|number| !has(**number)) {
+        Some(number) => format!("--lane {number}"),
+        None if lanes().any(|lane| of_channel(&lane)) => return Ok(()),
+        None => format!("--of {}", part.channel.as_deref().unwrap_or_default()),
+    };
+    let mut there: Vec<String> = lanes()
+        .map(|lane| format!("{} of '{}'", lane.publisher, lane.channel))
+        .collect();
+    there.sort();
+    there.dedup();
+    Err(Failure::failed(format!(
+        "the journal has nothing of {lost}: its lanes are {}",
+        there.join(", ")
+    )))
+}

@@ -70,6 +70,9 @@ impl<H: Handler> Engine<H> {
         config.validate()?;
         let cpus = choose_cpus(&config)?;
         let listeners = Listeners::open(&config, cpus.len())?;
+        // Handles keep the settings, but must not keep given sockets listening.
+        let mut config = config;
+        config.listen = Vec::new();
         let watched = listeners.watched();
         let common = Arc::new(Common {
             mailboxes: cpus
@@ -125,7 +128,7 @@ impl<H: Handler> Engine<H> {
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.addresses.iter().find_map(|address| match address {
             ListenAddress::Tcp(address) => Some(*address),
-            ListenAddress::Unix(_) => None,
+            _ => None,
         })
     }
 

@@ -146,6 +146,15 @@ impl<M> Mailbox<M> {
         self.lock().asleep = false;
     }
 
+    /// Takes no more letters if none waits, or in any case if `anyway`; those that wait can still be
+    /// taken. Returns whether the shard may leave: none waits, and none will come.
+    pub(crate) fn end(&self, anyway: bool) -> bool {
+        let mut inner = self.lock();
+        let empty = inner.letters.is_empty();
+        inner.closed |= empty || anyway;
+        empty
+    }
+
     /// Takes no more letters and drops those that wait; returns how many connections were among
     /// them.
     pub(crate) fn close(&self) -> usize {
@@ -178,6 +187,15 @@ mod tests {
         assert_eq!(letters.len(), 2);
         assert!(mailbox.fall_asleep());
         assert!(mailbox.command(Letter::Message('c')).is_ok());
+        // What was taken in before the end is read, and only then is there an end.
+        assert!(!mailbox.end(false));
+        assert!(mailbox.command(Letter::Message('d')).is_ok());
+        assert!(!mailbox.end(true));
+        assert!(mailbox.command(Letter::Message('e')).is_err());
+        letters.clear();
+        mailbox.take(&mut letters);
+        assert_eq!(letters.len(), 2);
+        assert!(mailbox.end(false));
         assert_eq!(mailbox.close(), 0);
         assert!(mailbox.command(Letter::Message('d')).is_err());
         assert!(matches!(mailbox.post('d'), Err(NotPosted::Closed('d'))));

@@ -58,8 +58,13 @@ impl<H: Handler> Runner<H> {
         self.settle();
         loop {
             self.round()?;
+            let Some(stop_at) = self.shard.stop_at else {
+                continue;
+            };
+            // Letters that were accepted are read. When the time is over, no more are accepted.
+            let over = self.shard.now >= stop_at;
             let empty = self.shard.live == 0 && !self.shard.driver.has_arrivals();
-            if self.shard.is_stopping() && empty {
+            if empty && self.shard.common.mailboxes[self.shard.index].end(over) {
                 return Ok(self.shard.cut);
             }
         }

@@ -228,17 +228,19 @@ impl Uring {
             code => {
                 let error = Errno::from_raw_os_error(-code);
                 match error {
-                    Errno::NOBUFS => self.unsettled.push_back(slot),
-                    Errno::CANCELED | Errno::INTR | Errno::AGAIN => {}
+                    Errno::NOBUFS => {
+                        self.unsettled.push_back(slot);
+                        None
+                    }
+                    Errno::CANCELED | Errno::INTR | Errno::AGAIN => None,
                     _ => {
                         (state.ended, state.lost) = (true, true);
-                        return Some(Event::Broken {
+                        Some(Event::Broken {
                             slot,
                             error: error.into(),
-                        });
+                        })
                     }
                 }
-                None
             }
         };
         // After the end the shard decides what is next: most connections are then closed.

@@ -159,6 +159,8 @@ pub enum ListenAddress {
     Tcp(SocketAddr),
     /// A Unix socket; `None` for one without a path.
     Unix(Option<PathBuf>),
+    /// A Unix socket that was given, with a name of Linux that is no path (an abstract one).
+    Abstract(Vec<u8>),
 }
 
 impl fmt::Display for ListenAddress {
@@ -170,6 +172,7 @@ impl fmt::Display for ListenAddress {
                 write!(f, "unix:{}", path.display().to_string().escape_debug())
             }
             Self::Unix(None) => f.write_str("unix:"),
+            Self::Abstract(name) => write!(f, "unix:@{}", name.escape_ascii()),
         }
     }
 }
@@ -298,6 +301,10 @@ impl Listeners {
             let address = socket::listens_on(listener.as_fd()).map_err(wrong)?;
             let listener = listener.try_clone().map_err(wrong)?;
             socket::make_nonblocking(listener.as_fd()).map_err(wrong)?;
+            if matches!(address, ListenAddress::Tcp(_)) {
+                // Accepted sockets inherit it, as those of our own listeners.
+                socket::inherit_keep_alive(listener.as_fd(), config.keep_alive).map_err(wrong)?;
+            }
             given.push((listen, address, Some(listener)));
         }
         while let Some(first) = given.iter().position(|(_, _, socket)| socket.is_some()) {

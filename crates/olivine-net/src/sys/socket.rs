@@ -76,9 +76,7 @@ pub(crate) fn listen(address: SocketAddr, options: ListenOptions) -> io::Result<
     if let Some(bytes) = options.receive_kernel_bytes {
         sockopt::set_socket_recv_buffer_size(&socket, bytes)?;
     }
-    if INHERITS {
-        set_keep_alive(socket.as_fd(), options.keep_alive)?;
-    }
+    inherit_keep_alive(socket.as_fd(), options.keep_alive)?;
     net::bind(&socket, &address)?;
     net::listen(&socket, options.backlog)?;
     Ok(socket)
@@ -112,12 +110,15 @@ pub(crate) fn listens_on(socket: BorrowedFd<'_>) -> io::Result<ListenAddress> {
     if let Ok(address) = SocketAddr::try_from(any.clone()) {
         return Ok(ListenAddress::Tcp(address));
     }
-    let path = net::SocketAddrUnix::try_from(any)?
-        .path_bytes()
-        .map(|bytes| {
-            let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
-            PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
-        });
+    let address = net::SocketAddrUnix::try_from(any)?;
+    #[cfg(target_os = "linux")]
+    if let Some(name) = address.abstract_name() {
+        return Ok(ListenAddress::Abstract(name.to_vec()));
+    }
+    let path = address.path_bytes().map(|bytes| {
+        let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
+        PathBuf::from(std::ffi::OsStr::from_bytes(bytes))
+    });
     Ok(ListenAddress::Unix(path))
 }
 
@@ -184,6 +185,14 @@ pub(crate) fn configure(socket: BorrowedFd<'_>, options: StreamOptions) -> io::R
         sockopt::set_socket_recv_buffer_size(socket, bytes)?;
     }
     Ok(())
+}
+
+/// Sets on a listener what accepted sockets inherit, where they do.
+pub(crate) fn inherit_keep_alive(
+    listener: BorrowedFd<'_>,
+    idle: Option<Duration>,
+) -> io::Result<()> {
+    set_keep_alive(listener, idle.filter(|_| INHERITS))
 }
 
 fn set_keep_alive(socket: BorrowedFd<'_>, idle: Option<Duration>) -> io::Result<()> {

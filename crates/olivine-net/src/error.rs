@@ -128,6 +128,9 @@ pub enum NotSent {
     /// An HTTP answer of known length has less room left than that.
     #[error("the answer would be longer than its head says; write less or announce more")]
     TooLong,
+    /// A request or its answer is under way on a connection that is to be moved.
+    #[error("a request is under way; move the connection between two requests, by Http::hand_over")]
+    Busy,
 }
 
 /// Why a message was not posted; it is given back.

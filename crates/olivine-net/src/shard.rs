@@ -90,6 +90,8 @@ pub struct Shard<M> {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) connections: Vec<Connection>,
     pub(crate) free: Vec<Slot>,
+    /// Slots that become free once the reports of `ended` are made.
+    pub(crate) freed: Vec<Slot>,
     /// Connections that are not free, those still being released included.
     pub(crate) live: usize,
     pub(crate) wheel: Wheel<Alarm>,
@@ -142,6 +144,7 @@ impl<M> Shard<M> {
             driver,
             connections: Vec::new(),
             free: Vec::new(),
+            freed: Vec::new(),
             live: 0,
             wheel: Wheel::new(),
             started: now,
@@ -243,8 +246,22 @@ impl<M> Shard<M> {
     /// # Errors
     ///
     /// [`NotSent::Closed`] if the connection is not open, its peer has ended its direction, or
-    /// there is no such shard.
+    /// there is no such shard. [`NotSent::Busy`] on a connection of an HTTP server, which
+    /// [`Http::hand_over`](crate::http::Http::hand_over) moves.
     pub fn hand_over(&mut self, id: ConnectionId, shard: usize, token: u64) -> Result<(), NotSent> {
+        if self.find_open(id)?.bound {
+            return Err(NotSent::Busy);
+        }
+        self.pass_on(id, shard, token)
+    }
+
+    /// As [`Shard::hand_over`], for a protocol that has bound the connection.
+    pub(crate) fn pass_on(
+        &mut self,
+        id: ConnectionId,
+        shard: usize,
+        token: u64,
+    ) -> Result<(), NotSent> {
         let connection = self.find_open(id)?;
         if connection.end != End::No {
             return Err(NotSent::Closed);

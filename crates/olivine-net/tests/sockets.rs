@@ -282,6 +282,122 @@ fn hand_over_is_refused_or_ends_with_its_connection() {
 }
 
 #[test]
+fn connection_that_is_reset_while_it_moves_leaves_nothing_behind() {
+    for backend in backends() {
+        let (engine, events, address) = start(pair(backend));
+        for token in 0..10 {
+            let (peer, id) = on_shard(address, &events, 0);
+            // The shard reads the second and the third order together, with the reset unseen.
+            let first = support::probe::hold(&engine);
+            while event(&events) != Seen::Held {}
+            let second = support::probe::hold(&engine);
+            engine.post(0, Order::HandOver(id, 1, token)).unwrap();
+            drop(first);
+            while event(&events) != Seen::Held {}
+            support::reset(peer);
+            drop(second);
+            loop {
+                match event(&events) {
+                    Seen::Close(CloseReason::HandedOver) | Seen::Open(..) => {}
+                    Seen::Close(_) => break,
+                    other => panic!("{backend:?}: {other:?}"),
+                }
+            }
+        }
+        wait_until("all are gone", || {
+            let total = Counters::sum(&engine.counters());
+            (total.open, total.accepted) == (0, total.closed)
+        });
+        let report = engine.stop(Duration::from_secs(60));
+        assert_eq!(
+            (report.cut, report.failed_shards.len()),
+            (0, 0),
+            "{backend:?}"
+        );
+    }
+}
+
+/// Posts to itself when it is told to stop.
+struct LastWord(mpsc::Sender<u8>);
+
+impl Handler for LastWord {
+    type Message = u8;
+
+    fn on_data(&mut self, _: &mut Shard<u8>, _: ConnectionId, data: &[u8]) -> usize {
+        data.len()
+    }
+
+    fn on_stop(&mut self, shard: &mut Shard<u8>) {
+        shard.post(0, 7).unwrap();
+    }
+
+    fn on_message(&mut self, _: &mut Shard<u8>, message: u8) {
+        self.0.send(message).unwrap();
+    }
+}
+
+#[test]
+fn message_that_was_accepted_is_delivered_before_the_shard_ends() {
+    for backend in backends() {
+        for deadline in [0, 60] {
+            let (told, messages) = mpsc::channel();
+            let engine = Engine::start(config(backend), move |_| LastWord(told.clone())).unwrap();
+            engine.stop(Duration::from_secs(deadline));
+            assert_eq!(messages.try_recv(), Ok(7), "{backend:?}");
+        }
+    }
+}
+
+#[test]
+fn given_listener_ends_with_its_engine_although_a_handle_lives() {
+    for backend in backends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let settings = plain(backend).listen(Listen::given(listener));
+        let (engine, _events, _) = start(settings);
+        let handle = engine.handle();
+        assert_eq!(ask(client(address), 1), "?");
+        engine.stop(Duration::from_secs(60));
+        wait_until("nobody listens", || {
+            TcpStream::connect(address)
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
+        });
+        assert_eq!(handle.shards(), 1);
+    }
+}
+
+#[test]
+fn given_listeners_have_keep_alive_and_are_told_apart_by_abstract_names() {
+    use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr as UnixAddress};
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let copy = listener.try_clone().unwrap();
+    let keep_alive = Duration::from_secs(77);
+    let mut settings = plain(Backend::Mio)
+        .threads(2)
+        .keep_alive(Some(keep_alive))
+        .listen(Listen::given(listener));
+    let names = [1, 2].map(|n| format!("olivine-{}-{n}\n", std::process::id()));
+    let bind = |name: &String| {
+        let address = UnixAddress::from_abstract_name(name).unwrap();
+        UnixListener::bind_addr(&address).unwrap()
+    };
+    for listener in names.iter().map(bind) {
+        settings = settings.listen(Listen::given(listener));
+    }
+    let (engine, ..) = start(settings);
+    let address = |name: &String| ListenAddress::Abstract(name.as_bytes().to_vec());
+    let [ListenAddress::Tcp(_), unix @ ..] = engine.addresses() else {
+        panic!("{:?}", engine.addresses());
+    };
+    assert_eq!(unix, names.each_ref().map(address));
+    let shown = format!("unix:@{}", names[0].trim_end());
+    assert_eq!(unix[0].to_string(), format!("{shown}\\n"));
+    let idle = rustix::net::sockopt::tcp_keepidle(&copy).unwrap();
+    assert!(rustix::net::sockopt::socket_keepalive(&copy).unwrap());
+    assert_eq!(idle, keep_alive);
+}
+
+#[test]
 fn sockets_of_the_program_are_served_up_to_the_cap() {
     for backend in backends() {
         let settings = plain(backend).connections_max(2);

@@ -7,6 +7,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpStream},
     sync::mpsc,
     thread,
+    time::Duration,
 };
 
 use olivine_net::{
@@ -32,6 +33,7 @@ struct App {
 
 enum Order {
     Resume(StreamId),
+    Toggle(StreamId),
 }
 
 impl Service for App {
@@ -116,8 +118,14 @@ impl Service for App {
         self.seen.send(Seen::Closed).unwrap();
     }
 
-    fn on_message(&mut self, http: &mut Http<'_, Order>, Order::Resume(stream): Order) {
-        http.resume_body(stream);
+    fn on_message(&mut self, http: &mut Http<'_, Order>, order: Order) {
+        match order {
+            Order::Resume(stream) => http.resume_body(stream),
+            Order::Toggle(stream) => {
+                http.pause_body(stream);
+                http.resume_body(stream);
+            }
+        }
     }
 }
 
@@ -323,6 +331,24 @@ fn echo_of_a_stream_begins_before_the_body_ends() {
 }
 
 #[test]
+fn early_stream_asks_for_the_body_that_its_peer_holds_back() {
+    for backend in backends() {
+        let (_engine, _seen, address) = start(backend, Limits::default());
+        let fields = "Content-Length: 5\r\nExpect: 100-continue\r\n";
+        let mut peer = send(address, "/stream-echo", fields);
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let mut bytes = [0; 25];
+        peer.read_exact(&mut bytes).unwrap();
+        assert_eq!(&bytes, interim, "{backend:?}");
+        peer.write_all(b"hello").unwrap();
+        peer.shutdown(Shutdown::Write).unwrap();
+        let answer = text(&read_to_end(&mut peer));
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        assert!(answer.ends_with("5\r\nhello\r\n0\r\n\r\n"), "{answer}");
+    }
+}
+
+#[test]
 fn paused_body_is_not_read_until_it_resumes() {
     for backend in backends() {
         // Small buffers of the kernel: what it holds for us is soon full.
@@ -334,18 +360,33 @@ fn paused_body_is_not_read_until_it_resumes() {
             "/stream-paused",
             &format!("Content-Length: {length}\r\n"),
         );
-        let writer = thread::spawn({
-            let mut peer = peer.try_clone().unwrap();
-            move || peer.write_all(&body(length).0)
-        });
         assert!(matches!(next(&seen), Seen::Head(_)));
         let Seen::Begun(stream) = next(&seen) else {
             panic!("no request");
         };
-        // Nothing is shown, so nothing more than the kernel's and the shard's buffers is read.
+        // Sent until nobody takes more, while the shard serves others: it does not read this.
+        let (bytes, mut sent, mut full) = (body(length).0, 0, 0);
+        peer.set_nonblocking(true).unwrap();
+        while full < 20 && sent < length {
+            match peer.write(&bytes[sent..]) {
+                Ok(taken) => (sent, full) = (sent + taken, 0),
+                Err(error) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+                    let mut other = send(address, "/other", "Connection: close\r\n");
+                    assert!(read_to_end(&mut other).starts_with(b"HTTP/1.1 200 OK"));
+                    full += 1;
+                }
+            }
+        }
+        peer.set_nonblocking(false).unwrap();
+        assert!(sent < length / 2, "{backend:?}: {sent}");
         let before = engine.counters()[0].received_bytes;
         assert!(before < length as u64 / 2, "{backend:?}: {before}");
         assert!(seen.try_recv().is_err());
+        let writer = thread::spawn({
+            let mut peer = peer.try_clone().unwrap();
+            move || peer.write_all(&bytes[sent..])
+        });
         assert_eq!(stream.connection().shard(), 0);
         assert!(
             engine
@@ -420,11 +461,33 @@ fn slow_bodies(backend: Backend) {
     drop(paused);
 }
 
+/// A body that comes too slowly, and that the service pauses for moments.
+fn slow_body_with_pauses(backend: Backend) {
+    let limits = Limits::default().body_rate_min(Some(100_000));
+    let (engine, seen, address) = start(backend, limits);
+    let mut peer = send(address, "/stream", "Content-Length: 1900000\r\n");
+    assert!(matches!(next(&seen), Seen::Head(_)));
+    let Seen::Begun(stream) = next(&seen) else {
+        panic!("no request");
+    };
+    peer.set_read_timeout(Some(Duration::from_millis(10)))
+        .unwrap();
+    wait_until("it is refused", || {
+        assert!(engine.post(0, Order::Toggle(stream)).is_ok());
+        peer.peek(&mut [0]).is_ok()
+    });
+    peer.set_read_timeout(Some(support::WATCHDOG)).unwrap();
+    assert!(text(&read_to_end(&mut peer)).starts_with("HTTP/1.1 408 "));
+    assert_eq!(engine.counters()[0].refused_slow, 1, "{backend:?}");
+    assert_eq!(next(&seen), Seen::Closed, "{backend:?}");
+}
+
 #[test]
 fn slow_body_is_refused_and_paused_body_is_not() {
     let threads = backends()
         .into_iter()
-        .map(|backend| thread::spawn(move || slow_bodies(backend)));
+        .flat_map(|backend| [slow_bodies, slow_body_with_pauses].map(|scene| (scene, backend)))
+        .map(|(scene, backend)| thread::spawn(move || scene(backend)));
     for thread in threads.collect::<Vec<_>>() {
         thread.join().unwrap();
     }

@@ -1,7 +1,7 @@
 //! The server of a shard as a service sees it between requests: answers that are put off, streamed
 //! answers, and the writing of all of them.
 
-use std::{fs::File, ops::Range, sync::Arc};
+use std::{fs::File, ops::Range, sync::Arc, time::Duration};
 
 use crate::{error::NotSent, handler::ConnectionId, shard::Shard};
 
@@ -13,6 +13,7 @@ use super::{
         AnswerError, Extent, Keep, StaticAnswer, check, check_fields, has_content, write_head,
         write_trailers,
     },
+    request::CONTINUE,
     service::StreamId,
 };
 
@@ -67,6 +68,24 @@ impl<M> Http<'_, M> {
     /// The shard, for messages, timers and addresses.
     pub fn shard(&mut self) -> &mut Shard<M> {
         self.shard
+    }
+
+    /// Hands a connection to another shard between two requests, or an upgraded one: as
+    /// [`Shard::hand_over`]. There
+    /// [`Service::on_handed_over`](super::Service::on_handed_over) says what it speaks. From within
+    /// `on_request` it is possible after the complete answer; what the peer has sent behind the
+    /// request goes along.
+    ///
+    /// # Errors
+    ///
+    /// As [`Shard::hand_over`]; [`NotSent::Busy`] while a request comes, its body included, or is
+    /// not completely answered. The connection then stays here.
+    pub fn hand_over(&mut self, id: ConnectionId, shard: usize, token: u64) -> Result<(), NotSent> {
+        let connection = self.state.connections.get(id).ok_or(NotSent::Closed)?;
+        match connection.stage {
+            RequestStage::Head | RequestStage::Upgraded => self.shard.pass_on(id, shard, token),
+            _ => Err(NotSent::Busy),
+        }
     }
 
     /// Whether an unfinished answer is still wanted: its peer has not left.
@@ -368,7 +387,7 @@ impl<M> Http<'_, M> {
     }
 
     /// Stops showing the body of a streamed request to the service, and soon reading it at all,
-    /// until [`Http::resume_body`]. Meanwhile the peer's rate is not looked at.
+    /// until [`Http::resume_body`]. The time of a pause does not count for the peer's rate.
     pub fn pause_body(&mut self, stream: StreamId) {
         self.hold_body(stream, true);
     }
@@ -380,16 +399,17 @@ impl<M> Http<'_, M> {
 
     fn hold_body(&mut self, stream: StreamId, hold: bool) {
         let streamed = self.pending(stream).is_some();
+        let tick = self.shard.tick;
         let Some(connection) = self.state.connections.get_mut(stream.connection) else {
             return;
         };
-        if !streamed || connection.stage != RequestStage::Streaming {
+        let under_way = streamed && connection.stage == RequestStage::Streaming;
+        if !under_way || connection.body_held == hold {
             return;
         }
         connection.body_held = hold;
-        // The rate before says nothing of the rate now.
-        connection.rate_bytes = u64::MAX;
         if hold {
+            connection.rate_left = connection.rate_until.saturating_sub(tick);
             if connection.half_closed.is_some() {
                 connection.half_closed = Some(self.shard.tick);
                 if let Some(timeout) = self.state.limits.half_closed_timeout {
@@ -398,6 +418,10 @@ impl<M> Http<'_, M> {
             }
             self.shard.pause(stream.connection);
         } else {
+            // The peer has the rest of its time, which the pause has not used up.
+            let left = Duration::from_millis(connection.rate_left);
+            connection.rate_until = self.shard.tick_after(left);
+            self.shard.set_deadline(stream.connection, Some(left));
             self.shard.resume(stream.connection);
         }
     }
@@ -490,8 +514,11 @@ impl<M> Http<'_, M> {
             _ => exchange.keep,
         };
         let tick = self.shard.tick;
+        let mut continues = false;
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.status = status;
+            // A service that streams its answer reads the body beside it.
+            continues = std::mem::take(&mut connection.awaits_continue);
             if let Some(pending) = &mut connection.pending {
                 pending.exchange.keep = keep;
                 pending.extent = Some(extent);
@@ -503,6 +530,9 @@ impl<M> Http<'_, M> {
         }
         match self.shard.writer(id) {
             Ok(out) => {
+                if continues {
+                    out.extend_from_slice(CONTINUE);
+                }
                 let date = self.state.date.at(tick).0;
                 write_head(out, status, headers, extent, keep, date);
             }

@@ -132,6 +132,12 @@ pub(crate) struct HttpConnection {
     pub(super) body_max: u64,
     /// Bytes of the body that came since its rate was last looked at.
     pub(super) rate_bytes: u64,
+    /// The tick at which the rate of a streamed body is looked at, unless it is paused.
+    pub(super) rate_until: u64,
+    /// Milliseconds to that time when the service paused the body.
+    pub(super) rate_left: u64,
+    /// The head of the request asks for an interim answer, which is still to be sent.
+    pub(super) awaits_continue: bool,
     /// The tick at which the time of a collected body is over.
     pub(super) body_until: u64,
     pub(super) head: Vec<u8>,
@@ -161,6 +167,9 @@ impl HttpConnection {
             incoming: Incoming::Length(0),
             body_max: 0,
             rate_bytes: 0,
+            rate_until: 0,
+            rate_left: 0,
+            awaits_continue: false,
             body_until: 0,
             head: Vec::new(),
             body: Vec::new(),
@@ -388,8 +397,12 @@ impl<S: Service> Server<S> {
             timeout.saturating_sub(Duration::from_millis(shard.tick.saturating_sub(since)))
         });
         if !left.is_zero() && !silent.is_zero() && (waits || enough) {
-            connection.rate_bytes = 0;
-            shard.set_deadline(id, Some(window.min(left).min(silent)));
+            let next = window.min(left).min(silent);
+            // What came before a pause counts together with what comes after it.
+            if !connection.body_held {
+                (connection.rate_bytes, connection.rate_until) = (0, shard.tick_after(next));
+            }
+            shard.set_deadline(id, Some(next));
         } else if connection.late_looks < LATE_LOOKS_MAX && shard.has_unshown_of(id) {
             // All that came in time is read first, even if the shard is late. A peer that never
             // stops sending gains no more than these looks.

@@ -227,8 +227,18 @@ impl<S: Service> Server<S> {
             trailers: Trailers::default(),
         };
         let mut http = Http { shard, state };
+        let set_stage = |http: &mut Http<'_, S::Message>, stage| {
+            if let Some(connection) = http.state.connections.get_mut(id) {
+                connection.stage = stage;
+            }
+        };
+        // Behind a head with a body no request can be told yet.
+        set_stage(&mut http, RequestStage::Closing);
         match caught(|| service.on_head(&mut http, &request)) {
-            Ok(admit) => Some(admit),
+            Ok(admit) => {
+                set_stage(&mut http, RequestStage::Head);
+                Some(admit)
+            }
             Err(message) => {
                 let exchange = exchange(head, bytes, Keep::Close, false);
                 http.answer_now(id, exchange, 500, &[], Content::Copied(b""));
@@ -253,17 +263,17 @@ impl<S: Service> Server<S> {
             (connection.incoming, connection.body_max) = (incoming, max);
             (connection.armed, connection.late_looks) = (true, 0);
             (connection.rate_bytes, connection.body_until) = (0, u64::MAX);
+            connection.rate_until = shard.tick_after(RATE_WINDOW);
             connection.body_held = false;
+            connection.awaits_continue = arrived.head.expects_continue;
             shard.set_deadline(id, Some(RATE_WINDOW));
         }
         arrived.rest = Rest::Pieces;
         self.serve(shard, id, arrived);
-        if let Some(connection) = self.state.connections.get(id)
+        if let Some(connection) = self.state.connections.get_mut(id)
+            && std::mem::take(&mut connection.awaits_continue)
             && connection.stage == RequestStage::Streaming
-            && arrived.head.expects_continue
-            && connection
-                .pending
-                .is_some_and(|pending| pending.extent.is_none())
+            && connection.pending.is_some()
         {
             shard.append(id, CONTINUE);
         }
@@ -436,7 +446,7 @@ fn log<S: Service>(
 }
 
 /// The interim answer to `Expect: 100-continue`.
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// How a request is to be answered. `whole`: nothing of it is still to come.
 fn exchange(head: &Head, bytes: &[u8], keep: Keep, whole: bool) -> Exchange {

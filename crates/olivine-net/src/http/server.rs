@@ -158,6 +158,7 @@ impl<S: Service> Handler for Server<S> {
 
     fn on_open(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, origin: Origin) {
         let mut connection = HttpConnection::new();
+        shard.bind(id);
         if let Origin::HandedOver { token } = origin {
             let (service, mut http) = self.http(shard);
             if service.on_handed_over(&mut http, id, token) == Handed::Raw {
@@ -176,7 +177,8 @@ impl<S: Service> Handler for Server<S> {
             // Answers to a long pipeline wait until the peer has read the earlier ones: no request
             // is served without room for its answer, be it the next of this batch or the first of
             // the next one.
-            if shard.is_over(id) {
+            // What follows on a connection that closes or goes to another shard is not served here.
+            if shard.is_over(id) || !shard.is_open(id) {
                 break;
             }
             let Some(connection) = self.state.connections.get(id) else {

@@ -77,7 +77,8 @@ pub trait Service: 'static {
     }
 
     /// A method of this service panicked with `message`. Its request got 500, or
-    /// its connection is reset if the answer had begun. State that the method was changing is as
+    /// its connection is reset if the answer had begun or the method was
+    /// [`Service::on_body`]. State that the method was changing is as
     /// the panic left it.
     fn on_panic(&mut self, http: &mut Http<'_, Self::Message>, message: &str) {
         let _ = (http, message);
@@ -135,9 +136,8 @@ pub trait Service: 'static {
         data.len()
     }
 
-    /// Another shard has handed this connection over
-    /// ([`Shard::hand_over`](crate::Shard::hand_over)), with `token`: what it speaks.
-    /// By default HTTP. That shard must not owe an answer on it.
+    /// Another shard has handed this connection over ([`Http::hand_over`]), with `token`: what it
+    /// speaks. By default HTTP.
     fn on_handed_over(
         &mut self,
         http: &mut Http<'_, Self::Message>,
@@ -197,9 +197,10 @@ pub enum Admit {
     /// bodies of the shard hold together has its limit too
     /// ([`Limits::bodies_bytes_max`](super::Limits::bodies_bytes_max)).
     WholeUpTo(u64),
-    /// `on_request` is called at once, and the body follows in pieces of at most
-    /// [`EngineConfig::receive_buffer`](crate::EngineConfig::receive_buffer) bytes, by
-    /// [`Service::on_body`]; 413 beyond this many bytes in all.
+    /// `on_request` is called at once, and the body follows in pieces, by
+    /// [`Service::on_body`]: each of at most
+    /// [`EngineConfig::receive_buffer`](crate::EngineConfig::receive_buffer) bytes, but after a
+    /// [`Http::pause_body`] all at once that came meanwhile; 413 beyond this many bytes in all.
     ///
     /// `on_request` puts its answer off ([`Responder::later`]) or begins it
     /// ([`Responder::stream`]). An answer that is complete before the body closes the connection.

@@ -118,7 +118,6 @@ impl<H: Handler> Runner<H> {
             self.shard.unallocate(slot);
             return;
         };
-        self.shard.leave(slot);
         let letter = Letter::Connection(Passed {
             socket,
             listener,
@@ -140,6 +139,7 @@ impl<H: Handler> Runner<H> {
             _ => CloseReason::Aborted,
         };
         self.shard.ended.push((id, reason, None));
+        self.shard.leave(slot);
     }
 
     fn open(&mut self, slot: Slot, origin: Origin) {

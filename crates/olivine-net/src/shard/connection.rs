@@ -101,6 +101,8 @@ pub(crate) struct Connection {
     pub(crate) reason: CloseReason,
     /// The peer has sent something.
     pub(crate) heard: bool,
+    /// Only its protocol moves it to another shard.
+    pub(crate) bound: bool,
     /// The handler has paused reading.
     pub(crate) held: bool,
     /// More than the high-water mark was queued and the queue has not fallen to the low one yet.
@@ -152,6 +154,7 @@ impl Connection {
             half_closed: false,
             reason: CloseReason::Closed,
             heard: false,
+            bound: false,
             held: false,
             over: false,
             notify: false,

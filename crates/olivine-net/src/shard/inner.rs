@@ -179,6 +179,13 @@ impl<M> Shard<M> {
         Ok(&mut self.connections[id.slot as usize])
     }
 
+    /// Has the connection moved by its protocol alone, which knows when that is possible.
+    pub(crate) fn bind(&mut self, id: ConnectionId) {
+        if let Ok(connection) = self.find_open(id) {
+            connection.bound = true;
+        }
+    }
+
     pub(crate) fn tick_after(&self, after: Duration) -> u64 {
         let millis = u64::try_from(after.as_millis()).unwrap_or(NEVER / 2);
         // The tick under way has partly passed, so one more keeps the promise not to be early.
@@ -217,7 +224,12 @@ impl<M> Shard<M> {
             let mut fresh = Connection::new(connection.generation.wrapping_add(1));
             fresh.dirty = connection.dirty;
             *connection = fresh;
-            self.free.push(slot);
+            // The handler still has its state of an ended connection, by slot, until it is told.
+            if self.ended.is_empty() {
+                self.free.push(slot);
+            } else {
+                self.freed.push(slot);
+            }
             self.live -= 1;
             return true;
         }

@@ -55,6 +55,7 @@ impl<H: Handler> Runner<H> {
                 });
             }
         }
+        self.shard.free.append(&mut self.shard.freed);
     }
 
     fn settle_one(&mut self, slot: Slot) {

@@ -302,8 +302,8 @@ impl Message {
     /// The bytes for a library of tensors: a read-only vector of 8-bit unsigned numbers.
     ///
     /// `numpy.from_dlpack(message)` calls it. The tensor is a view, as a memoryview is: the
-    /// subscriber does not go on while it exists. A library that cannot be told that the bytes are
-    /// read-only is refused with BufferError, unless it asks for a copy.
+    /// subscriber does not go on while it exists. A library that asks for a DLPack version
+    /// without read-only tensors is refused with BufferError, unless it asks for a copy.
     #[pyo3(signature = (*, stream = None, max_version = None, dl_device = None, copy = None))]
     fn __dlpack__<'py>(
         slf: &Bound<'py, Self>,

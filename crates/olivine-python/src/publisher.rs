@@ -106,7 +106,7 @@ pub(crate) fn is_everyday(error: NotSent) -> bool {
 }
 
 /// Whether an exception says that there was no room in time.
-fn is_no_room(py: Python<'_>, error: &PyErr) -> bool {
+fn means_no_room(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<BackPressured>(py) || error.is_instance_of::<NotConnected>(py)
 }
 
@@ -262,7 +262,7 @@ impl Publisher {
         self.batch(py, messages, seconds(Some(timeout))?)
     }
 
-    /// Sends rows of an array, each as a message, as far as there is room; how many. Never waits.
+    /// Sends rows of an array, each as a message, while there is room; how many. Never waits.
     ///
     /// The first axis of the array counts the rows. It is contiguous in C order and of any type
     /// without Python objects. `tag` is a number for all rows, or an array of 32-bit unsigned
@@ -315,7 +315,7 @@ impl Publisher {
         let mut state = lock(&self.state)?;
         let wanted = Outgoing::sized(length).label(label(0, topic));
         match room(py, &self.cancel, state.idle()?, wanted, timeout) {
-            Err(error) if is_no_room(py, &error) => Ok(false),
+            Err(error) if means_no_room(py, &error) => Ok(false),
             done => done.map(|()| true),
         }
     }
@@ -340,7 +340,7 @@ impl Publisher {
     ) -> PyResult<Option<Claim>> {
         let room = Outgoing::sized(length).label(label(tag, topic));
         match Self::reserve(slf, room, Some(Duration::ZERO)) {
-            Err(error) if is_no_room(slf.py(), &error) => Ok(None),
+            Err(error) if means_no_room(slf.py(), &error) => Ok(None),
             done => done.map(Some),
         }
     }

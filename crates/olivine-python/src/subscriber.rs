@@ -703,8 +703,8 @@ impl Drop for Subscriber {
 }
 
 impl Subscriber {
-    /// Ends one that was closed while its last message was looked at. In use it cannot be: that
-    /// would be refused.
+    /// Ends a subscriber that was closed while a view of its last message existed. It is not in
+    /// use: that would be refused.
     pub(crate) fn last_view_is_gone(&self) {
         let ended = lock(&self.state).ok().and_then(|mut state| {
             let ending = state.ending?;

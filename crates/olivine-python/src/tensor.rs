@@ -216,8 +216,8 @@ pub(crate) fn capsule<'py>(
     let bytes = Bytes::view(object)?;
     if !is_copied && !is_versioned && bytes.is_read_only() {
         return Err(PyBufferError::new_err(
-            "the bytes are read-only, which this library cannot be told (it asks for DLPack \
-             before 1.0): ask for copy=True, or copy bytes(message)",
+            "the bytes are read-only, which DLPack before 1.0 cannot say, and this library asks \
+             for that: ask for copy=True, or copy bytes(message)",
         ));
     }
     let length = i64::try_from(bytes.len()).map_err(|_| PyBufferError::new_err("too long"))?;

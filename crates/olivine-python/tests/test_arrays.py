@@ -92,7 +92,8 @@ class Receiving(Case):
             lambda: subscriber.receive_array("u8"),
             lambda: subscriber.poll_into(numpy.zeros(4, "u8")),
         ]:
-            with self.assertRaisesRegex(olivine.WrongLength, "5 bytes, and a row .* has 8") as raised:
+            wrong = self.assertRaisesRegex(olivine.WrongLength, "5 bytes, and a row .* has 8")
+            with wrong as raised:
                 call()
             self.assertEqual((raised.exception.length, raised.exception.expected), (5, 8))
         message = subscriber.receive()

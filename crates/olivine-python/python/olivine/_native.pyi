@@ -156,7 +156,7 @@ class Publisher:
     def try_publish_array(
         self, array: Buffer, tag: int | Buffer | None = None, topic: str | None = None
     ) -> int:
-        """Sends rows of an array, each as a message, as far as there is room; how many. Never waits.
+        """Sends rows of an array, each as a message, while there is room; how many. Never waits.
 
         The first axis of the array counts the rows. It is contiguous in C order and of any type
         without Python objects. `tag` is a number for all rows, or an array of 32-bit unsigned
@@ -369,8 +369,8 @@ class Message:
         """The bytes for a library of tensors: a read-only vector of 8-bit unsigned numbers.
 
         `numpy.from_dlpack(message)` calls it. The tensor is a view, as a memoryview is: the
-        subscriber does not go on while it exists. A library that cannot be told that the bytes are
-        read-only is refused with BufferError, unless it asks for a copy.
+        subscriber does not go on while it exists. A library that asks for a DLPack version
+        without read-only tensors is refused with BufferError, unless it asks for a copy.
         """
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ const SMALL: u64 = 32;
 const LARGE: u64 = 8192;
 /// Messages that are made visible at once, where a candidate can do that.
 const BATCH: u64 = 16;
-/// Rings that are tried: the default one, and one with more room than a socket.
+/// Rings that are tried: the smallest default, and one with more room than a socket.
 const RINGS: [u64; 2] = [1 << 20, 4 << 20];
 /// Rates beside each rival, for small messages.
 const TARGET: Target = Target::AtLeast(5.0);

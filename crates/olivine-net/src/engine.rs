@@ -140,8 +140,9 @@ impl<H: Handler> Engine<H> {
     }
 
     /// Copies of the sockets that the engine listens on, for another process or engine
-    /// ([`Listen::given`]) that goes on with them. From then on this engine leaves connections that
-    /// it has not accepted to the others when it stops: so a restart refuses none.
+    /// ([`Listen::given`](crate::Listen::given)) that goes on with them. From then on this engine
+    /// leaves connections that it has not accepted to the others when it stops: so a restart
+    /// refuses none.
     ///
     /// # Errors
     ///

@@ -159,7 +159,7 @@ pub enum ListenAddress {
     Tcp(SocketAddr),
     /// A Unix socket; `None` for one without a path.
     Unix(Option<PathBuf>),
-    /// A Unix socket that was given, with a name of Linux that is no path (an abstract one).
+    /// A Unix socket that was given, with an abstract name of Linux, which no file has.
     Abstract(Vec<u8>),
 }
 
@@ -302,7 +302,7 @@ impl Listeners {
             let listener = listener.try_clone().map_err(wrong)?;
             socket::make_nonblocking(listener.as_fd()).map_err(wrong)?;
             if matches!(address, ListenAddress::Tcp(_)) {
-                // Accepted sockets inherit it, as those of our own listeners.
+                // Accepted sockets inherit it, as with listeners that the engine makes.
                 socket::inherit_keep_alive(listener.as_fd(), config.keep_alive).map_err(wrong)?;
             }
             given.push((listen, address, Some(listener)));

@@ -146,8 +146,8 @@ impl<M> Mailbox<M> {
         self.lock().asleep = false;
     }
 
-    /// Takes no more letters if none waits, or in any case if `anyway`; those that wait can still be
-    /// taken. Returns whether the shard may leave: none waits, and none will come.
+    /// Takes no more letters if none waits, or in any case if `anyway`; those that wait can still
+    /// be taken. Returns whether the shard may leave: none waits, and none will come.
     pub(crate) fn end(&self, anyway: bool) -> bool {
         let mut inner = self.lock();
         let empty = inner.letters.is_empty();

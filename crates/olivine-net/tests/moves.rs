@@ -27,13 +27,13 @@ enum Seen {
 }
 
 /// Lets the shard do nothing until the other end is dropped.
-struct Hold(mpsc::Receiver<()>);
+struct Holding(mpsc::Receiver<()>);
 
 /// Answers with its shard, and moves connections as the path says.
 struct Mover(mpsc::Sender<Seen>);
 
 impl Mover {
-    fn shift(&self, http: &mut Http<'_, Hold>, id: ConnectionId, token: u64) {
+    fn shift(&self, http: &mut Http<'_, Holding>, id: ConnectionId, token: u64) {
         let target = 1 - http.shard().index();
         let result = http.hand_over(id, target, token);
         self.0.send(Seen::Moved(result)).unwrap();
@@ -41,9 +41,9 @@ impl Mover {
 }
 
 impl Service for Mover {
-    type Message = Hold;
+    type Message = Holding;
 
-    fn on_head(&mut self, http: &mut Http<'_, Hold>, request: &Request<'_>) -> Admit {
+    fn on_head(&mut self, http: &mut Http<'_, Holding>, request: &Request<'_>) -> Admit {
         let id = http.shard().open().next().unwrap();
         self.shift(http, id, 0);
         match request.path() {
@@ -54,7 +54,7 @@ impl Service for Mover {
 
     fn on_request(
         &mut self,
-        http: &mut Http<'_, Hold>,
+        http: &mut Http<'_, Holding>,
         request: &Request<'_>,
         responder: Responder<'_>,
     ) {
@@ -88,11 +88,11 @@ impl Service for Mover {
         }
     }
 
-    fn on_body(&mut self, http: &mut Http<'_, Hold>, stream: StreamId, _: &[u8]) {
+    fn on_body(&mut self, http: &mut Http<'_, Holding>, stream: StreamId, _: &[u8]) {
         self.shift(http, stream.connection(), 0);
     }
 
-    fn on_handed_over(&mut self, _: &mut Http<'_, Hold>, _: ConnectionId, token: u64) -> Handed {
+    fn on_handed_over(&mut self, _: &mut Http<'_, Holding>, _: ConnectionId, token: u64) -> Handed {
         if token == 1 {
             Handed::Raw
         } else {
@@ -100,18 +100,23 @@ impl Service for Mover {
         }
     }
 
-    fn on_raw_data(&mut self, http: &mut Http<'_, Hold>, id: ConnectionId, data: &[u8]) -> usize {
+    fn on_raw_data(
+        &mut self,
+        http: &mut Http<'_, Holding>,
+        id: ConnectionId,
+        data: &[u8],
+    ) -> usize {
         let answer = [data, format!("@{};", id.shard()).as_bytes()].concat();
         http.shard().offer(id, &answer).unwrap();
         http.shard().close(id);
         data.len()
     }
 
-    fn on_stream_closed(&mut self, _: &mut Http<'_, Hold>, _: StreamId) {
+    fn on_stream_closed(&mut self, _: &mut Http<'_, Holding>, _: StreamId) {
         self.0.send(Seen::Closed).unwrap();
     }
 
-    fn on_message(&mut self, _: &mut Http<'_, Hold>, Hold(until): Hold) {
+    fn on_message(&mut self, _: &mut Http<'_, Holding>, Holding(until): Holding) {
         self.0.send(Seen::Held).unwrap();
         let _ = until.recv();
     }
@@ -207,7 +212,7 @@ fn end_of_a_connection_is_reported_before_its_slot_is_used_again() {
         // No other shard is there.
         assert_eq!(next(&seen), Seen::Moved(Err(NotSent::Busy)));
         let (release, held) = mpsc::channel();
-        assert!(engine.post(0, Hold(held)).is_ok());
+        assert!(engine.post(0, Holding(held)).is_ok());
         assert_eq!(next(&seen), Seen::Held);
         // In one round the shard sees that one has gone and that another has come.
         support::reset(peer);

@@ -322,7 +322,7 @@ fn connection_that_is_reset_while_it_moves_leaves_nothing_behind() {
     }
 }
 
-/// Posts to itself when it is told to stop.
+/// Posts to itself when it has to stop.
 struct LastWord(mpsc::Sender<u8>);
 
 impl Handler for LastWord {
@@ -363,7 +363,7 @@ fn given_listener_ends_with_its_engine_although_a_handle_lives() {
         let handle = engine.handle();
         assert_eq!(ask(client(address), 1), "?");
         engine.stop(Duration::from_secs(60));
-        wait_until("nobody listens", || {
+        wait_until("no socket listens", || {
             TcpStream::connect(address)
                 .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused)
         });
@@ -372,7 +372,7 @@ fn given_listener_ends_with_its_engine_although_a_handle_lives() {
 }
 
 #[test]
-fn given_listeners_have_keep_alive_and_are_told_apart_by_abstract_names() {
+fn given_listeners_have_keep_alive_and_distinct_abstract_names() {
     use std::os::{linux::net::SocketAddrExt, unix::net::SocketAddr as UnixAddress};
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let copy = listener.try_clone().unwrap();
@@ -452,7 +452,7 @@ fn sockets_of_the_program_are_served_up_to_the_cap() {
     }
 }
 
-/// Connects, asks and leaves until told to stop; how often it was served, and how often it failed.
+/// Connects, asks and leaves until `stop`; how often it was served, and how often it failed.
 fn load(address: SocketAddr, stop: &mpsc::Receiver<()>) -> (u64, Vec<String>) {
     let (mut served, mut failures) = (0, Vec::new());
     while stop.try_recv() == Err(mpsc::TryRecvError::Empty) {

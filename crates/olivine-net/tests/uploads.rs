@@ -364,7 +364,8 @@ fn paused_body_is_not_read_until_it_resumes() {
         let Seen::Begun(stream) = next(&seen) else {
             panic!("no request");
         };
-        // Sent until nobody takes more, while the shard serves others: it does not read this.
+        // Sent until the kernel takes no more, while the shard serves others: it does not read
+        // this.
         let (bytes, mut sent, mut full) = (body(length).0, 0, 0);
         peer.set_nonblocking(true).unwrap();
         while full < 20 && sent < length {

@@ -232,7 +232,7 @@ impl<S: Service> Server<S> {
                 connection.stage = stage;
             }
         };
-        // Behind a head with a body no request can be told yet.
+        // Behind a head with a body it is not known where the next request begins.
         set_stage(&mut http, RequestStage::Closing);
         match caught(|| service.on_head(&mut http, &request)) {
             Ok(admit) => {

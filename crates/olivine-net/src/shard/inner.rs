@@ -224,7 +224,8 @@ impl<M> Shard<M> {
             let mut fresh = Connection::new(connection.generation.wrapping_add(1));
             fresh.dirty = connection.dirty;
             *connection = fresh;
-            // The handler still has its state of an ended connection, by slot, until it is told.
+            // By slot the handler still has its state of an ended connection, until it gets the
+            // report.
             if self.ended.is_empty() {
                 self.free.push(slot);
             } else {

@@ -165,7 +165,11 @@ fn publisher_waiting_for_one_of_two_far_sides_ends_on_request() {
 fn stopped_publisher_with_everything_read_is_complete() {
     let place = TestFolder::new();
     let subscriber = place.start(&["sub", "shm://all", "--once", "--out", "none"]);
-    place.await_subscribers("all", 1);
+    // Asleep, so not in the middle of opening: there it would hold a lock while it is stopped.
+    until("the subscriber sleeps", || {
+        let info = place.look("all");
+        info.is_some_and(|info| info.subscribers.iter().any(|one| one.parked))
+    });
     subscriber.signal(Signal::STOP);
     let mut publisher = place.start(&["pub", "shm://all", "hello", "--linger", "1h"]);
     let (_, _rest) = hear(&mut publisher, "waits for its subscriber");

@@ -106,14 +106,14 @@ pub(crate) struct CutArgs {
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine journal export ticks.olv            JSON lines on standard output
-  olivine journal export ticks.olv ticks.csv  form from the ending: .csv, .jsonl,
-                                              .arrow, .mcap
+  olivine journal export ticks.olv ticks.csv  form from the ending: .csv,
+                                              .jsonl, .arrow, .mcap
   olivine journal export ticks.olv --out csv --lane 0 --topic 'orders.>'
 
-Each message has its time, channel, lane, position, tag and topic. A payload is
-text if it is UTF-8, otherwise base64; Arrow and MCAP have the bytes. An existing
-file is not overwritten. If the journal is damaged or not finished, the messages
-before that are exported, and the exit code is 1.")]
+Each message has its time, channel, lane, position, tag and topic. A payload
+is text if it is UTF-8, otherwise base64; Arrow and MCAP have the bytes. An
+existing file is not overwritten. If the journal is damaged or not finished,
+the messages before that are exported, and the exit code is 1.")]
 pub(crate) struct ExportArgs {
     /// Journal to read: a path such as ticks.olv, or file:///data/ticks.olv
     pub(crate) file: String,

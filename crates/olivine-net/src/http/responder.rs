@@ -54,15 +54,7 @@ impl Responder<'_> {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> Result<(), AnswerError> {
-        check(status, headers)?;
-        http.answer_now(
-            self.id,
-            self.exchange,
-            status,
-            headers,
-            Content::Copied(body),
-        );
-        Ok(())
+        self.send_content(http, status, headers, Content::Copied(body))
     }
 
     /// As [`Responder::send`], without a copy of the body: the same bytes may be on the way to any
@@ -78,15 +70,7 @@ impl Responder<'_> {
         headers: &[(&str, &str)],
         body: Arc<[u8]>,
     ) -> Result<(), AnswerError> {
-        check(status, headers)?;
-        http.answer_now(
-            self.id,
-            self.exchange,
-            status,
-            headers,
-            Content::Shared(body),
-        );
-        Ok(())
+        self.send_content(http, status, headers, Content::Shared(body))
     }
 
     /// Sends the bytes of `range` of a file, which the kernel copies where it can. Answers of any
@@ -109,6 +93,18 @@ impl Responder<'_> {
     ) -> Result<(), AnswerError> {
         check(status, headers)?;
         let content = Content::file(file, range)?;
+        http.answer_now(self.id, self.exchange, status, headers, content);
+        Ok(())
+    }
+
+    fn send_content<M>(
+        self,
+        http: &mut Http<'_, M>,
+        status: u16,
+        headers: &[(&str, &str)],
+        content: Content<'_>,
+    ) -> Result<(), AnswerError> {
+        check(status, headers)?;
         http.answer_now(self.id, self.exchange, status, headers, content);
         Ok(())
     }

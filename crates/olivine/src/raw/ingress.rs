@@ -1,6 +1,6 @@
 //! The end of a bridge that writes a ring, with every argument checked.
 
-use crate::bridge::ingress::{Ingress, NotTaken};
+use crate::bridge::ingress::{Ingress, NotTaken, SourcePosition};
 use crate::bridge::{Destination, frame, ring_error};
 use crate::error::{LinkError, NotSent};
 use crate::message::Outgoing;
@@ -94,14 +94,13 @@ impl CheckedIngress {
     /// The lanes of this bridge and of the ones before it: where to continue.
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneOrigin> {
-        let origins = self.ingress.origins().into_iter();
-        let origin = |(index, incarnation, position)| LaneOrigin {
-            index,
-            incarnation,
-            position,
-            is_failed: self.ingress.is_failed(index),
+        let origin = |known: SourcePosition| LaneOrigin {
+            index: known.lane,
+            incarnation: known.incarnation,
+            position: known.position,
+            is_failed: self.ingress.is_failed(known.lane),
         };
-        origins.map(origin).collect()
+        self.ingress.positions().map(origin).collect()
     }
 
     /// Whether a lane of the far side is open here.

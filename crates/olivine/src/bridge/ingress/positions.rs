@@ -29,16 +29,8 @@ impl Ingress {
             .collect()
     }
 
-    /// Every lane that is reserved, open or freed: its index, its incarnation, and the position
-    /// there.
-    pub(crate) fn origins(&self) -> Vec<(u32, u64, u64)> {
-        self.positions()
-            .map(|known| (known.lane, known.incarnation, known.position))
-            .collect()
-    }
-
-    /// The positions of the source's lanes: of those here, and of freed ones.
-    pub(super) fn positions(&self) -> impl Iterator<Item = SourcePosition> {
+    /// The positions of the source's lanes: of those reserved or open here, and of freed ones.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = SourcePosition> {
         let here = self.lanes.iter().map(|lane| SourcePosition {
             lane: lane.index,
             incarnation: lane.origin.incarnation,

@@ -21,7 +21,11 @@ pub(crate) fn place(source: &Path, built: &Path, prefix: &Path) -> io::Result<us
             io::Error::other(format!("{from} to {to}: {error}"))
         })
     };
-    let headers = ["include/olivine.h", "include/olivine.hpp"];
+    let headers = [
+        "include/olivine.h",
+        "include/olivine.hpp",
+        "include/olivine_typed.hpp",
+    ];
     for header in headers {
         copy(&source.join(header), &prefix.join(header))?;
     }

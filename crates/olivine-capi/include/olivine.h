@@ -299,6 +299,17 @@ typedef struct olivine_message {
 // out, or use the subscriber.
 typedef int (*olivine_handler)(void *context, const struct olivine_message *message);
 
+// What came with a message that was copied into an array. This structure does not change between
+// versions.
+typedef struct olivine_detail {
+  // The number that its publisher gave with it; 0 if none.
+  uint32_t tag;
+  // Index of its publisher's lane.
+  uint32_t lane;
+  // Where its frame starts in its publisher's lane, in bytes.
+  uint64_t position;
+} olivine_detail;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -642,6 +653,26 @@ olivine_status olivine_subscriber_poll(struct olivine_subscriber *subscriber,
                                        void *context,
                                        size_t limit,
                                        size_t *count);
+
+// Copies up to `rows` messages of `row_length` bytes each into `array`, one behind the other, and
+// consumes them. Never sleeps. `*count` is how many, also where the answer is not `OK`: 0 if there
+// was nothing to read. `details`, if it is not NULL, gets what came with each.
+//
+// A message of another length ends the array before it and is not consumed. If it is the first,
+// the answer is `BAD_ARGUMENT` with its length in the text: receive it by another call.
+//
+// Families 1 and 5; `END_OF_STREAM` as for `olivine_subscriber_poll`.
+//
+// # Safety
+//
+// `subscriber` is open; `array` has room for `rows * row_length` bytes and `details` for `rows`
+// elements, or is NULL; `count` may be written or is NULL.
+olivine_status olivine_subscriber_poll_into(struct olivine_subscriber *subscriber,
+                                            void *array,
+                                            size_t row_length,
+                                            size_t rows,
+                                            struct olivine_detail *details,
+                                            size_t *count);
 
 // The next message, if there is one: `*message` is a view of the ring, nothing is copied. Never
 // sleeps.

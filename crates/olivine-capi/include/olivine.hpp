@@ -645,6 +645,23 @@ class Subscriber {
         return count;
     }
 
+    // Copies up to `rows` messages of `row_length` bytes each into `array`, one behind the other,
+    // and consumes them; how many. Never sleeps. `details`, if given, has as many elements as the
+    // array has rows. A message of another length ends the array before it and stays; if it is the
+    // first, UsageError says so. `*copied`, if given, is how many rows were filled, also where this
+    // throws: an overrun behind them, for example.
+    std::size_t poll_into(void *array, std::size_t row_length, std::size_t rows,
+        olivine_detail *details = nullptr, std::size_t *copied = nullptr) {
+        std::size_t count = 0;
+        const olivine_status status = olivine_subscriber_poll_into(handle_.get(), array, row_length,
+            rows, details, &count);
+        if (copied != nullptr) {
+            *copied = count;
+        }
+        check(status);
+        return count;
+    }
+
     // Waits until a poll would find something; whether it would.
     bool wait(Timeout timeout = {}) {
         const olivine_status status = olivine_subscriber_wait(handle_.get(), timeout.ms());

@@ -109,6 +109,35 @@ impl Message {
     }
 }
 
+/// What came with a message that was copied into an array. This structure does not change between
+/// versions.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Detail {
+    /// The number that its publisher gave with it; 0 if none.
+    pub tag: u32,
+    /// Index of its publisher's lane.
+    pub lane: u32,
+    /// Where its frame starts in its publisher's lane, in bytes.
+    pub position: u64,
+}
+
+impl Detail {
+    pub(crate) fn of(message: &RustMessage<'_>) -> Self {
+        let Message {
+            tag,
+            lane,
+            position,
+            ..
+        } = Message::of(message);
+        Self {
+            tag,
+            lane,
+            position,
+        }
+    }
+}
+
 /// A message that is being filled in place. Begin with `OLIVINE_CLAIM_INIT`.
 ///
 /// `data` may be written until the claim is committed or aborted.
@@ -169,5 +198,9 @@ impl From<RustStats> for PublisherStats {
 const _: () = assert!(size_of::<Message>() == Message::FIRST);
 const _: () = assert!(size_of::<Claim>() == Claim::FIRST);
 const _: () = assert!(size_of::<PublisherStats>() == PublisherStats::FIRST);
-const _: () =
-    assert!(size_of::<Part>() == 32 && size_of::<Label>() == 16 && size_of::<Setting>() == 16);
+const _: () = assert!(
+    size_of::<Detail>() == 16
+        && size_of::<Part>() == 32
+        && size_of::<Label>() == 16
+        && size_of::<Setting>() == 16
+);

@@ -4,7 +4,7 @@ use crate::argument::{config, fill, give, place, timeout};
 use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, take, with};
 use crate::status::Status;
-use crate::structs::{Message, Setting};
+use crate::structs::{Detail, Message, Setting};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
 use olivine::{Durable as RustDurable, Subscriber as RustSubscriber};
@@ -125,21 +125,134 @@ pub unsafe extern "C" fn olivine_subscriber_poll(
             consumed += 1;
         };
         // SAFETY: the contract is the same.
-        let done = unsafe {
-            with(subscriber, |subscriber| {
-                Ok(catch_unwind(AssertUnwindSafe(|| {
-                    subscriber.poll(hand_out, limit)
-                })))
-            })
-        }?;
+        let done = unsafe { walk(subscriber, hand_out, limit) };
         // SAFETY: the contract is the same.
         unsafe { give(count, consumed) };
-        match done {
-            Ok(polled) => Ok(polled.map(|_| ())?),
-            Err(panic) if panic.is::<Stopped>() => Ok(()),
-            Err(panic) => resume_unwind(panic),
+        done.unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+/// Polls. Where `call` unwinds with [`Stopped`], its message stays; another panic is the outer
+/// result.
+///
+/// # Safety
+///
+/// As for [`with`].
+unsafe fn walk(
+    subscriber: *mut Subscriber,
+    call: impl FnMut(olivine::Message<'_>),
+    limit: usize,
+) -> std::thread::Result<Result<(), Failure>> {
+    // SAFETY: the contract is the same.
+    let polled = catch_unwind(AssertUnwindSafe(|| unsafe {
+        with(subscriber, |subscriber| Ok(subscriber.poll(call, limit)?))
+    }));
+    match polled {
+        Err(panic) if panic.is::<Stopped>() => Ok(Ok(())),
+        polled => polled.map(|polled| polled.map(|_| ())),
+    }
+}
+
+/// Copies up to `rows` messages of `row_length` bytes each into `array`, one behind the other, and
+/// consumes them. Never sleeps. `*count` is how many, also where the answer is not `OK`: 0 if there
+/// was nothing to read. `details`, if it is not NULL, gets what came with each.
+///
+/// A message of another length ends the array before it and is not consumed. If it is the first,
+/// the answer is `BAD_ARGUMENT` with its length in the text: receive it by another call.
+///
+/// Families 1 and 5; `END_OF_STREAM` as for `olivine_subscriber_poll`.
+///
+/// # Safety
+///
+/// `subscriber` is open; `array` has room for `rows * row_length` bytes and `details` for `rows`
+/// elements, or is NULL; `count` may be written or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_poll_into(
+    subscriber: *mut Subscriber,
+    array: *mut c_void,
+    row_length: usize,
+    rows: usize,
+    details: *mut Detail,
+    count: *mut usize,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        unsafe { give(count, 0) };
+        check_array(array, row_length, rows, details)?;
+        let array = array.cast::<u8>();
+        let mut taken = 0;
+        let mut other_length = None;
+        let copy = |message: olivine::Message<'_>| {
+            if message.len() != row_length {
+                other_length = Some(message.len());
+                resume_unwind(Box::new(Stopped));
+            }
+            // SAFETY: within the array: at most `rows` messages come.
+            let row = unsafe { array.add(taken * row_length) };
+            // SAFETY: a row has as many bytes; the copy allows overlaps.
+            unsafe { row.copy_from(message.as_ptr(), row_length) };
+            if !details.is_null() {
+                // SAFETY: within the details, as above.
+                let detail = unsafe { details.add(taken) };
+                // SAFETY: aligned, as was checked.
+                unsafe { detail.write(Detail::of(&message)) };
+            }
+            taken += 1;
+        };
+        // SAFETY: the contract is the same.
+        let done = unsafe { walk(subscriber, copy, rows) };
+        // SAFETY: the contract is the same.
+        unsafe { give(count, taken) };
+        done.unwrap_or_else(|panic| resume_unwind(panic))?;
+        match other_length {
+            Some(length) if taken == 0 => Err(Failure::Bad {
+                argument: "row_length",
+                problem: format!(
+                    "is {row_length}, and the next message has {length} bytes: receive it alone, \
+                     or with rows of that length"
+                )
+                .into(),
+            }),
+            _ => Ok(()),
         }
     })
+}
+
+/// Refuses arrays that no memory can be.
+fn check_array(
+    array: *mut c_void,
+    row_length: usize,
+    rows: usize,
+    details: *mut Detail,
+) -> Result<(), Failure> {
+    if array.is_null() && rows > 0 {
+        return Err(Failure::Null { argument: "array" });
+    }
+    let most = isize::MAX as usize;
+    if row_length == 0
+        || row_length
+            .checked_mul(rows)
+            .is_none_or(|bytes| bytes > most)
+    {
+        return Err(Failure::Bad {
+            argument: "row_length",
+            problem: format!(
+                "is {row_length}, for {rows} rows: pass the bytes of one row, at least 1"
+            )
+            .into(),
+        });
+    }
+    let is_long = rows > most / size_of::<Detail>();
+    if !details.is_null() && (!details.is_aligned() || is_long) {
+        return Err(Failure::Bad {
+            argument: "details",
+            problem: format!(
+                "cannot be {rows} elements at {details:p}: pass their address and number"
+            )
+            .into(),
+        });
+    }
+    Ok(())
 }
 
 /// Receives within a time.

@@ -1,6 +1,7 @@
 //! Programs in C and C++, compiled by the machine's compilers against the headers and the built
 //! library, and run: among themselves, and with publishers and subscribers of Rust in this process.
 
+mod abi;
 mod pairs;
 /// What `cargo xtask capi` does.
 #[path = "../../install.rs"]
@@ -90,17 +91,15 @@ fn valgrind_finds_nothing_in_programs_in_c() {
         stage::skip("no valgrind, so programs in C were not run under it");
         return;
     }
-    for (role, queries, said) in [
-        ("inproc", &[][..], "inside"),
-        ("durable", &["", "&name=archive"], "kept"),
-        (
-            "place",
-            &[IMPATIENT, "&capacity=4KiB&slow=evict:1ms&name=archive"],
-            "found",
-        ),
+    let impatient = format!("{IMPATIENT}&name=archive");
+    for (file, role, queries, said) in [
+        ("arrays.c", None, &[][..], "arrays"),
+        ("places.c", Some("inproc"), &[], "inside"),
+        ("places.c", Some("durable"), &["", "&name=archive"], "kept"),
+        ("places.c", Some("place"), &[IMPATIENT, &impatient], "found"),
     ] {
         let place = TestFolder::new();
-        let Some(program) = place.compile("cc", "c11 -g", "places.c", Link::Static) else {
+        let Some(program) = place.compile("cc", "c11 -g", file, Link::Static) else {
             return;
         };
         let program = program.display().to_string();
@@ -111,9 +110,9 @@ fn valgrind_finds_nothing_in_programs_in_c() {
             "--leak-check=full",
             "--errors-for-leak-kinds=definite,possible",
             &program,
-            role,
         ];
-        let words = valgrind.into_iter().chain(uris.iter().map(String::as_str));
+        let words = valgrind.into_iter().chain(role);
+        let words = words.chain(uris.iter().map(String::as_str));
         let words: Vec<&str> = words.collect();
         assert_eq!(Running::launch("valgrind".as_ref(), &words).finish(), said);
     }
@@ -139,6 +138,28 @@ fn the_layer_in_cpp_takes_buffers_whole_and_settings_of_run_time_with_and_withou
         if let Some(program) = place.compile("c++", standard, "plain.cpp", Link::Shared) {
             assert_eq!(Running::launch(&program, &[]).finish(), "plain");
         }
+    }
+}
+
+#[test]
+fn values_of_one_type_in_cpp_arrive_alone_and_in_arrays() {
+    for (compiler, standard) in [
+        ("c++", "c++17"),
+        ("c++", "c++20 -fno-exceptions"),
+        ("clang++", "c++17"),
+    ] {
+        let place = TestFolder::new();
+        if let Some(program) = place.compile(compiler, standard, "typed.cpp", Link::Shared) {
+            assert_eq!(Running::launch(&program, &[]).finish(), "typed");
+        }
+    }
+}
+
+#[test]
+fn many_messages_go_into_an_array_in_one_call_of_c() {
+    let place = TestFolder::new();
+    if let Some(program) = place.compile("cc", "c11", "arrays.c", Link::Shared) {
+        assert_eq!(Running::launch(&program, &[]).finish(), "arrays");
     }
 }
 

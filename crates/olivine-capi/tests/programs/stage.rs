@@ -13,11 +13,12 @@ use std::{iter, thread};
 /// Longer than anything here takes on a busy machine; only a hang reaches it.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
-const STRICT: [&str; 6] = [
+const STRICT: [&str; 7] = [
     "-O1",
     "-Wall",
     "-Wextra",
     "-Wpedantic",
+    "-Wconversion",
     "-Wshadow",
     "-Werror",
 ];

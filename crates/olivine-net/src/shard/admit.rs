@@ -174,3 +174,102 @@ impl<H: Handler> Runner<H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{TcpListener, TcpStream},
+        sync::Arc,
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::{
+        config::{EngineConfig, WaitStrategy},
+        driver::{Driver, Waker, readiness::Readiness},
+        handler::ConnectionId,
+        health::{ShardCounters, Vitals},
+        mailbox::Mailbox,
+        shard::{Common, Shard},
+        sync::Gauge,
+    };
+
+    #[derive(Debug, Default)]
+    struct Ends {
+        opened: usize,
+        reasons: Vec<CloseReason>,
+    }
+
+    impl Handler for Ends {
+        type Message = ();
+
+        fn on_open(&mut self, _: &mut Shard<()>, _: ConnectionId, _: Origin) {
+            self.opened += 1;
+        }
+
+        fn on_data(&mut self, _: &mut Shard<()>, _: ConnectionId, data: &[u8]) -> usize {
+            data.len()
+        }
+
+        fn on_close(&mut self, _: &mut Shard<()>, _: ConnectionId, reason: CloseReason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    fn drivers() -> Vec<(Box<dyn Driver>, Waker)> {
+        let (driver, waker) = Readiness::new(4096).unwrap();
+        let mut drivers: Vec<(Box<dyn Driver>, Waker)> = vec![(Box::new(driver), waker)];
+        #[cfg(target_os = "linux")]
+        if let Ok((driver, waker)) = crate::sys::uring::Uring::new(4096) {
+            drivers.push((Box::new(driver), waker));
+        }
+        drivers
+    }
+
+    fn runner(driver: Box<dyn Driver>, waker: Waker) -> Runner<Ends> {
+        let common = Common {
+            config: EngineConfig::client().wait(WaitStrategy::Spin),
+            mailboxes: vec![Mailbox::new(1)],
+            counters: vec![ShardCounters::default()],
+            connections: Gauge::default(),
+            vitals: vec![Vitals::default()],
+            places: Vec::new(),
+            listeners: Vec::new(),
+        };
+        common.mailboxes[0].set_waker(waker);
+        Runner::new(Shard::new(0, driver, Arc::new(common)), Ends::default())
+    }
+
+    /// The kernel has reported the reset when the driver is asked for the socket, and the shard has
+    /// not handled it.
+    #[test]
+    fn connection_that_is_reset_while_it_moves_leaves_nothing_behind() {
+        for (driver, waker) in drivers() {
+            let name = driver.name();
+            let mut runner = runner(driver, waker);
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let ours = OwnedFd::from(listener.accept().unwrap().0);
+            socket::take_over(ours.as_fd()).unwrap();
+            assert!(runner.shard.common.connections.take(1));
+            runner.adopt(Passed::fresh(ours, None, Origin::Adopted { token: 1 }));
+            runner.round().unwrap();
+            let id = runner.shard.open().next().unwrap();
+            socket::reset_on_close(peer.as_fd());
+            drop(peer);
+            let long = Some(Duration::from_secs(10));
+            runner.shard.driver.wait(long).unwrap();
+            runner.shard.hand_over(id, 0, 7).unwrap();
+            runner.settle();
+            for _ in 0..100 {
+                runner.round().unwrap();
+            }
+            let Ends { opened, reasons } = &runner.handler;
+            assert_eq!((runner.shard.live, reasons.len()), (0, *opened), "{name}");
+            let broken = matches!(reasons.last(), Some(CloseReason::Broken(_)));
+            assert!(broken, "{name}: {reasons:?}");
+            // It counts no more.
+            assert!(runner.shard.common.connections.take(1), "{name}");
+        }
+    }
+}

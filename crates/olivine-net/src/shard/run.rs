@@ -70,7 +70,7 @@ impl<H: Handler> Runner<H> {
         }
     }
 
-    fn round(&mut self) -> io::Result<()> {
+    pub(super) fn round(&mut self) -> io::Result<()> {
         let timeout = self.timeout();
         let sleeps = timeout != Some(Duration::ZERO);
         self.shard.driver.wait(timeout)?;

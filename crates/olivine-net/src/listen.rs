@@ -1,13 +1,10 @@
 //! Where an engine listens: addresses, Unix sockets, and sockets that it was given.
 
 use std::{
-    fmt, fs, io,
+    fmt, io,
     net::SocketAddr,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::fs::{FileTypeExt, MetadataExt, PermissionsExt},
-    },
-    path::{Path, PathBuf},
+    os::fd::{AsFd, OwnedFd},
+    path::PathBuf,
     sync::{Arc, Weak},
 };
 
@@ -20,6 +17,8 @@ use crate::{
         socket::{self, ListenOptions},
     },
 };
+
+mod unix;
 
 /// A place to listen on; [`EngineConfig::listen`] adds it to an engine.
 ///
@@ -69,6 +68,10 @@ impl Listen {
     /// file is refused. The engine removes its socket when it has stopped, unless the listener was
     /// handed out ([`Engine::listeners`](crate::Engine::listeners)).
     ///
+    /// Of several engines that start at once with one path, one gets it. While an engine starts or
+    /// stops, it holds a lock on an empty file beside the socket, `.NAME.olivine-lock`; the other
+    /// waits for at most 5 s.
+    ///
     /// Connections are shared out over the shards by the first one, and have no peer address.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self::at(ListenAt::Unix(path.into()))
@@ -84,8 +87,11 @@ impl Listen {
 
     /// The sockets that the process's parent has passed to it by socket activation, as systemd and
     /// its equals do: `LISTEN_FDS` of them, from descriptor 3 on, if `LISTEN_PID` is this process;
-    /// none otherwise. Only the first call gets them, and only one before this process has opened
-    /// files itself is safe from their confusion with others: call it first in `main`.
+    /// none otherwise. They are closed on `exec` from then on, and only the first call gets them.
+    ///
+    /// Each must be a stream socket that listens, and must not be closed on `exec`: a descriptor
+    /// that this process has opened is, and the parent's cannot be. A refusal takes none of them,
+    /// so that a later call may try again.
     ///
     /// ```
     /// use olivine_net::{EngineConfig, Listen};
@@ -101,17 +107,18 @@ impl Listen {
     ///
     /// # Errors
     ///
-    /// If the variables are malformed, or a descriptor is not a socket that listens.
+    /// If the variables are malformed, or a descriptor is not what it must be; the text names it.
     pub fn inherited() -> io::Result<Vec<Self>> {
         let number = |name: &str| match std::env::var(name) {
             Err(std::env::VarError::NotPresent) => Ok(None),
             Err(_) => Err(malformed(name)),
             Ok(text) => text.parse::<u32>().map(Some).map_err(|_| malformed(name)),
         };
-        let count = match (number("LISTEN_PID")?, number("LISTEN_FDS")?) {
-            (Some(pid), Some(count)) if pid == std::process::id() => count,
-            _ => return Ok(Vec::new()),
-        };
+        // What is meant for another process need not make sense to this one.
+        if number("LISTEN_PID")? != Some(std::process::id()) {
+            return Ok(Vec::new());
+        }
+        let count = number("LISTEN_FDS")?.unwrap_or(0);
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut names = names.split(':');
         let listeners = sys::take_inherited(count)?.into_iter();
@@ -185,18 +192,16 @@ pub(crate) struct ListenSocket {
     pub(crate) index: u16,
     /// Other processes may have it too: it must not be shut down.
     pub(crate) shared: Flag,
-    /// To be removed with it: the path and its inode.
-    file: Option<(PathBuf, u64)>,
+    /// To be removed with it.
+    file: Option<unix::Bound>,
 }
 
 impl Drop for ListenSocket {
     fn drop(&mut self) {
-        if let Some((path, inode)) = &self.file
+        if let Some(file) = &self.file
             && !self.shared.get()
-            && fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
         {
-            // Another process may have removed it just now.
-            let _ = fs::remove_file(path);
+            file.remove();
         }
     }
 }
@@ -238,13 +243,11 @@ impl Listeners {
                     listeners.open_tcp(config, listen, *address, per_shard)?;
                 }
                 ListenAt::Unix(path) => {
-                    let socket = bind_unix(path, config, listen.mode)
+                    let (socket, file) = unix::listen(path, options(config).backlog, listen.mode)
                         .map_err(|source| failed(path.display(), source))?;
-                    let inode = fs::symlink_metadata(path).map(|found| found.ino());
-                    let file = inode.ok().map(|inode| (path.clone(), inode));
                     let address = ListenAddress::Unix(Some(path.clone()));
                     listeners.add_place(listen, address, true);
-                    listeners.add_socket(0, socket, file, false);
+                    listeners.add_socket(0, socket, Some(file), false);
                 }
                 ListenAt::Given(_) => {}
             }
@@ -337,7 +340,7 @@ impl Listeners {
         &mut self,
         shard: usize,
         fd: OwnedFd,
-        file: Option<(PathBuf, u64)>,
+        file: Option<unix::Bound>,
         is_shared: bool,
     ) {
         let shared = Flag::default();
@@ -373,27 +376,4 @@ fn failed(place: impl fmt::Display, source: io::Error) -> StartError {
         place: place.to_string(),
         source,
     }
-}
-
-/// Binds a Unix socket; removes a socket that was left behind.
-fn bind_unix(path: &Path, config: &EngineConfig, mode: Option<u32>) -> io::Result<OwnedFd> {
-    let socket = match socket::bind_unix(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if !fs::symlink_metadata(path)?.file_type().is_socket() {
-                return Err(error);
-            }
-            match std::os::unix::net::UnixStream::connect(path) {
-                Err(refused) if refused.kind() == io::ErrorKind::ConnectionRefused => {}
-                _ => return Err(error),
-            }
-            fs::remove_file(path)?;
-            socket::bind_unix(path)?
-        }
-        bound => bound?,
-    };
-    if let Some(mode) = mode {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    }
-    socket::listen_on(socket.as_fd(), options(config).backlog)?;
-    Ok(socket)
 }

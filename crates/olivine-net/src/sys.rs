@@ -14,7 +14,10 @@
 use std::{
     io,
     os::fd::{BorrowedFd, FromRawFd, OwnedFd},
+    sync::{Mutex, PoisonError},
 };
+
+use rustix::io::FdFlags;
 
 #[cfg(target_os = "linux")]
 pub(crate) mod buffers;
@@ -25,24 +28,45 @@ pub(crate) mod uring;
 /// The first descriptor that a parent passes by socket activation.
 const INHERITED: i32 = 3;
 
-/// Takes the descriptors that the parent has passed; none if they were taken before.
+/// Takes the descriptors that the parent has passed, all or none; none if they were taken before.
 pub(crate) fn take_inherited(count: u32) -> io::Result<Vec<OwnedFd>> {
-    static TAKEN: std::sync::Once = std::sync::Once::new();
-    let mut result = Ok(Vec::new());
-    TAKEN.call_once(|| {
-        let last = i32::try_from(count).unwrap_or(0).saturating_add(INHERITED);
-        let take = |fd: i32| {
-            // SAFETY: only borrowed to ask the kernel; a descriptor that is not open is an error.
-            let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-            socket::listens_on(borrowed)?;
-            rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC)?;
-            // SAFETY: the parent passed the descriptor to this process and `Once` hands it out
-            // once. The caller's promise is that nothing else of the process owns it.
-            Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-        };
-        result = (INHERITED..last).map(take).collect();
-    });
-    result
+    static TAKEN: Mutex<bool> = Mutex::new(false);
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if *taken {
+        return Ok(Vec::new());
+    }
+    let count = i32::try_from(count).unwrap_or(i32::MAX);
+    let numbers = INHERITED..INHERITED.saturating_add(count);
+    for fd in numbers.clone() {
+        check_inherited(fd).map_err(|error| {
+            io::Error::new(error.kind(), format!("inherited descriptor {fd}: {error}"))
+        })?;
+    }
+    let own = |fd: i32| {
+        // SAFETY: `check_inherited` says that it was open across `exec`: the parent passed it, and
+        // no code of this process has opened it and owns it. `TAKEN`, and that it is closed on
+        // `exec` from here on, have it taken once.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    };
+    let owned: Vec<OwnedFd> = numbers.map(own).collect();
+    *taken = true;
+    for fd in &owned {
+        // Of a descriptor that is open it cannot fail.
+        rustix::io::fcntl_setfd(fd, FdFlags::CLOEXEC)?;
+    }
+    Ok(owned)
+}
+
+/// Whether the parent can have passed a descriptor: it listens, and it was not opened by this
+/// process, in which everything opened is closed on `exec`.
+fn check_inherited(fd: i32) -> io::Result<()> {
+    // SAFETY: only borrowed to ask the kernel; a descriptor that is not open is an error.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    if rustix::io::fcntl_getfd(borrowed)?.contains(FdFlags::CLOEXEC) {
+        let why = "it is closed on exec, so this process has opened it; call this first in main";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
+    socket::listens_on(borrowed).map(drop)
 }
 
 /// The CPUs the calling thread may run on, ascending; a container's cpuset is already applied.

@@ -7,7 +7,7 @@ mod support;
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::{
         fd::OwnedFd,
@@ -16,6 +16,7 @@ use std::{
             net::{UnixListener, UnixStream},
         },
     },
+    process::{Command, Stdio},
     sync::mpsc,
     thread,
     time::Duration,
@@ -95,33 +96,6 @@ fn several_addresses_and_a_unix_socket_are_served_by_one_engine() {
             assert!(!path.exists(), "{backend:?}: the socket is left behind");
         }
     }
-}
-
-#[test]
-fn unix_socket_is_taken_over_from_the_dead_only() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("socket");
-    let start = || Engine::start(plain(Backend::Mio).listen(Listen::unix(&path)), |_| Places);
-    // Left behind by a process that is gone.
-    drop(UnixListener::bind(&path).unwrap());
-    assert!(path.exists());
-    let engine = start().unwrap();
-    assert_eq!(ask(unix_client(&path), 7), "0 false");
-    let error = start().unwrap_err().to_string();
-    assert!(error.contains("socket"), "{error}");
-    assert_eq!(ask(unix_client(&path), 7), "0 false");
-    drop(engine);
-    // Another file stays what it is.
-    fs::write(&path, b"precious").unwrap();
-    assert!(start().is_err());
-    assert_eq!(fs::read(&path).unwrap(), b"precious");
-    fs::remove_file(&path).unwrap();
-    // A socket that another process has put in place of ours stays.
-    let engine = start().unwrap();
-    fs::remove_file(&path).unwrap();
-    let _other = UnixListener::bind(&path).unwrap();
-    drop(engine);
-    assert!(path.exists());
 }
 
 #[test]
@@ -272,47 +246,6 @@ fn hand_over_is_refused_or_ends_with_its_connection() {
                 break;
             }
         }
-        let report = engine.stop(Duration::from_secs(60));
-        assert_eq!(
-            (report.cut, report.failed_shards.len()),
-            (0, 0),
-            "{backend:?}"
-        );
-    }
-}
-
-#[test]
-fn connection_that_is_reset_while_it_moves_leaves_nothing_behind() {
-    for backend in backends() {
-        let (engine, events, address) = start(pair(backend));
-        for token in 0..10 {
-            let (peer, id) = on_shard(address, &events, 0);
-            // The shard reads the second and the third order together, with the reset unseen.
-            let first = support::probe::hold(&engine);
-            while event(&events) != Seen::Held {}
-            let second = support::probe::hold(&engine);
-            engine.post(0, Order::HandOver(id, 1, token)).unwrap();
-            drop(first);
-            while event(&events) != Seen::Held {}
-            support::reset(peer);
-            drop(second);
-            // Two shards report in either order, if it still moves.
-            let (mut open, mut broken) = (1, false);
-            while open > 0 || !broken {
-                match event(&events) {
-                    Seen::Open(..) => open += 1,
-                    Seen::Close(reason) => {
-                        open -= 1;
-                        broken |= reason != CloseReason::HandedOver;
-                    }
-                    other => panic!("{backend:?}: {other:?}"),
-                }
-            }
-        }
-        wait_until("all are gone", || {
-            let total = Counters::sum(&engine.counters());
-            (total.open, total.accepted) == (0, total.closed)
-        });
         let report = engine.stop(Duration::from_secs(60));
         assert_eq!(
             (report.cut, report.failed_shards.len()),
@@ -517,6 +450,28 @@ fn restart_under_load_refuses_no_connection() {
 
 const ROLE: &str = "OLIVINE_NET_INHERITS";
 
+/// Whether a descriptor of this process is closed by `exec`, as the kernel says.
+fn is_closed_on_exec(fd: u32) -> bool {
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).unwrap();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = u32::from_str_radix(flags.unwrap().trim(), 8).unwrap();
+    flags & rustix::fs::OFlags::CLOEXEC.bits() != 0
+}
+
+/// The command that starts this program again with `listener` as descriptor 3, passed by socket
+/// activation with `variables`, as the test `name`.
+fn inheriting(listener: &TcpListener, variables: &str, name: &str) -> Command {
+    // The shell moves the socket from where it can be passed to where it is looked for.
+    let script = format!("{variables} exec \"$0\" \"$@\" 3<&0 0</dev/null");
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .stdin(Stdio::from(OwnedFd::from(listener.try_clone().unwrap())));
+    command
+}
+
 /// Not a test: the process that the next one starts. It serves what its parent passed to it, until
 /// a signal.
 #[test]
@@ -536,6 +491,7 @@ fn inheriting_server() {
         ["web"]
     );
     assert!(Listen::inherited().unwrap().is_empty(), "given twice");
+    assert!(is_closed_on_exec(3));
     let settings = listeners
         .into_iter()
         .fold(plain(backend), EngineConfig::listen);
@@ -555,23 +511,13 @@ fn inheriting_server() {
 
 #[test]
 fn processes_replace_each_other_by_socket_activation() {
-    use std::{
-        io::{BufRead, BufReader},
-        process::{Command, Stdio},
-    };
     for backend in backends() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let serve = || {
-            // The shell moves the socket from where it can be passed to where it is looked for.
-            let script = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec \"$0\" \"$@\" \
-                3<&0 0</dev/null";
-            let mut child = Command::new("sh")
-                .args(["-c", script])
-                .arg(std::env::current_exe().unwrap())
-                .args(["--exact", "inheriting_server", "--nocapture"])
+            let variables = "LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web";
+            let mut child = inheriting(&listener, variables, "inheriting_server")
                 .env(ROLE, format!("{backend:?}"))
-                .stdin(Stdio::from(OwnedFd::from(listener.try_clone().unwrap())))
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap();
@@ -599,6 +545,61 @@ fn processes_replace_each_other_by_socket_activation() {
         let (mut child, _lines) = running;
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+}
+
+const WRONG: &str = "OLIVINE_NET_INHERITS_WRONGLY";
+
+/// Not a test: a process that inherits less than the variables say, or without variables.
+#[test]
+fn inheriting_wrongly() {
+    let Ok(expected) = std::env::var(WRONG) else {
+        return;
+    };
+    let _own: Vec<_> = (0..4)
+        .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+        .collect();
+    for _ in 0..2 {
+        match Listen::inherited() {
+            Ok(listeners) => assert_eq!((listeners.len(), expected.as_str()), (0, "")),
+            Err(error) => {
+                let said = error.to_string();
+                assert!(!expected.is_empty() && said.contains(&expected), "{said}");
+            }
+        }
+        // It is still there, and not owned.
+        assert!(!is_closed_on_exec(3));
+    }
+}
+
+#[test]
+fn refused_descriptors_are_left_as_they_were_inherited() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let cases = [
+        ("LISTEN_PID=1 LISTEN_FDS=x", ""),
+        ("LISTEN_FDS=1", ""),
+        ("LISTEN_PID=$$", ""),
+        ("LISTEN_PID=x LISTEN_FDS=1", "LISTEN_PID is not a number"),
+        ("LISTEN_PID=$$ LISTEN_FDS=x", "LISTEN_FDS is not a number"),
+        // The process has opened the next one, and it listens.
+        (
+            "LISTEN_PID=$$ LISTEN_FDS=2",
+            "inherited descriptor 4: it is closed on exec",
+        ),
+        (
+            "LISTEN_PID=$$ LISTEN_FDS=2 4</dev/null",
+            "inherited descriptor 4: ",
+        ),
+        ("LISTEN_PID=$$ LISTEN_FDS=4294967295", "descriptor 4: "),
+    ];
+    for (variables, expected) in cases {
+        let output = inheriting(&listener, variables, "inheriting_wrongly")
+            .env(WRONG, expected)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{variables}: {said}");
+        assert!(said.contains("1 passed"), "{variables}: {said}");
     }
 }
 

@@ -89,6 +89,19 @@ pub(crate) fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// Connects to a Unix socket, without waiting for room in its queue.
+pub(crate) fn try_unix(path: &Path) -> io::Result<()> {
+    let socket = new_socket(net::AddressFamily::UNIX)?;
+    Ok(net::connect(&socket, &net::SocketAddrUnix::new(path)?)?)
+}
+
+/// Opens or makes an empty file of this user alone, for a lock; no symbolic link is followed.
+pub(crate) fn lock_file(path: &Path) -> io::Result<File> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)?.into())
+}
+
 /// Starts to listen on a bound socket.
 pub(crate) fn listen_on(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
     Ok(net::listen(socket, backlog)?)

@@ -12,7 +12,7 @@ use std::{
 
 use olivine_net::{
     Backend, CloseReason, ConnectionId, Engine, Handler, Origin, Shard, ShardState,
-    http::{self, Http, Limits, Request, Responder, Server, Service, StreamId},
+    http::{self, Admit, Http, Limits, Request, Responder, Server, Service, StreamId, Trailers},
 };
 use support::{backends, client, config, exchange, next, read_to_end, wait_until};
 
@@ -21,6 +21,13 @@ struct App(mpsc::Sender<String>);
 
 impl Service for App {
     type Message = &'static str;
+
+    fn on_head(&mut self, _: &mut Http<'_, &'static str>, request: &Request<'_>) -> Admit {
+        if request.path().starts_with("/pieces") {
+            return Admit::Stream(100);
+        }
+        Admit::Whole
+    }
 
     fn on_request(
         &mut self,
@@ -33,6 +40,14 @@ impl Service for App {
             "/before" => panic!("before an answer to {path}"),
             "/sent" => responder.send(http, 200, &[], b"whole").unwrap(),
             "/later" => drop(responder.later(http)),
+            "/pieces" => {
+                responder.later(http);
+                return;
+            }
+            "/pieces-begun" => {
+                responder.stream(http, 200, &[]).unwrap();
+                return;
+            }
             "/begun" => drop(responder.stream(http, 200, &[]).unwrap()),
             "/index" => drop(responder.send(http, 200, &[], &path.as_bytes()[100..])),
             "/carries" => std::panic::panic_any(Spiteful),
@@ -42,6 +57,19 @@ impl Service for App {
             }
         }
         panic!("after {path}")
+    }
+
+    /// Panics at `now`, behind an answer to `answer`.
+    fn on_body(&mut self, http: &mut Http<'_, &'static str>, stream: StreamId, piece: &[u8]) {
+        if piece.starts_with(b"answer") {
+            http.respond(stream, 200, &[], b"whole").unwrap();
+        }
+        let panics = piece.windows(3).any(|three| three == b"now");
+        assert!(!panics, "a piece");
+    }
+
+    fn on_body_end(&mut self, _: &mut Http<'_, &'static str>, _: StreamId, trailers: Trailers<'_>) {
+        panic!("the end of a body and {} fields", trailers.iter().count())
     }
 
     fn on_message(&mut self, _: &mut Http<'_, &'static str>, text: &'static str) {
@@ -152,6 +180,65 @@ fn panics_in_messages_timers_and_the_hook_are_survived() {
         assert_eq!(next(&received), "twice");
         wait_until("both are counted", || engine.counters()[0].panics == 3);
         assert_eq!(all_of(&mut ask(address, "/before")), FAILED);
+    }
+}
+
+const WHOLE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nwhole";
+
+#[test]
+fn a_piece_of_a_body_that_panics_gets_500_or_a_reset_and_leaves_nothing() {
+    const LENGTH: &str = "Content-Length: 10\r\n\r\n";
+    const CHUNKED: &str = "Transfer-Encoding: chunked\r\n\r\n";
+    for backend in backends() {
+        let (engine, received, address) = start(backend);
+        let mut panics = 0;
+        for (path, body, says, answer, closed) in [
+            ("", [LENGTH, "now"], "a piece", FAILED, true),
+            (
+                "",
+                [CHUNKED, "3\r\nnow\r\n0\r\n\r\n"],
+                "a piece",
+                FAILED,
+                true,
+            ),
+            ("", [LENGTH, "0123456789"], "and 0 fields", FAILED, true),
+            (
+                "",
+                [CHUNKED, "1\r\nx\r\n0\r\nA: b\r\n\r\n"],
+                "and 1 fields",
+                FAILED,
+                true,
+            ),
+            ("", [LENGTH, "answer now"], "a piece", WHOLE, false),
+            ("-begun", [LENGTH, "now"], "a piece", "", true),
+            ("-begun", [LENGTH, "0123456789"], "and 0 fields", "", true),
+        ] {
+            for _ in 0..10 {
+                let what = format!("{backend:?} {path} {body:?}");
+                let mut peer = client(address);
+                let head = format!("POST /pieces{path} HTTP/1.1\r\nHost: a\r\n");
+                peer.write_all([head.as_str(), body[0], body[1]].concat().as_bytes())
+                    .unwrap();
+                // What follows is not served, be it the body or a request.
+                let _ = peer.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+                let got = all_of(&mut peer);
+                assert!(got == answer || path == "-begun", "{what}: {got}");
+                assert!(!got.ends_with("0\r\n\r\n") || answer == FAILED, "{what}");
+                assert!(!got.contains("fine"), "{what}: {got}");
+                let message = next(&received);
+                assert!(message.contains(says), "{what}: {message}");
+                if closed {
+                    assert_eq!(next(&received), "closed", "{what}");
+                }
+                panics += 1;
+            }
+        }
+        wait_until("all are gone", || engine.health()[0].connections == 0);
+        assert_eq!(received.try_recv().ok(), None);
+        let health = &engine.health()[0];
+        assert_eq!((health.panics, health.body_bytes), (panics, 0));
+        assert_eq!(engine.counters()[0].closed, panics);
+        assert_eq!(engine.stop(Duration::from_secs(5)).failed_shards, [0; 0]);
     }
 }
 

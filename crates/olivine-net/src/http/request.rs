@@ -320,11 +320,17 @@ impl<S: Service> Server<S> {
             connection: id,
             serial,
         };
+        let mut outcome = Ok(());
         if !piece.is_empty() {
             let (service, mut http) = self.http(shard);
-            service.on_body(&mut http, stream, piece);
+            // Caught here, where the request can still be answered.
+            outcome = caught(|| service.on_body(&mut http, stream, piece));
         }
         shard.give_back(decoded);
+        if let Err(message) = outcome {
+            self.request_panicked(shard, id, &message);
+            return Step::Used(data.len());
+        }
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Step::Used(taken);
         };
@@ -336,8 +342,11 @@ impl<S: Service> Server<S> {
             shard.pause(id);
             self.owe(shard, id);
             let (service, mut http) = self.http(shard);
-            if http.is_open(stream) {
-                service.on_body_end(&mut http, stream, trailers(&incoming));
+            if http.is_open(stream)
+                && let Err(message) =
+                    caught(|| service.on_body_end(&mut http, stream, trailers(&incoming)))
+            {
+                self.request_panicked(shard, id, &message);
             }
         }
         Step::Used(taken)

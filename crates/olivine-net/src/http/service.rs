@@ -76,10 +76,11 @@ pub trait Service: 'static {
         let _ = (http, stream);
     }
 
-    /// A method of this service panicked with `message`. Its request got 500, or
-    /// its connection is reset if the answer had begun or the method was
-    /// [`Service::on_body`]. State that the method was changing is as
-    /// the panic left it.
+    /// A method of this service panicked with `message`. After [`Service::on_head`],
+    /// [`Service::on_request`], [`Service::on_body`] and [`Service::on_body_end`] the peer gets
+    /// 500, or its connection is reset if the answer had begun. After another method about a
+    /// connection that one is reset. Its pending answer ends by [`Service::on_stream_closed`].
+    /// State that the method was changing is as the panic left it.
     fn on_panic(&mut self, http: &mut Http<'_, Self::Message>, message: &str) {
         let _ = (http, message);
     }

@@ -82,6 +82,7 @@ pub struct EngineConfig {
     pub(crate) mailbox_max: usize,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) write_timeout: Option<Duration>,
+    pub(crate) write_rate_min: Option<u32>,
     pub(crate) linger: Duration,
     #[cfg(feature = "rustls")]
     pub(crate) tls: Option<std::sync::Arc<rustls::ServerConfig>>,
@@ -119,6 +120,7 @@ impl EngineConfig {
             mailbox_max: 65_536,
             idle_timeout: Some(Duration::from_secs(600)),
             write_timeout: Some(Duration::from_secs(30)),
+            write_rate_min: Some(240),
             linger: Duration::from_secs(2),
             #[cfg(feature = "rustls")]
             tls: None,
@@ -277,11 +279,29 @@ impl EngineConfig {
         self
     }
 
-    /// Time a peer may take without accepting a byte of what is queued for it, 1 ms to 24 h.
-    /// Default 30 s; `None` waits without limit.
+    /// Time a peer may take without accepting a byte of what is queued for it, 1 ms to 24 h, and
+    /// over which [`EngineConfig::write_rate_min`] is measured. Default 30 s; `None` waits without
+    /// limit, whatever the rate.
     pub fn write_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.write_timeout = timeout;
         self
+    }
+
+    /// Bytes per second that a peer must accept, on average over each `write_timeout`, while bytes
+    /// are queued for it; 1 to 1 Gi. Default 240; with `None` one byte in each `write_timeout` is
+    /// enough. Slower connections are reset. So a peer that reads slowly cannot hold the memory of
+    /// its answers for long. Bytes that the kernel takes into its send buffer count as accepted.
+    pub fn write_rate_min(mut self, bytes_per_second: Option<u32>) -> Self {
+        self.write_rate_min = bytes_per_second;
+        self
+    }
+
+    /// Bytes that a peer must accept in each `write_timeout`.
+    pub(crate) fn write_bytes_min(&self) -> u64 {
+        match (self.write_rate_min, self.write_timeout) {
+            (Some(rate), Some(window)) => bytes_in(rate, window).max(1),
+            _ => 1,
+        }
     }
 
     /// Time given to a peer to read our last bytes and close after we have, at most 1 h. Default 2
@@ -344,6 +364,10 @@ impl EngineConfig {
                 return Err(ConfigError::duration(setting, timeout, "1 ms to 24 h"));
             }
         }
+        if let Some(rate) = self.write_rate_min {
+            let rate = usize::try_from(rate).unwrap_or(usize::MAX);
+            within("write_rate_min", rate, 1..=GIB)?;
+        }
         if self
             .keep_alive
             .is_some_and(|t| t < Duration::from_secs(1) || t.as_secs() > 32_400)
@@ -378,6 +402,12 @@ impl EngineConfig {
         }
         Ok(())
     }
+}
+
+/// Bytes that `rate` bytes per second bring in `window`.
+pub(crate) fn bytes_in(rate: u32, window: Duration) -> u64 {
+    let milliseconds = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
+    u64::from(rate).saturating_mul(milliseconds) / 1000
 }
 
 fn within(
@@ -419,6 +449,7 @@ mod tests {
             ("mailbox_max", fine().mailbox_max(0)),
             ("idle_timeout", fine().idle_timeout(Some(Duration::ZERO))),
             ("write_timeout", fine().write_timeout(long)),
+            ("write_rate_min", fine().write_rate_min(Some(0))),
             (
                 "keep_alive",
                 fine().keep_alive(Some(Duration::from_millis(1))),

@@ -184,8 +184,8 @@ pub(crate) trait Driver {
     /// Sends all of `buffer`.
     fn send(&mut self, slot: Slot, buffer: Outgoing) -> SendState;
 
-    /// Whether the send in flight has progressed since the last call.
-    fn take_progress(&mut self, slot: Slot) -> bool;
+    /// Bytes of sends, finished or not, that the kernel has taken since the last call.
+    fn take_progress(&mut self, slot: Slot) -> u64;
 
     /// Sends what the kernel takes of `bytes` now. Only while no send is in flight.
     fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize>;

@@ -183,7 +183,7 @@ pub enum CloseReason {
     Broken(io::ErrorKind),
     /// No byte during the idle time-out.
     IdleTimeout,
-    /// The peer accepted nothing during the write time-out.
+    /// The peer accepted nothing during the write time-out, or less than `write_rate_min`.
     WriteTimeout,
     /// A deadline set by the handler passed and the handler did not object.
     Deadline,

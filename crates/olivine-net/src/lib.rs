@@ -50,7 +50,8 @@
 //! buffer.
 //!
 //! Back-pressure: a write queue over its high-water mark refuses bytes and stops reading from that
-//! connection; at the low-water mark both resume. Nothing grows with the speed difference.
+//! connection; at the low-water mark both resume. Nothing grows with the speed difference. A peer
+//! that reads too slowly is cut off ([`EngineConfig::write_rate_min`]).
 //!
 //! The shard notices a peer that leaves in every state, also while it reads nothing from it. A
 //! time-out ends a silent peer in every state. `shard/connection.rs` has the table.

@@ -3,13 +3,14 @@
 mod support;
 
 use std::{
-    io::Write,
+    io::{Read, Write},
     net::{SocketAddr, TcpListener},
     sync::mpsc,
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
-use olivine_net::{CloseReason, Origin};
+use olivine_net::{Backend, CloseReason, Origin};
 use support::{
     backends, client, config, exchange, next,
     probe::{Order, Seen, event, hold, opened, post, start},
@@ -60,6 +61,56 @@ fn idle_and_stuck_peers_are_timed_out() {
             "{backend:?}"
         );
         drop(peer);
+    }
+}
+
+/// Reads a little now and then, until the connection is cut or, if it may be that slow, for more
+/// than two windows; and then all.
+fn read_slowly(backend: Backend, rate_min: Option<u32>) {
+    const WINDOW: Duration = Duration::from_secs(1);
+    const LENGTH: usize = 16 << 20;
+    let settings = config(backend)
+        .write_timeout(Some(WINDOW))
+        .write_rate_min(rate_min)
+        .send_kernel_bytes(Some(16 * 1024));
+    let (engine, events, address) = start(settings);
+    let mut peer = client(address);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&peer, 16 * 1024).unwrap();
+    let id = opened(&events);
+    post(&engine, Order::Offer(id, vec![1; LENGTH]));
+    let (mut piece, mut read, begun) = ([0; 2048], 0, Instant::now());
+    let closed = loop {
+        // Paces the reads.
+        if let Ok(Seen::Close(reason)) = events.recv_timeout(Duration::from_millis(1)) {
+            break Some(reason);
+        }
+        if rate_min.is_none() && begun.elapsed() > WINDOW * 5 / 2 {
+            break None;
+        }
+        // Fails once it is cut.
+        read += peer.read(&mut piece).unwrap_or(0);
+    };
+    let what = format!("{backend:?}: {read} of {LENGTH} bytes");
+    if rate_min.is_some() {
+        assert_eq!(closed, Some(CloseReason::WriteTimeout), "{what}");
+        assert_eq!(engine.counters()[0].timed_out, 1, "{what}");
+        assert!((1..LENGTH).contains(&read), "{what}");
+    } else {
+        assert_eq!(closed, None, "{what}");
+        let mut rest = vec![0; LENGTH - read];
+        peer.read_exact(&mut rest).unwrap();
+        assert_eq!(engine.counters()[0].timed_out, 0, "{what}");
+    }
+}
+
+#[test]
+fn peer_that_reads_too_slowly_is_timed_out() {
+    let cases = backends()
+        .into_iter()
+        .flat_map(|backend| [Some(1 << 30), None].map(|rate_min| (backend, rate_min)));
+    let threads = cases.map(|(backend, rate)| thread::spawn(move || read_slowly(backend, rate)));
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().unwrap();
     }
 }
 
@@ -259,7 +310,7 @@ fn stop_accepts_waiting_connections() {
         assert_eq!(next(&events), Seen::Held);
         let second = hold(&engine);
         let (reports, stopping) = mpsc::channel();
-        let stopper = std::thread::spawn(move || {
+        let stopper = thread::spawn(move || {
             reports.send(()).unwrap();
             engine.stop(Duration::from_secs(10))
         });

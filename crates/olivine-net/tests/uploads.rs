@@ -413,6 +413,7 @@ fn broken_streams_are_reported_and_answered_where_possible() {
         peer.write_all(b"5\r\nhelloX\r\n").unwrap();
         let answer = text(&read_to_end(&mut peer));
         assert!(answer.starts_with("HTTP/1.1 400 "), "{backend:?}: {answer}");
+        drop(peer);
         assert!(matches!(next(&seen), Seen::Head(None)));
         assert!(matches!(next(&seen), Seen::Begun(_)));
         assert_eq!(next(&seen), Seen::Closed, "{backend:?}");
@@ -421,6 +422,7 @@ fn broken_streams_are_reported_and_answered_where_possible() {
         peer.write_all(b"5\r\nhello\r\nX\r\n").unwrap();
         let answer = text(&read_to_end(&mut peer));
         assert!(!answer.contains("0\r\n\r\n"), "{backend:?}: {answer}");
+        drop(peer);
         assert!(matches!(next(&seen), Seen::Head(None)));
         assert!(matches!(next(&seen), Seen::Begun(_)));
         assert_eq!(next(&seen), Seen::Closed, "{backend:?}");
@@ -441,10 +443,16 @@ fn broken_streams_are_reported_and_answered_where_possible() {
     }
 }
 
+/// A body must bring 1 MB in each half second.
+fn fast_bodies_only() -> Limits {
+    Limits::default()
+        .body_rate_min(Some(2_000_000))
+        .body_rate_window(Duration::from_millis(500))
+}
+
 /// Bodies that come too slowly, and a body that the service has paused: the same time for both.
 fn slow_bodies(backend: Backend) {
-    let limits = Limits::default().body_rate_min(Some(100_000));
-    let (engine, seen, address) = start(backend, limits);
+    let (engine, seen, address) = start(backend, fast_bodies_only());
     let field = "Content-Length: 1900000\r\n";
     let paused = send(address, "/stream-paused", field);
     assert!(matches!(next(&seen), Seen::Head(_)) && matches!(next(&seen), Seen::Begun(_)));
@@ -464,8 +472,7 @@ fn slow_bodies(backend: Backend) {
 
 /// A body that comes too slowly, and that the service pauses for moments.
 fn slow_body_with_pauses(backend: Backend) {
-    let limits = Limits::default().body_rate_min(Some(100_000));
-    let (engine, seen, address) = start(backend, limits);
+    let (engine, seen, address) = start(backend, fast_bodies_only());
     let mut peer = send(address, "/stream", "Content-Length: 1900000\r\n");
     assert!(matches!(next(&seen), Seen::Head(_)));
     let Seen::Begun(stream) = next(&seen) else {

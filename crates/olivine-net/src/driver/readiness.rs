@@ -77,8 +77,8 @@ struct SocketState {
     writable: bool,
     queued: bool,
     sending: Option<(Outgoing, usize)>,
-    /// The send in flight has progressed since the last call.
-    progressed: bool,
+    /// Bytes that the kernel has taken since the last call of `take_progress`.
+    progress: u64,
 }
 
 impl SocketState {
@@ -245,7 +245,7 @@ fn push(state: &mut SocketState, buffer: Outgoing, mut start: usize) -> SendStat
         match buffer.send_from(start, state.socket.as_fd()) {
             Ok(length) => {
                 start += length;
-                state.progressed = true;
+                state.progress += length as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 state.writable = false;
@@ -325,7 +325,7 @@ impl Driver for Readiness {
             writable: !connecting,
             queued: false,
             sending: None,
-            progressed: false,
+            progress: 0,
         });
         Ok(())
     }
@@ -357,9 +357,9 @@ impl Driver for Readiness {
         }
     }
 
-    fn take_progress(&mut self, slot: Slot) -> bool {
+    fn take_progress(&mut self, slot: Slot) -> u64 {
         self.state(slot)
-            .is_some_and(|state| std::mem::take(&mut state.progressed))
+            .map_or(0, |state| std::mem::take(&mut state.progress))
     }
 
     fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize> {

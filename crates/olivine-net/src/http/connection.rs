@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::{
+    config::bytes_in,
     handler::ConnectionId,
     shard::{LOOK_AGAIN, Shard, guard::caught},
     slots::Slots,
@@ -20,9 +21,6 @@ use super::{
     service::{Service, StreamId},
     status::Refusal,
 };
-
-/// Time over which the rate of a body is measured.
-pub(super) const RATE_WINDOW: Duration = Duration::from_secs(10);
 
 /// What the server of a shard has beside its service.
 #[derive(Debug)]
@@ -381,7 +379,7 @@ impl<S: Service> Server<S> {
 
     /// Checks how fast a body comes, and whether its time is over.
     pub(super) fn body_late(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId) {
-        let window = RATE_WINDOW;
+        let window = self.state.limits.body_rate_window;
         let least = self.state.limits.body_rate_min;
         let timeout = self.state.limits.half_closed_timeout;
         let Some(connection) = self.state.connections.get_mut(id) else {
@@ -389,8 +387,7 @@ impl<S: Service> Server<S> {
         };
         let left = Duration::from_millis(connection.body_until.saturating_sub(shard.tick));
         let waits = connection.body_held || shard.is_blocked(id);
-        let enough =
-            least.is_none_or(|least| connection.rate_bytes >= u64::from(least) * window.as_secs());
+        let enough = least.is_none_or(|least| connection.rate_bytes >= bytes_in(least, window));
         let half_closed = connection.half_closed.filter(|_| connection.body_held);
         // The rest of the time of a peer that has ended its direction and is not read.
         let silent = half_closed.zip(timeout).map_or(window, |(since, timeout)| {

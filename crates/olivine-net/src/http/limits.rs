@@ -16,6 +16,7 @@ pub struct Limits {
     pub(crate) header_timeout: Duration,
     pub(crate) body_timeout: Duration,
     pub(crate) body_rate_min: Option<u32>,
+    pub(crate) body_rate_window: Duration,
     pub(crate) idle_timeout: Duration,
     pub(crate) answer_timeout: Option<Duration>,
     pub(crate) half_closed_timeout: Option<Duration>,
@@ -35,6 +36,7 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
             body_rate_min: Some(240),
+            body_rate_window: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
             answer_timeout: Some(Duration::from_secs(60)),
             half_closed_timeout: Some(Duration::from_secs(10)),
@@ -110,11 +112,20 @@ impl Limits {
         self
     }
 
-    /// Bytes per second that a body must bring, on average over each 10 s, 1 to 1 Gi; 408 beyond,
-    /// or a reset where the answer has begun. Default 240; `None` takes any rate. Time in which the
-    /// service has paused the body, or the peer does not read what is queued for it, is left out.
+    /// Bytes per second that a body must bring, on average over each
+    /// [`Limits::body_rate_window`], 1 to 1 Gi; 408 beyond, or a reset where the answer has begun.
+    /// Default 240; `None` takes any rate. Time in which the service has paused the body, or the
+    /// peer does not read what is queued for it, is left out. How fast a peer must read is
+    /// [`EngineConfig::write_rate_min`](crate::EngineConfig::write_rate_min).
     pub fn body_rate_min(mut self, bytes_per_second: Option<u32>) -> Self {
         self.body_rate_min = bytes_per_second;
+        self
+    }
+
+    /// Time over which the rate of a body is measured, 100 ms to 1 h. Default 10 s. A body that
+    /// stops is refused after at most twice this time.
+    pub fn body_rate_window(mut self, window: Duration) -> Self {
+        self.body_rate_window = window;
         self
     }
 
@@ -193,6 +204,15 @@ impl Limits {
             let rule = format!("{least} (body_bytes_max and head_bytes_max together) to 1 TiB");
             let bytes = self.bodies_bytes();
             return Err(ConfigError::range("bodies_bytes_max", bytes, &rule));
+        }
+        let window = self.body_rate_window;
+        if window < Duration::from_millis(100) || window > Duration::from_secs(3600) {
+            let range = "100 ms to 1 h";
+            return Err(ConfigError::duration(
+                "body_rate_window",
+                Some(window),
+                range,
+            ));
         }
         let millisecond = Duration::from_millis(1);
         let day = "1 ms to 24 h";

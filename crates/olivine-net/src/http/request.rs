@@ -12,7 +12,7 @@ use super::{
     answer::{Content, Http},
     body::{is_complete, take_body},
     chunk::Decoder,
-    connection::{Exchange, Incoming, Pending, RATE_WINDOW, RequestStage},
+    connection::{Exchange, Incoming, Pending, RequestStage},
     head::{self, Framing, Head},
     log::{Entry, Served},
     message::{Keep, Request, Trailers},
@@ -140,7 +140,8 @@ impl<S: Service> Server<S> {
         (connection.armed, connection.late_looks) = (true, 0);
         connection.rate_bytes = taken as u64;
         connection.body_until = shard.tick_after(timeout);
-        shard.set_deadline(id, Some(timeout.min(RATE_WINDOW)));
+        let window = self.state.limits.body_rate_window;
+        shard.set_deadline(id, Some(timeout.min(window)));
         self.count_body(shard, id);
         if head.expects_continue && taken == 0 {
             shard.append(id, CONTINUE);
@@ -258,15 +259,16 @@ impl<S: Service> Server<S> {
         max: u64,
     ) -> Step {
         let used = arrived.head.length;
+        let window = self.state.limits.body_rate_window;
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.stage = RequestStage::Streaming;
             (connection.incoming, connection.body_max) = (incoming, max);
             (connection.armed, connection.late_looks) = (true, 0);
             (connection.rate_bytes, connection.body_until) = (0, u64::MAX);
-            connection.rate_until = shard.tick_after(RATE_WINDOW);
+            connection.rate_until = shard.tick_after(window);
             connection.body_held = false;
             connection.awaits_continue = arrived.head.expects_continue;
-            shard.set_deadline(id, Some(RATE_WINDOW));
+            shard.set_deadline(id, Some(window));
         }
         arrived.rest = Rest::Pieces;
         self.serve(shard, id, arrived);

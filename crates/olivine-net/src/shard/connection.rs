@@ -17,7 +17,8 @@
 //! | `Gone` | none: closed | operations that were cancelled | | |
 //!
 //! 1. Paused, or over the high-water mark.
-//! 2. `write_timeout` while a send waits.
+//! 2. `write_timeout` while a send waits; a peer that accepts less than `write_rate_min` counts as
+//!    silent.
 //! 3. The end was read, and the handler keeps the connection.
 //!
 //! A reset ends each of them at once, also behind an end. HTTP adds its own timers to `Open`:
@@ -25,7 +26,7 @@
 //! | stage | timer |
 //! |---|---|
 //! | nothing came yet, or half a head | `header_timeout`: closed, or 408 |
-//! | half a body | `body_timeout`: 408 |
+//! | half a body | `body_timeout` and `body_rate_min`: 408 |
 //! | between requests | `Limits::idle_timeout` |
 //! | an answer is deferred | `answer_timeout`: 503 |
 //! | an answer is deferred or streamed, and the peer has ended | `half_closed_timeout` (4) |
@@ -133,8 +134,11 @@ pub(crate) struct Connection {
     pub(crate) activity: u64,
     /// Tick of the last completed send.
     pub(crate) sent_at: u64,
-    /// Tick since which the peer has accepted nothing; [`NEVER`] while no send is under way.
+    /// Tick from which on the bytes are counted that the peer accepts; [`NEVER`] while none wait
+    /// for it.
     pub(crate) write_since: u64,
+    /// The bytes that it has accepted since then, as far as the shard has asked the driver.
+    pub(crate) write_bytes: u64,
     pub(crate) deadline: u64,
     pub(crate) attempt: Option<Box<Attempt>>,
     /// The listener that accepted it.
@@ -172,6 +176,7 @@ impl Connection {
             activity: 0,
             sent_at: 0,
             write_since: NEVER,
+            write_bytes: 0,
             deadline: NEVER,
             attempt: None,
             listener: None,

@@ -34,15 +34,21 @@ impl<H: Handler> Runner<H> {
         let passed = |since: u64, timeout: Option<Duration>| {
             timeout.is_some_and(|timeout| since.saturating_add(ticks(timeout)) <= tick)
         };
-        let progressed = self.shard.driver.take_progress(slot);
+        let taken = self.shard.driver.take_progress(slot);
         let connection = &mut self.shard.connections[slot as usize];
         if connection.generation != generation || connection.phase == Phase::Gone {
             return;
         }
         connection.timer = None;
-        if progressed && connection.write_since != NEVER {
-            connection.write_since = tick;
+        if connection.write_since == NEVER {
+            connection.write_bytes = 0;
+        } else if taken > 0 {
+            connection.write_bytes += taken;
             connection.activity = tick;
+        }
+        let enough = connection.write_bytes >= config.write_bytes_min();
+        if enough && passed(connection.write_since, config.write_timeout) {
+            (connection.write_since, connection.write_bytes) = (tick, 0);
         }
         let id = self.shard.id(slot);
         let connection = &mut self.shard.connections[slot as usize];

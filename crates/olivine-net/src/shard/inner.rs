@@ -419,7 +419,9 @@ impl<M> Shard<M> {
                     let connection = &mut self.connections[slot as usize];
                     connection.sending = true;
                     connection.sending_bytes = length;
-                    connection.write_since = self.tick;
+                    if connection.write_since == NEVER {
+                        connection.write_since = self.tick;
+                    }
                     if self.common.config.write_timeout.is_some() {
                         self.arm(slot);
                     }
@@ -439,7 +441,9 @@ impl<M> Shard<M> {
         let connection = &mut self.connections[slot as usize];
         connection.sending = false;
         connection.sending_bytes = 0;
-        connection.write_since = NEVER;
+        if connection.queued() == 0 {
+            connection.write_since = NEVER;
+        }
         connection.activity = self.tick;
         connection.sent_at = self.tick;
         if let Outgoing::Owned(buffer) = buffer {

@@ -101,7 +101,8 @@ struct SlotState {
     /// The loss of the connection was reported.
     lost: bool,
     sending: Option<(Outgoing, usize)>,
-    progressed: bool,
+    /// Bytes that the kernel has taken since the last call of `take_progress`.
+    progress: u64,
     /// The shard has given it up; the last completion releases it.
     detached: bool,
     /// The shard wants the socket back, once the last completion is seen.
@@ -258,7 +259,7 @@ impl Driver for Uring {
             end_told: false,
             lost: false,
             sending: None,
-            progressed: false,
+            progress: 0,
             detached: false,
             taken: false,
             reset: false,
@@ -303,9 +304,9 @@ impl Driver for Uring {
         }
     }
 
-    fn take_progress(&mut self, slot: Slot) -> bool {
+    fn take_progress(&mut self, slot: Slot) -> u64 {
         self.state(slot)
-            .is_some_and(|state| std::mem::take(&mut state.progressed))
+            .map_or(0, |state| std::mem::take(&mut state.progress))
     }
 
     fn send_now(&mut self, slot: Slot, bytes: &[u8]) -> io::Result<usize> {

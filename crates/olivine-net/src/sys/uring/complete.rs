@@ -272,21 +272,25 @@ impl Uring {
         }
         let result = match result {
             // Of a file it says that the socket takes bytes.
-            0.. if buffer.is_file() => match buffer.send_from(start, state.socket.as_fd()) {
-                Ok(sent) if start + sent >= buffer.length() => Ok(()),
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
-                sent => {
-                    state.progressed |= sent.is_ok();
-                    state.sending = Some((buffer, start + sent.unwrap_or(0)));
-                    return match self.submit_send(slot) {
-                        Ok(()) => None,
-                        Err(error) => self.fail_send(slot, error),
-                    };
+            0.. if buffer.is_file() => {
+                let sent = buffer.send_from(start, state.socket.as_fd());
+                state.progress += sent.as_ref().map_or(0, |sent| *sent as u64);
+                match sent {
+                    Ok(sent) if start + sent >= buffer.length() => Ok(()),
+                    Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
+                    sent => {
+                        state.sending = Some((buffer, start + sent.unwrap_or(0)));
+                        return match self.submit_send(slot) {
+                            Ok(()) => None,
+                            Err(error) => self.fail_send(slot, error),
+                        };
+                    }
                 }
-            },
+            }
             0.. => {
-                state.progressed = true;
-                let start = start + usize::try_from(result).unwrap_or(0);
+                let sent = usize::try_from(result).unwrap_or(0);
+                state.progress += sent as u64;
+                let start = start + sent;
                 if start < buffer.bytes().len() {
                     state.sending = Some((buffer, start));
                     return match self.submit_send(slot) {

@@ -54,7 +54,7 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "TIME", default_value = "10m")]
     soak: humantime::Duration,
     /// Connections opened and closed, on each back end.
-    #[arg(long, default_value = "100000")]
+    #[arg(long, default_value = "1000000")]
     connections: NonZeroU32,
     /// Number of runs of every built-in method.
     #[arg(long, default_value = "20")]

@@ -21,7 +21,7 @@ use olivine_net::{
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
-use super::support::{config, wait_until};
+use super::support::wait_until;
 
 /// Names the settings of a server process: `name=value`, parted by commas.
 const ROLE: &str = "OLIVINE_NET_SERVER";
@@ -156,7 +156,11 @@ pub(crate) fn serve() {
         .body_timeout(settings.timeout)
         .idle_timeout(settings.idle_timeout)
         .half_closed_timeout(Some(Duration::from_millis(200)));
-    let engine = config(settings.backend).linger(Duration::from_millis(200));
+    #[cfg(not(feature = "rustls"))]
+    let engine = super::support::config(settings.backend);
+    #[cfg(feature = "rustls")]
+    let engine = tls::config(settings.backend);
+    let engine = engine.linger(Duration::from_millis(200));
     let engine = match http::serve(engine, limits, move |_| Hello(answer.clone())) {
         Ok(engine) => engine,
         Err(error) => {
@@ -166,10 +170,14 @@ pub(crate) fn serve() {
         }
     };
     let address = engine.local_address().unwrap();
+    let sealed = engine.addresses().last().unwrap();
     let health = engine.health().remove(0);
     assert_eq!(health.backend, engine.backend());
     let fallback = health.fallback.unwrap_or_default();
-    println!("{LISTENING}{address} {} {fallback}", engine.backend());
+    println!(
+        "{LISTENING}{address} {sealed} {} {fallback}",
+        engine.backend()
+    );
     for line in std::io::stdin().lines() {
         line.unwrap();
         println!(
@@ -197,12 +205,75 @@ fn forbid(call: libc::c_long) {
     seccompiler::apply_filter_all_threads(&program).unwrap();
 }
 
+/// TLS beside the plain listener, and clients of it.
+#[cfg(feature = "rustls")]
+pub(crate) mod tls {
+    use std::{
+        env,
+        net::{SocketAddr, TcpStream},
+        process::Command,
+        sync::Arc,
+    };
+
+    use data_encoding::HEXLOWER;
+    use olivine_net::{Backend, EngineConfig, Listen, WaitStrategy};
+    use rustls::{
+        ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
+        pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName},
+    };
+
+    const CERTIFICATE: &str = "OLIVINE_NET_CERTIFICATE";
+    const KEY: &str = "OLIVINE_NET_KEY";
+
+    pub(super) fn config(backend: Backend) -> EngineConfig {
+        let der = |name| HEXLOWER.decode(env::var(name).unwrap().as_bytes()).unwrap();
+        let key = PrivatePkcs8KeyDer::from(der(KEY));
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![CertificateDer::from(der(CERTIFICATE))], key.into())
+            .unwrap();
+        let local = Listen::tcp("127.0.0.1:0".parse().unwrap());
+        EngineConfig::client()
+            .threads(1)
+            .pin(false)
+            .wait(WaitStrategy::Block)
+            .backend(backend)
+            .listen(local.clone().plain())
+            .listen(local)
+            .tls(Some(Arc::new(config)))
+    }
+
+    /// Gives a server process a certificate; returns the settings of its clients.
+    pub(super) fn certify(server: &mut Command) -> Arc<ClientConfig> {
+        let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let key = pair.signing_key.serialize_der();
+        server.env(CERTIFICATE, HEXLOWER.encode(pair.cert.der()));
+        server.env(KEY, HEXLOWER.encode(&key));
+        let mut roots = RootCertStore::empty();
+        roots.add(pair.cert.der().clone()).unwrap();
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        Arc::new(config.with_no_client_auth())
+    }
+
+    pub(crate) fn connect(
+        address: SocketAddr,
+        settings: &Arc<ClientConfig>,
+    ) -> StreamOwned<ClientConnection, TcpStream> {
+        let name = ServerName::try_from("localhost").unwrap();
+        let session = ClientConnection::new(Arc::clone(settings), name).unwrap();
+        StreamOwned::new(session, crate::support::client(address))
+    }
+}
+
 /// A running server process; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
     lines: BufReader<ChildStdout>,
     pub address: SocketAddr,
+    /// Where it serves TLS, and how clients speak it.
+    #[cfg(feature = "rustls")]
+    pub sealed: (SocketAddr, std::sync::Arc<rustls::ClientConfig>),
     /// The back end that it runs on.
     pub backend: String,
     /// Why it is not the one asked for; empty if it is.
@@ -212,27 +283,33 @@ pub(crate) struct Server {
 impl Server {
     /// Starts one; the error is the process's output.
     pub(crate) fn start(settings: Settings) -> Result<Self, String> {
-        let mut child = Command::new(env::current_exe().unwrap())
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
             .args(["--exact", "server", "--nocapture"])
             .env(ROLE, settings.to_text())
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+            .stdout(Stdio::piped());
+        #[cfg(feature = "rustls")]
+        let clients = tls::certify(&mut command);
+        let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let said = say(&mut lines, &[LISTENING, FAILED]);
-        let Some((address, backend)) = said.split_once(' ').filter(|_| said.contains("127.0.0.1"))
+        let mut words = said.splitn(4, ' ');
+        let address = |word: Option<&str>| word?.parse::<SocketAddr>().ok();
+        let (Some(plain), Some(_sealed), Some(backend)) =
+            (address(words.next()), address(words.next()), words.next())
         else {
             // It ends if it could not start.
             drop(child.stdin.take());
             child.wait().unwrap();
             return Err(said);
         };
-        let (backend, fallback) = backend.split_once(' ').unwrap_or((backend, ""));
         Ok(Self {
-            address: address.parse().unwrap(),
+            address: plain,
+            #[cfg(feature = "rustls")]
+            sealed: (_sealed, clients),
             backend: backend.to_owned(),
-            fallback: fallback.to_owned(),
+            fallback: words.next().unwrap_or_default().to_owned(),
             child,
             lines,
         })

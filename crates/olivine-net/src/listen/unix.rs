@@ -129,7 +129,7 @@ impl PathLock {
         for _ in 0..TRIES {
             let file = socket::lock_file(path)?;
             match file.try_lock() {
-                // Its last owner may have removed it meanwhile: then the next starter makes another.
+                // Its last owner may have removed it meanwhile: then the next one makes another.
                 Ok(()) if is_at(&file, path) => {
                     return Ok(Self {
                         path: path.to_owned(),

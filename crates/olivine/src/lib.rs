@@ -13,8 +13,9 @@
 //! * It does not drop messages. Three settings allow a loss, and each loss is reported:
 //!   `delivery=latest`, `slow=evict:DURATION` and `expire=`. `SAFETY.md` lists the exceptions.
 //! * It needs no daemon. A thread of the program runs behind `tcp://`, `nats://`, `file://`,
-//!   `shm+fd://` and [`Subscriber::event_fd`]. A process in which a participant sleeps longer than
-//!   24 ms has one more, which watches other processes for their death.
+//!   `shm+fd://`, [`AsyncSubscriber`] and [`Subscriber::event_fd`]. A process in which a
+//!   participant sleeps longer than 24 ms has one more, which watches other processes for their
+//!   death.
 //! * It allocates nothing for each message. It enters the kernel only to wait, and to wake a
 //!   participant that sleeps.
 //! * It needs no manual step after a crash. The place of an absent durable subscriber (`name=`)
@@ -93,6 +94,8 @@ pub mod fuzzing {
 pub use bridge::between::Bridge;
 #[cfg(all(feature = "journal", not(loom)))]
 pub use bridge::journal;
+#[cfg(not(loom))]
+pub use channel::async_subscriber::AsyncSubscriber;
 #[cfg(not(loom))]
 pub use channel::batch::{Batch, BatchNotSent};
 #[cfg(not(loom))]

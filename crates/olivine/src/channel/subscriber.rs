@@ -23,6 +23,7 @@ use crate::uri::{Config, Scheme};
 use crate::wait::{Idle, Sleeper, Step};
 use core::fmt;
 use core::marker::PhantomData;
+use core::task::Waker;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -452,6 +453,11 @@ impl<T: ?Sized> Subscriber<T> {
     ///
     /// If the system has no descriptor or thread left, or in a forked child.
     pub fn event_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        self.start_watch().map(Watch::descriptor)
+    }
+
+    /// The thread that parks on behalf of a loop or a task; starts it if needed.
+    pub(super) fn start_watch(&mut self) -> io::Result<&Watch> {
         if !self.slow_state.page.is_ours() {
             return Err(io::Error::other(ReceiveError::Forked));
         }
@@ -471,9 +477,15 @@ impl<T: ?Sized> Subscriber<T> {
             watch.arm(&self.lanes, &self.slow_state);
             self.slow_state.watch = Some(watch);
         }
-        match &self.slow_state.watch {
-            Some(watch) => Ok(watch.descriptor()),
-            None => Err(io::ErrorKind::NotFound.into()),
+        let watch = self.slow_state.watch.as_ref();
+        watch.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Wakes a task once at the next change from here on. The thread must run.
+    pub(super) fn wake_at_change(&self, waker: &Waker) {
+        if let Some(watch) = &self.slow_state.watch {
+            watch.wake_next(waker);
+            watch.arm(&self.lanes, &self.slow_state);
         }
     }
 

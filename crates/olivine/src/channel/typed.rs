@@ -263,7 +263,7 @@ pub struct Typed<'a, T> {
 }
 
 impl<'a, T: Plain> Typed<'a, T> {
-    fn new(message: Message<'a>) -> Result<Self, ReceiveError> {
+    pub(super) fn new(message: Message<'a>) -> Result<Self, ReceiveError> {
         if T::ref_from_bytes(&message).is_err() {
             return Err(ReceiveError::Corrupt {
                 lane: message.lane(),

@@ -1,4 +1,5 @@
-//! The descriptor form of waiting: a thread parks for the event loop and signals an `eventfd`.
+//! Waiting in event loops and tasks: a thread parks for them, signals an `eventfd` and wakes the
+//! task.
 
 use super::slow_state::{SubscriberSlowState, watch_peers};
 use crate::link::Control;
@@ -8,6 +9,7 @@ use crate::ring::consume::{Consumer, WatchPoint};
 use crate::ring::layout::slot;
 use crate::sync::Ordering;
 use crate::wait::{Sleeper, wake, warden};
+use core::task::Waker;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -40,6 +42,8 @@ struct State {
     generation: u64,
     armed: bool,
     fired: bool,
+    /// The task to wake at the next change.
+    waker: Option<Waker>,
     stop: bool,
 }
 
@@ -105,6 +109,15 @@ impl Watch {
         self.shared.event.as_fd()
     }
 
+    /// Keeps the waker of a task for the next change; it replaces an earlier one.
+    pub(super) fn wake_next(&self, waker: &Waker) {
+        let mut state = self.shared.lock();
+        match &mut state.waker {
+            Some(kept) => kept.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
+
     /// A poll found nothing: clears the descriptor, and watches from the lanes' positions on.
     ///
     /// The number of lanes is the number that the subscriber has seen, so a later lane counts as a
@@ -148,8 +161,12 @@ impl Drop for Watch {
         self.shared.changed.notify_one();
         wake(&self.sleeper.park);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked needs no clean-up.
-            let _ = thread.join();
+            // An executor that polls the task in `wake` drops the subscriber in this very thread,
+            // which then ends alone.
+            if thread.thread().id() != std::thread::current().id() {
+                // A thread that panicked needs no clean-up.
+                let _ = thread.join();
+            }
         }
         // Wakes a waiter on a duplicate of the descriptor. If the count is full, the descriptor is
         // readable already.
@@ -201,7 +218,13 @@ fn run(
         }
         state.armed = false;
         state.fired = true;
+        let waker = state.waker.take();
         // An eventfd whose count is full is readable already.
         let _ = rustix::io::write(&shared.event, &1_u64.to_ne_bytes());
+        drop(state);
+        // Without the lock: an executor may poll the task in this call.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }

@@ -25,8 +25,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 const ALIVE: usize = 0;
 const PLAIN: usize = 1;
 const LIMIT: usize = 16;
-const ZEROED: usize = 17;
-const ZERO: usize = 18;
+const READY: usize = 17;
 
 /// A private page that reads as zeros in a forked child.
 #[derive(Debug)]
@@ -34,8 +33,7 @@ pub(crate) struct ForkPage {
     alive: Word,
     plain: Word,
     limit: Word,
-    zeroed: Word,
-    zero: Word,
+    ready: Word,
     /// Present if the kernel does not zero the page in a child.
     _noted: Option<NotedPage>,
 }
@@ -71,10 +69,10 @@ impl ForkPage {
         };
         let words = Words::new(&memory, 0, length / 8);
         let (alive, limit) = (words.resolve(ALIVE), words.resolve(LIMIT));
-        let (plain, zeroed) = (words.resolve(PLAIN), words.resolve(ZEROED));
+        let (plain, ready) = (words.resolve(PLAIN), words.resolve(READY));
         let noted = wiped
             .is_err()
-            .then(|| NotedPage::new([&alive, &plain, &limit, &zeroed]));
+            .then(|| NotedPage::new([&alive, &plain, &limit, &ready]));
         // Relaxed: private to this process.
         alive.store(1, Ordering::Relaxed);
         plain.store(1, Ordering::Relaxed);
@@ -82,8 +80,7 @@ impl ForkPage {
             alive,
             plain,
             limit,
-            zeroed,
-            zero: words.resolve(ZERO),
+            ready,
             _noted: noted,
         })
     }
@@ -108,19 +105,12 @@ impl ForkPage {
         self.plain.store(u64::from(plain), Ordering::Relaxed);
     }
 
-    /// The words of a publisher's fast path: its cached limit, and twice the position ahead whose
-    /// header reads zero. It writes the second and compares with the third, which [`Self::zero`]
-    /// replaces for a publisher that must not take that path.
-    pub(crate) fn fast_path(&self) -> [PrivateWord; 3] {
-        let words = [&self.limit, &self.zeroed, &self.zeroed];
+    /// The words of a publisher's fast path: its cached limit, and the length of a message that has
+    /// room.
+    pub(crate) fn fast_path(&self) -> [PrivateWord; 2] {
+        let words = [&self.limit, &self.ready];
         // SAFETY: the page is private, and only the publisher uses these words.
         words.map(|word| unsafe { PrivateWord::new(word.clone()) })
-    }
-
-    /// A word that is always 0.
-    pub(crate) fn zero(&self) -> PrivateWord {
-        // SAFETY: as above.
-        unsafe { PrivateWord::new(self.zero.clone()) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Instructions of a message of 32 B, from its publisher to its subscriber, counted by valgrind's
 //! callgrind. A change of the hot path shows here; times do not.
 //!
-//! Release builds only: `cargo xtask ci --deep` runs it. ADR 0029 has the figures.
+//! Release builds only: `cargo xtask ci --deep` runs it. ADR 0032 has the figures.
 
 #![cfg(all(target_arch = "x86_64", not(loom)))]
 
@@ -19,11 +19,14 @@ const BATCH: u64 = 16;
 const SLOWED_BY: u64 = 16;
 
 /// Scenes, each with the most instructions of a message: 5 % above those counted here, which were
-/// 167.0, 141.1 and 69.4. A batch also fetches the cache lines of a next one as long (ADR 0018).
-const SCENES: [(&str, f64); 3] = [
+/// 167.0, 72.4, 53.9, 74.8 and 58.5. A batch also fetches the cache lines of a next batch as long
+/// (ADR 0018).
+const SCENES: [(&str, f64); 5] = [
     ("publish, poll", 175.4),
-    ("publish, receive", 148.2),
-    ("batches of 16, poll", 72.9),
+    ("publish, receive", 76.0),
+    ("publish 16, poll", 56.6),
+    ("publish 16, receive", 78.6),
+    ("batches of 16, poll", 61.4),
 ];
 /// The first scene, with more work for each message.
 const SLOWED: &str = "publish, poll, slowed";
@@ -48,6 +51,25 @@ fn carry(scene: &str, count: u64) {
             for _ in 0..count {
                 publisher.publish(&message).unwrap();
                 bytes += subscriber.receive().unwrap().len();
+            }
+        }
+        "publish 16, poll" => {
+            for _ in 0..count / BATCH {
+                for _ in 0..BATCH {
+                    publisher.publish(&message).unwrap();
+                }
+                let taken = subscriber.poll(|message| bytes += message.len(), usize::MAX);
+                assert_eq!(taken.unwrap() as u64, BATCH);
+            }
+        }
+        "publish 16, receive" => {
+            for _ in 0..count / BATCH {
+                for _ in 0..BATCH {
+                    publisher.publish(&message).unwrap();
+                }
+                for _ in 0..BATCH {
+                    bytes += subscriber.receive().unwrap().len();
+                }
             }
         }
         "batches of 16, poll" => {

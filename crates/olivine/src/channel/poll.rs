@@ -1,7 +1,7 @@
 //! Polling: lane after lane, in place, or copied out and checked.
 
 use super::slow_state::end_mark;
-use super::subscriber::Subscriber;
+use super::subscriber::{Pending, Subscriber};
 use crate::error::{Damage, ReceiveError};
 use crate::message::Message;
 use crate::ring::consume::{Consumer, Frame, Stop};
@@ -199,16 +199,16 @@ impl<T: ?Sized> Subscriber<T> {
             self.stop_at_failure()?;
             if self.checked != checked {
                 // It is read again, by the rules of the shape found just now.
-                self.pending = None;
+                self.pending = Pending::NONE;
                 continue;
             }
             let chosen = self.choose(lane, &frame);
             if !matches!(chosen, Ok(Some(_))) {
-                self.pending = None;
+                self.pending = Pending::NONE;
                 self.lanes[lane].advance(&frame);
             } else if self.slow_state.config.name.is_some() {
                 // It is pending until the next call, like a frame in place.
-                self.pending = Some((lane, frame));
+                self.pending = Pending::of(lane, &frame);
             } else if self.checked {
                 self.lanes[lane].advance(&frame);
             }
@@ -273,8 +273,8 @@ impl<T: ?Sized> Subscriber<T> {
 
     #[inline(always)]
     fn consume_pending(&mut self) {
-        if let Some((lane, frame)) = self.pending.take() {
-            self.lanes[lane].advance(&frame);
+        if let Some((lane, end)) = self.pending.take() {
+            self.lanes[lane].advance_to(end);
         }
     }
 
@@ -310,7 +310,7 @@ impl<T: ?Sized> Subscriber<T> {
     fn stop_at_failure(&mut self) -> Result<(), ReceiveError> {
         let found = self.look_for_failure();
         if found.is_err() {
-            self.pending = None;
+            self.pending = Pending::NONE;
         }
         found
     }
@@ -330,8 +330,43 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     /// The next frame of any lane; it stays in place until the next call.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next_frame(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
+        match self.next_alike() {
+            Some(frame) => Ok(Some((0, frame))),
+            None => self.next_of_any(),
+        }
+    }
+
+    /// The next frame of the only lane, after one as long that was returned last, if the next call
+    /// has nothing else to do.
+    #[inline(always)]
+    pub(super) fn next_alike(&mut self) -> Option<Frame> {
+        let [only] = &mut self.lanes[..] else {
+            return None;
+        };
+        let word = only.look_alike(self.pending.end)?;
+        // After the header: what follows a failure is of a publisher that came before this load.
+        if self.slow | self.slow_state.has_new_publishers() | !self.slow_state.page.is_plain() {
+            return None;
+        }
+        let frame = only.take_alike(self.pending.end, word);
+        self.pending.end = frame.end;
+        self.empty_polls = 0;
+        Some(frame)
+    }
+
+    /// The message in `frame`, which `next_alike` has just found. It has no topic: messages with a
+    /// topic are read on the slow path.
+    #[inline(always)]
+    pub(super) fn message_alike(&self, frame: &Frame) -> Message<'_> {
+        let only = &self.lanes[0];
+        message_of(only.view_alike(frame), only.index(), frame, &[])
+    }
+
+    /// As [`Subscriber::next_frame`], in all cases.
+    #[inline(never)]
+    pub(super) fn next_of_any(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
         self.begin()?;
         loop {
             let found = if self.slow {
@@ -346,7 +381,7 @@ impl<T: ?Sized> Subscriber<T> {
                             self.stop_at_failure()?;
                             if self.slow {
                                 // The slow path reads it again.
-                                self.pending = None;
+                                self.pending = Pending::NONE;
                                 continue;
                             }
                         }
@@ -381,7 +416,7 @@ impl<T: ?Sized> Subscriber<T> {
             let lane = self.next_lane;
             self.next_lane += 1;
             if let Some(frame) = next(&mut self.lanes[lane])? {
-                self.pending = Some((lane, frame));
+                self.pending = Pending::of(lane, &frame);
                 return Ok(Some((lane, frame)));
             }
             self.lanes[lane].at_tail();

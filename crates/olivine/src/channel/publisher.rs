@@ -275,6 +275,7 @@ impl<T: ?Sized> Publisher<T> {
     /// Starts a batch: messages that become visible together, at the cost of one message.
     pub fn batch(&mut self) -> Batch<'_, T> {
         let start = self.producer.position();
+        self.producer.begin_batch();
         Batch {
             publisher: self,
             end: start,
@@ -294,7 +295,7 @@ impl<T: ?Sized> Publisher<T> {
         }
         self.endpoint.topic = Some(topic.into());
         // The slow path adds the topic to every message.
-        self.producer.take_slow_path(self.endpoint.page.zero());
+        self.producer.take_slow_path();
         Ok(())
     }
 

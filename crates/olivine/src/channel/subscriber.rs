@@ -65,7 +65,7 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     /// The lane to read next.
     pub(super) next_lane: usize,
     /// The frame that `receive` returned and that the next call consumes.
-    pub(super) pending: Option<(usize, Frame)>,
+    pub(super) pending: Pending,
     /// Messages are not simply read in place: they are copied out and checked, or one had a topic,
     /// or a filter chooses them.
     pub(super) slow: bool,
@@ -82,6 +82,36 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     pub(super) map_failures: u32,
     pub(super) slow_state: Box<SubscriberSlowState>,
     typed: PhantomData<fn(&T)>,
+}
+
+/// The frame that `receive` returned and that the next call consumes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pending {
+    /// Place of its lane.
+    lane: usize,
+    /// Start of the frame after it; after every position for none.
+    pub(super) end: u64,
+}
+
+impl Pending {
+    pub(super) const NONE: Self = Self {
+        lane: 0,
+        end: u64::MAX,
+    };
+
+    pub(super) fn of(lane: usize, frame: &Frame) -> Self {
+        Self {
+            lane,
+            end: frame.end,
+        }
+    }
+
+    /// The lane and the end of the frame, if there is one; forgets it.
+    #[inline(always)]
+    pub(super) fn take(&mut self) -> Option<(usize, u64)> {
+        let Self { lane, end } = core::mem::replace(self, Self::NONE);
+        (end != u64::MAX).then_some((lane, end))
+    }
 }
 
 impl Subscriber {
@@ -112,7 +142,10 @@ impl Subscriber {
     /// [`ReceiveError`].
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        let found = self.next_frame()?;
+        if let Some(frame) = self.next_alike() {
+            return Ok(Some(self.message_alike(&frame)));
+        }
+        let found = self.next_of_any()?;
         Ok(found.map(|(lane, frame)| self.message(lane, &frame)))
     }
 
@@ -125,8 +158,17 @@ impl Subscriber {
     /// `receive`.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
+        if let Some(frame) = self.next_alike() {
+            return Ok(self.message_alike(&frame));
+        }
+        self.receive_any()
+    }
+
+    /// As [`Subscriber::receive`], in all cases.
+    #[inline(never)]
+    fn receive_any(&mut self) -> Result<Message<'_>, ReceiveError> {
         loop {
-            if let Some((lane, frame)) = self.next_frame()? {
+            if let Some((lane, frame)) = self.next_of_any()? {
                 return Ok(self.message(lane, &frame));
             }
             self.wait(Duration::MAX)?;
@@ -251,7 +293,7 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(Self {
             lanes,
             next_lane: 0,
-            pending: None,
+            pending: Pending::NONE,
             slow: checked || filter.is_some(),
             checked,
             filter: filter.map(Box::new),
@@ -522,9 +564,9 @@ impl<T: ?Sized> Subscriber<T> {
     /// message comes again when the name returns.
     pub fn close(mut self) {
         if self.slow_state.page.is_ours()
-            && let Some((lane, frame)) = self.pending.take()
+            && let Some((lane, end)) = self.pending.take()
         {
-            self.lanes[lane].advance(&frame);
+            self.lanes[lane].advance_to(end);
         }
     }
 

@@ -236,22 +236,23 @@ impl Ring {
     /// Address of `position`; the mirror makes the `capacity` bytes after it contiguous.
     #[inline(always)]
     fn at(&self, position: u64) -> *mut u8 {
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "masked by a capacity that is mapped"
-        )]
-        let offset = (position & self.mask) as usize;
-        // SAFETY: `offset < capacity`, and `2 * capacity` bytes are mapped.
-        unsafe { self.base.as_ptr().add(offset) }
+        self.base().at(position)
+    }
+
+    /// The ring's place, for several accesses: a copy that stays in registers across stores.
+    #[inline(always)]
+    pub(crate) fn base(&self) -> RingBase<'_> {
+        RingBase {
+            base: self.base,
+            mask: self.mask,
+            ring: PhantomData,
+        }
     }
 
     /// The address of the frame at `position`, for several accesses to the frame.
     #[inline(always)]
     pub(crate) fn address(&self, position: u64) -> RingAddress<'_> {
-        RingAddress {
-            at: self.at(position),
-            ring: PhantomData,
-        }
+        self.base().address(position)
     }
 
     /// The header word of the frame at `position`.
@@ -348,6 +349,36 @@ impl Ring {
     }
 }
 
+/// The place of a ring: its first byte and the mask of positions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingBase<'a> {
+    base: NonNull<u8>,
+    mask: u64,
+    ring: PhantomData<&'a Ring>,
+}
+
+impl<'a> RingBase<'a> {
+    #[inline(always)]
+    fn at(self, position: u64) -> *mut u8 {
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "masked by a capacity that is mapped"
+        )]
+        let offset = (position & self.mask) as usize;
+        // SAFETY: `offset < capacity`, and `2 * capacity` bytes are mapped.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// As [`Ring::address`].
+    #[inline(always)]
+    pub(crate) fn address(self, position: u64) -> RingAddress<'a> {
+        RingAddress {
+            at: self.at(position),
+            ring: PhantomData,
+        }
+    }
+}
+
 /// An address in a ring. The mirror makes the `capacity` bytes from it on contiguous.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingAddress<'a> {
@@ -359,7 +390,7 @@ impl<'a> RingAddress<'a> {
     /// The header word here.
     #[inline(always)]
     pub(crate) fn header(self) -> &'a AtomicU64 {
-        // SAFETY: `Ring::at` keeps it in bounds and aligned; mapped as long as the ring; header
+        // SAFETY: `RingBase::at` keeps it in bounds and aligned; mapped as long as the ring; header
         // words are only ever accessed as 64-bit atomics while they are headers (see
         // `ring::layout`).
         unsafe { AtomicU64::from_ptr(self.at.cast()) }

@@ -126,11 +126,12 @@ impl Ring {
         (0..words).map(move |n| ring.slot(position + HEADER_BYTES + n * 8))
     }
 
+    pub(crate) fn base(&self) -> RingBase<'_> {
+        RingBase { ring: self }
+    }
+
     pub(crate) fn address(&self, position: u64) -> RingAddress<'_> {
-        RingAddress {
-            ring: self,
-            position,
-        }
+        self.base().address(position)
     }
 
     pub(crate) fn header(&self, position: u64) -> &AtomicU64 {
@@ -175,6 +176,21 @@ impl Ring {
             slots.map(|slot| self.words[slot].load(Ordering::Relaxed)),
             length,
         );
+    }
+}
+
+/// The place of a model ring.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RingBase<'a> {
+    ring: &'a Ring,
+}
+
+impl<'a> RingBase<'a> {
+    pub(crate) fn address(self, position: u64) -> RingAddress<'a> {
+        RingAddress {
+            ring: self.ring,
+            position,
+        }
     }
 }
 

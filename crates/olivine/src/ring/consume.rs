@@ -36,6 +36,11 @@ pub(crate) struct Consumer {
     run: u32,
     /// Length of a run after which a publisher may be streaming; 0 in the streaming gear.
     run_threshold: u32,
+    /// The shape of the frame that [`Consumer::next`] found last.
+    last: Shape,
+    /// Frames of that shape that begin before this position need neither a rest nor a release
+    /// first. 0 if the gear must be asked.
+    due: u64,
     start: u64,
     lane: Words,
     index: usize,
@@ -47,26 +52,34 @@ pub(crate) struct Consumer {
     gate: Option<GateWords>,
 }
 
-/// A walk over frames. Its end stores the position back, also after a panic of the handler.
+/// A part of a walk over frames. Its end stores the progress back, also after a panic of the
+/// handler.
 struct Walk<'a> {
-    consumer: &'a mut Consumer,
     position: u64,
-    run: u32,
-}
-
-impl Walk<'_> {
-    #[inline(always)]
-    fn store_back(&mut self) {
-        self.consumer.position = self.position;
-        self.consumer.run = self.run;
-    }
+    count: usize,
+    place: &'a mut u64,
+    run: &'a mut u32,
 }
 
 impl Drop for Walk<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.store_back();
+        *self.place = self.position;
+        // Only decides when to rest, so the upper bits do not matter.
+        #[allow(clippy::cast_possible_truncation, reason = "said above")]
+        let count = self.count as u32;
+        *self.run = self.run.wrapping_add(count);
     }
+}
+
+/// Why a part of a walk ended.
+enum PartEnd {
+    /// It went as far as it was to go.
+    Due,
+    /// No further frame is committed.
+    Tail,
+    /// This header is not one that the walk reads.
+    Header(u64),
 }
 
 /// The length that a header gives.
@@ -206,6 +219,8 @@ impl Consumer {
             payload_max: geometry.message_max(),
             run: 0,
             run_threshold: STREAM_RUN,
+            last: Shape::NONE,
+            due: 0,
             start: position,
             cursor: lane.resolve(lane::CURSOR),
             limit: lane.resolve(lane::LIMIT),
@@ -216,6 +231,12 @@ impl Consumer {
             lane,
             index,
         }
+    }
+
+    /// Gives room back after each so many bytes.
+    #[cfg(loom)]
+    pub(super) fn release_each(&mut self, bytes: u64) {
+        self.release_step = bytes;
     }
 
     /// Start of the next frame.
@@ -236,8 +257,8 @@ impl Consumer {
 
     /// The newest position known to be committed, read afresh.
     pub(crate) fn cursor(&self) -> u64 {
-        // CURSOR (acquire): pairs with the release store in `Producer::advance`. A subscriber that
-        // continues from here finds the frame there, or the zero, and nothing older.
+        // CURSOR (acquire): pairs with the release store in `publish::publish_cursor`. A subscriber
+        // that continues from here finds the frame there, or the zero, and nothing older.
         self.cursor
             .load(unless(mutant("cursor_load_relaxed"), Ordering::Acquire))
             .min(POSITION_MAX)
@@ -273,13 +294,47 @@ impl Consumer {
     ) -> Result<Option<Frame>, E> {
         self.rest_at_tail();
         let header = self.ring.header(self.position);
-        // COMMIT (acquire): pairs with the release store in `Producer::publish_header`.
+        // COMMIT (acquire): pairs with the release store in `publish::publish_header`.
         let word = header.load(unless(mutant("commit_load_relaxed"), Ordering::Acquire));
         if word == 0 {
             return Ok(None);
         }
         let shape = shape(self, self.position, word)?;
+        self.last = shape;
+        let release = self.released + self.release_step;
+        // The run grows when this frame is consumed.
+        self.due = match self.run.wrapping_add(1) < self.run_threshold {
+            true => release,
+            false => release.min(self.known),
+        };
         Ok(Some(shape.frame(self.position, word)))
+    }
+
+    /// The header of the frame at `at`, the end of the frame at the position, if it is committed
+    /// and of the same shape, and nothing else is due between the two.
+    #[inline(always)]
+    pub(crate) fn look_alike(&self, at: u64) -> Option<u64> {
+        if at >= self.due {
+            return None;
+        }
+        // COMMIT (acquire): pairs with the release store in `publish::publish_header`.
+        let word = self
+            .ring
+            .header(at)
+            .load(unless(mutant("commit_alike_relaxed"), Ordering::Acquire));
+        (frame_half(word) == self.last.half).then_some(word)
+    }
+
+    /// Consumes the frame at the position, and returns that after it at `at`, whose header `word`
+    /// [`Consumer::look_alike`] found.
+    #[inline(always)]
+    pub(crate) fn take_alike(&mut self, at: u64, word: u64) -> Frame {
+        self.position = at;
+        self.run = self.run.wrapping_add(1);
+        if self.run.wrapping_add(1) == self.run_threshold {
+            self.due = 0;
+        }
+        self.last.frame(at, word)
     }
 
     /// The shape in the header `word` at `position`; `word` is not zero.
@@ -310,8 +365,8 @@ impl Consumer {
         limit: usize,
         handler: impl FnMut(&Frame, View<'_>),
     ) -> Result<usize, ReceiveError> {
-        self.walk_by(limit, handler, |consumer, position, word, _| {
-            consumer.shape(position, word)
+        self.walk_by(limit, handler, Shape::of_any, |consumer, word, _| {
+            consumer.impossible(consumer.position, word)
         })
     }
 
@@ -327,9 +382,7 @@ impl Consumer {
         limit: usize,
         handler: impl FnMut(&Frame, View<'_>),
     ) -> Result<usize, Stop> {
-        self.walk_by(limit, handler, |consumer, _, word, count| {
-            consumer.plain_shape(word, count)
-        })
+        self.walk_by(limit, handler, Shape::of, |_, _, count| Stop { count })
     }
 
     #[inline(always)]
@@ -337,61 +390,98 @@ impl Consumer {
         &mut self,
         limit: usize,
         mut handler: impl FnMut(&Frame, View<'_>),
-        shape: impl Fn(&Self, u64, u64, usize) -> Result<Shape, E>,
+        shape: impl Fn(u64, u64, u64) -> Option<Shape>,
+        refuse: impl Fn(&Self, u64, usize) -> E,
     ) -> Result<usize, E> {
-        let mut count = 0;
-        if limit > 0 {
-            self.rest_at_tail();
+        if limit == 0 {
+            return Ok(0);
         }
-        let (step, run_threshold) = (self.release_step, self.run_threshold);
+        self.rest_at_tail();
+        let mut count = 0;
         let mut looked = false;
-        let mut at = Walk {
-            position: self.position,
-            run: self.run,
-            consumer: self,
-        };
-        // The first frame replaces it.
-        let mut last_shape = Shape::NONE;
-        while count < limit {
-            if count > 0 && at.position >= at.consumer.known && at.run >= run_threshold {
+        loop {
+            // The next look at the known frames is due after so many messages, or there.
+            let left = self.run_threshold.saturating_sub(self.run) as usize;
+            let (most, known) = if left > 0 {
+                (left.min(limit - count), u64::MAX)
+            } else {
+                (limit - count, self.known)
+            };
+            let due = known.min(self.released + self.release_step);
+            let (more, end) = self.walk_part(most, due, &mut handler, &shape);
+            count += more;
+            match end {
+                PartEnd::Due => {}
+                PartEnd::Tail => {
+                    self.at_tail();
+                    return Ok(count);
+                }
+                PartEnd::Header(word) => return Err(refuse(self, word, count)),
+            }
+            if self.position - self.released >= self.release_step {
+                self.release();
+            }
+            if count == limit {
+                return Ok(count);
+            }
+            if self.position >= self.known && self.run >= self.run_threshold {
                 // Read the cursor once. After the frames before it the walk ends; the next walk
                 // rests first.
-                at.store_back();
-                if looked || !at.consumer.is_behind() {
-                    break;
+                if looked || !self.is_behind() {
+                    return Ok(count);
                 }
                 looked = true;
             }
-            let address = at.consumer.ring.address(at.position);
+        }
+    }
+
+    /// Passes messages to `handler`: `most`, at least one, or until the position is at `due` or
+    /// after it. Returns their number.
+    #[inline(always)]
+    fn walk_part(
+        &mut self,
+        most: usize,
+        due: u64,
+        handler: &mut impl FnMut(&Frame, View<'_>),
+        shape: &impl Fn(u64, u64, u64) -> Option<Shape>,
+    ) -> (usize, PartEnd) {
+        let (payload_max, align_mask) = (self.payload_max, self.align_mask);
+        let ring = self.ring.base();
+        // The first frame replaces it.
+        let mut last = Shape::NONE;
+        let mut at = Walk {
+            position: self.position,
+            count: 0,
+            place: &mut self.position,
+            run: &mut self.run,
+        };
+        loop {
+            let address = ring.address(at.position);
             // COMMIT (acquire): pairs with the release store in `publish::publish_header`.
             let word = address
                 .header()
                 .load(unless(mutant("commit_walk_relaxed"), Ordering::Acquire));
-            if frame_half(word) != last_shape.half {
+            if frame_half(word) != last.half {
                 if word == 0 {
-                    at.store_back();
-                    at.consumer.at_tail();
-                    at.run = 0;
-                    break;
+                    return (at.count, PartEnd::Tail);
                 }
-                // The progress is stored back when `at` goes out of scope.
-                last_shape = shape(at.consumer, at.position, word, count)?;
+                match shape(word, payload_max, align_mask) {
+                    Some(found) => last = found,
+                    None => return (at.count, PartEnd::Header(word)),
+                }
             }
-            let frame = last_shape.frame(at.position, word);
+            let frame = last.frame(at.position, word);
             // SAFETY: `Shape::of` checked the length. The frame is committed. Our own position in
-            // the gate is at or before it and holds the publisher back until the release below.
+            // the gate is at or before it and holds the publisher back until the next release.
             let view = unsafe { address.view(frame.length) };
             // The position moves afterwards: after a panic the handler gets the same message again.
             handler(&frame, view);
             at.position = frame.end;
-            at.run = at.run.wrapping_add(1);
-            count += 1;
-            if at.position - at.consumer.released >= step {
-                at.store_back();
-                at.consumer.release();
+            at.count += 1;
+            if at.count == most || at.position >= due {
+                return (at.count, PartEnd::Due);
             }
         }
-        Ok(count)
     }
 
     /// The error for the invalid header `word` at `position`.
@@ -434,10 +524,24 @@ impl Consumer {
         unsafe { self.ring.view(frame.position, frame.length) }
     }
 
+    /// The payload of the frame that [`Consumer::take_alike`] has just returned, in place.
+    #[inline(always)]
+    pub(crate) fn view_alike(&self, frame: &Frame) -> View<'_> {
+        // SAFETY: `Shape::of` checked the length when the first frame of this shape was found. The
+        // rest is as in `view`.
+        unsafe { self.ring.address(frame.position).view(frame.length) }
+    }
+
     /// Continues after `frame`. Gives room back in steps of an eighth of the ring.
     #[inline(always)]
     pub(crate) fn advance(&mut self, frame: &Frame) {
-        self.position = frame.end;
+        self.advance_to(frame.end);
+    }
+
+    /// As [`Consumer::advance`], after the frame that ends at `end`.
+    #[inline(always)]
+    pub(crate) fn advance_to(&mut self, end: u64) {
+        self.position = end;
         // Wraps if a damaged cursor never lets it rest: it only decides when to rest.
         self.run = self.run.wrapping_add(1);
         if self.position - self.released >= self.release_step {

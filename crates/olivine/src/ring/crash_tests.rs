@@ -201,6 +201,7 @@ fn batch(producer: &mut Producer, first: u32) {
     for n in first..first + 3 {
         let text = message(n);
         let end = producer.room(at, text.len()).unwrap();
+        producer.begin_batch();
         producer.write(at, &text);
         if n != first {
             producer.prepare(at, n, text.len());

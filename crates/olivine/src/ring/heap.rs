@@ -56,7 +56,7 @@ impl Channel {
             &self.geometry,
             0,
             // SAFETY: one producer at a time uses them.
-            [0, 1, 1].map(|word| unsafe { PrivateWord::new(self.private.resolve(word)) }),
+            [0, 1].map(|word| unsafe { PrivateWord::new(self.private.resolve(word)) }),
         )
     }
 

@@ -82,7 +82,10 @@ fn a_successor_continues_after_a_death_at_any_step() {
         ("before writing", |_| {}, 1),
         (
             "after the payload",
-            |p| p.write(p.position(), b"torn torn torn"),
+            |p| {
+                p.begin_batch();
+                p.write(p.position(), b"torn torn torn");
+            },
             1,
         ),
         (
@@ -90,6 +93,7 @@ fn a_successor_continues_after_a_death_at_any_step() {
             |p| {
                 let at = p.position();
                 let second = p.fits(at, 14).unwrap();
+                p.begin_batch();
                 p.write(at, b"torn torn torn");
                 p.write(second, b"torn");
                 p.prepare(second, 9, 4);
@@ -226,6 +230,7 @@ fn every_walk_takes_frames_that_carry_topics() {
         for n in 0..6 {
             let length = 5 + n as usize;
             let end = producer.room(producer.position(), length).unwrap();
+            producer.begin_batch();
             producer.write(producer.position(), &vec![7; length]);
             let marked = if has_topic(n) {
                 with_topic(length)
@@ -320,6 +325,7 @@ fn aborted_claim_never_becomes_visible() {
             producer.begin(end);
             producer.payload_mut(40).fill(0x11);
         } else {
+            producer.begin_batch();
             producer.write(at, &[0x11; 8]);
             producer.write(at + 16, &[0x11; 8]);
             producer.prepare(at + 16, 1, 8);

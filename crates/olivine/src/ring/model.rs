@@ -111,7 +111,7 @@ impl Channel {
         let (words, ring) = self.lanes[lane].clone();
         let private = Words::model(2, &[(0, 0), (1, 0)]);
         // SAFETY: this producer's own words.
-        let fast_path = [0, 1, 1].map(|word| unsafe { PrivateWord::new(private.resolve(word)) });
+        let fast_path = [0, 1].map(|word| unsafe { PrivateWord::new(private.resolve(word)) });
         Producer::take_over(ring, words, &self.control, &self.geometry, lane, fast_path)
     }
 
@@ -165,6 +165,7 @@ fn message(tag: u32) -> Vec<u8> {
 fn write(producer: &mut Producer, at: u64, tag: u32) -> Option<u64> {
     let text = message(tag);
     let end = producer.room(at, text.len())?;
+    producer.begin_batch();
     producer.write(at, &text);
     Some(end)
 }

@@ -19,7 +19,7 @@ use super::layout::{control, header_word, lane};
 use super::pages::{Pages, Sleepers};
 use crate::error::NotSent;
 use crate::points;
-use crate::region::{HEADER_BYTES, PrivateWord, Ring, Word, Words};
+use crate::region::{HEADER_BYTES, PrivateWord, Ring, RingBase, Word, Words};
 use crate::sync::{AtomicU64, Ordering, light_barrier, mutant, unless};
 use crate::wait::RAISED;
 use std::ops::RangeInclusive;
@@ -41,12 +41,13 @@ pub(crate) struct Producer {
     ring: Ring,
     /// End of the last committed frame; private.
     position: u64,
-    /// A position ahead whose header word reads zero; 0 for none. That header is below the cached
-    /// limit, which is at most a ring after the position. A frame that ends there is as long as
-    /// the last frame or batch, so it fits the ring. Any write other than a frame that ends there
-    /// clears it. On the page of the limit.
-    zeroed: PrivateWord,
-    /// The word above, or a word that is always 0: a message that ends there takes the fast path.
+    /// Bytes from the position to a header ahead that reads zero; 0 for none. That header is below
+    /// the cached limit, which is at most a ring after the position. Any write clears it, except a
+    /// frame or batch that ends there.
+    stride: u64,
+    /// Bytes of the header and payload of a message whose frame ends there; 0 for none. On the page
+    /// of the limit. Such a message takes the fast path: `fits` found that it is not too long, and
+    /// the header ahead is below the limit.
     ready: PrivateWord,
     /// Cached limit, on a page that reads as zeros in a forked child. So every call there takes the
     /// slow path.
@@ -124,11 +125,11 @@ impl Producer {
     }
 
     /// From now on [`Producer::fits`] refuses every length. The caller adds bytes to each message,
-    /// and asks [`Producer::fits_whole`]. `zero` is a private word that is always 0.
+    /// and asks [`Producer::fits_whole`].
     #[cfg(not(loom))]
-    pub(crate) fn take_slow_path(&mut self, zero: PrivateWord) {
+    pub(crate) fn take_slow_path(&mut self) {
         self.slow_from = 0;
-        self.ready = zero;
+        self.ready.set(0);
     }
 
     /// As [`Producer::fits`], also on the slow path.
@@ -169,16 +170,24 @@ impl Producer {
     /// A claim up to `end` begins, and may be aborted. The bytes after the position may change.
     #[inline(always)]
     pub(crate) fn begin(&mut self, end: u64) {
-        if end != self.zeroed.get() && !mutant("claim_keeps_zeroed") {
+        if end - self.position != self.stride && !mutant("claim_keeps_zeroed") {
             self.forget_zeroed();
         }
     }
 
-    /// Writes the payload of the frame at `at` in a batch that may be aborted. [`Producer::fits`]
-    /// found room for it.
+    /// A batch begins, and may be aborted. The bytes after the position may change.
+    #[inline(always)]
+    pub(crate) fn begin_batch(&mut self) {
+        if !mutant("claim_keeps_zeroed") {
+            self.forget_zeroed();
+        }
+    }
+
+    /// Writes the payload of the frame at `at` in a batch that has begun. [`Producer::fits`] found
+    /// room for it.
     #[inline(always)]
     pub(crate) fn write(&mut self, at: u64, message: &[u8]) {
-        self.forget_zeroed();
+        debug_assert!(self.stride == 0 || mutant("claim_keeps_zeroed"));
         // SAFETY: `fits` holds the frame below the limit, so no reliable subscriber reads these
         // bytes (REUSE), and its header is not committed: `at` is at or behind our uncommitted
         // position.
@@ -201,7 +210,7 @@ impl Producer {
     /// found room for it.
     #[cfg(not(loom))]
     pub(crate) fn place_mut(&mut self, at: u64, length: usize) -> &mut [u8] {
-        self.forget_zeroed();
+        self.begin_batch();
         // SAFETY: as in `write`; `&mut self` makes the slice the only one.
         unsafe { self.ring.payload_mut(at, length) }
     }
@@ -222,22 +231,49 @@ impl Producer {
     /// As [`Producer::fits`].
     #[inline(always)]
     pub(crate) fn send(&mut self, tag: u32, message: &[u8]) -> Result<u64, NotSent> {
-        let end = self.position + self.padded(message.len() as u64 + HEADER_BYTES);
-        // If it is equal, the frame has room and fits the ring, and this is the process that opened
-        // the lane: `advance` checked the limit. The last frame or batch was as long, and two of
-        // them are shorter than the ring.
-        if end != self.ready.get() {
-            self.fits(self.position, message.len())?;
-            self.zero_header(end);
+        // Zero in a forked child, and without room.
+        if message.len() as u64 + HEADER_BYTES != self.ready.get() {
+            self.get_ready(message.len())?;
         }
-        let address = self.ring.address(self.position);
+        // Read before the stores below: the compiler must expect that these change `self`.
+        let (at, stride) = (self.position, self.stride);
+        let (ring, cursor, limit) = (self.ring.base(), &*self.cursor, self.limit.get());
+        let address = ring.address(at);
         // SAFETY: the length is at most the ring's and the frame is below the limit, so no reliable
         // subscriber reads these bytes (REUSE). Its header is not committed: it is at our position.
         unsafe { address.write(message) };
         points::pass("publish.written");
         publish_header(address.header(), header_word(tag, message.len()));
         points::pass("publish.shown");
-        Ok(self.advance(end, message.len() as u64))
+        let end = at + stride;
+        self.position = end;
+        publish_cursor(cursor, end);
+        let ahead = end + stride;
+        if ahead + HEADER_BYTES <= limit || mutant("zero_past_limit") {
+            zero_ahead(ring, ahead);
+            if PREFETCH_FOR.contains(&(message.len() as u64)) {
+                prefetch_for_write(ring, end, ahead);
+            }
+        } else {
+            self.forget_zeroed();
+        }
+        self.look_for_sleepers();
+        Ok(end)
+    }
+
+    /// Prepares the fast path for a message of `length` bytes at the position: it has room, and the
+    /// header after it reads zero.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::fits`].
+    #[inline(never)]
+    fn get_ready(&mut self, length: usize) -> Result<(), NotSent> {
+        let end = self.fits(self.position, length)?;
+        self.zero_next_header(end);
+        self.stride = end - self.position;
+        self.ready.set(length as u64 + HEADER_BYTES);
+        Ok(())
     }
 
     /// Makes the frame from the position to `end` visible; returns the position after it. In a
@@ -257,8 +293,7 @@ impl Producer {
         self.zero_next_header(end);
         publish_header(self.ring.header(self.position), header);
         points::pass("publish.shown");
-        let length = end - self.position - HEADER_BYTES;
-        self.advance(end, length)
+        self.advance(end)
     }
 
     /// The commit. A publisher that dies after it has published everything up to `end`.
@@ -273,14 +308,7 @@ impl Producer {
     /// zero.
     #[inline(always)]
     fn zero_next_header(&self, end: u64) {
-        if end != self.zeroed.get() {
-            self.zero_header(end);
-        }
-    }
-
-    #[inline(always)]
-    fn zero_header(&self, end: u64) {
-        if !mutant("commit_without_next_zero") {
+        if end - self.position != self.stride && !mutant("commit_without_next_zero") {
             // Relaxed: released by COMMIT.
             self.ring.header(end).store(0, Ordering::Relaxed);
         }
@@ -296,46 +324,40 @@ impl Producer {
             .store(header_word(tag, length), Ordering::Relaxed);
     }
 
-    /// Stores the cursor and wakes sleepers, after COMMIT of a message of `length` bytes.
+    /// Stores the cursor and wakes sleepers, after COMMIT of a frame or batch up to `end`.
     #[inline(always)]
-    fn advance(&mut self, end: u64, length: u64) -> u64 {
-        // The end of a next frame of this length.
-        let ahead = end + (end - self.position);
+    fn advance(&mut self, end: u64) -> u64 {
+        let stride = end - self.position;
         self.position = end;
-        // CURSOR (release): pairs with the acquire load in `Consumer::cursor`.
-        self.cursor
-            .store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
-        // Zeroes that header now and so fetches its cache line, not between the next message and
-        // its commit (ADR 0012). After the header at `end` and below the limit every byte is free.
-        // Relaxed: the zero is released by the next COMMIT.
+        publish_cursor(&self.cursor, end);
+        // The end of a next frame or batch of this length.
+        let ahead = end + stride;
         if ahead + HEADER_BYTES <= self.limit.get() || mutant("zero_past_limit") {
-            self.ring.header(ahead).store(0, Ordering::Relaxed);
-            self.zeroed.set(ahead);
-            if PREFETCH_FOR.contains(&length) {
-                self.prefetch_for_write(end, ahead);
+            let ring = self.ring.base();
+            zero_ahead(ring, ahead);
+            if stride != self.stride {
+                // Another length: no message is known to fit.
+                self.ready.set(0);
+            }
+            self.stride = stride;
+            if PREFETCH_FOR.contains(&(stride - HEADER_BYTES)) {
+                prefetch_for_write(ring, end, ahead);
             }
         } else {
             self.forget_zeroed();
         }
+        self.look_for_sleepers();
+        end
+    }
+
+    /// Wakes subscribers that sleep, after a commit.
+    #[inline(always)]
+    fn look_for_sleepers(&mut self) {
         // SLEEP (light side): the commit above comes before the load of the hint.
         light_barrier(mutant("sleep_no_light_barrier"));
         // Relaxed: only a hint; the waker reads it again (WAKE).
         if self.hint.load(Ordering::Relaxed) & RAISED != 0 {
             self.wake_sleepers();
-        }
-        end
-    }
-
-    /// Fetches the cache lines after that of `from` up to `to` by storing zeros (ADR 0018). An
-    /// aborted claim leaves such bytes, too.
-    #[inline(never)]
-    fn prefetch_for_write(&self, from: u64, to: u64) {
-        let mut line = from + LINE_BYTES;
-        while line < to.min(from + PREFETCH_MAX) {
-            // Relaxed: not a header. It is read only after the COMMIT of the frame that will
-            // contain it.
-            self.ring.header(line).store(0, Ordering::Relaxed);
-            line += LINE_BYTES;
         }
     }
 
@@ -369,6 +391,7 @@ impl Producer {
     pub(crate) fn send_frames(&mut self, frames: &[u8]) {
         // As a batch: first everything after the first header, then that header, which commits.
         if let Some((header, rest)) = frames.split_first_chunk::<8>() {
+            self.begin_batch();
             self.write(self.position, rest);
             let end = self.position + frames.len() as u64;
             self.commit_as(end, u64::from_le_bytes(*header));
@@ -393,7 +416,8 @@ impl Producer {
     /// No header ahead is known to read zero.
     #[inline(always)]
     fn forget_zeroed(&mut self) {
-        self.zeroed.set(0);
+        self.stride = 0;
+        self.ready.set(0);
     }
 
     /// Refuses everything from now on. The next call takes the slow path.
@@ -416,8 +440,38 @@ fn leaked_zeros(length: usize) -> &'static mut [u8] {
 /// Commits the frame or batch that begins with `header`. The header after it reads zero.
 #[inline(always)]
 fn publish_header(header: &AtomicU64, word: u64) {
-    // COMMIT (release): pairs with the acquire load in `Consumer::next` and `Consumer::walk`.
+    // COMMIT (release): pairs with the acquire load in `Consumer::next`, `Consumer::walk` and
+    // `Consumer::look_alike`.
     header.store(word, unless(mutant("commit_relaxed"), Ordering::Release));
+}
+
+/// Stores the position after the last committed frame.
+#[inline(always)]
+fn publish_cursor(cursor: &AtomicU64, end: u64) {
+    // CURSOR (release): pairs with the acquire load in `Consumer::cursor`.
+    cursor.store(end, unless(mutant("cursor_relaxed"), Ordering::Release));
+}
+
+/// Zeroes the header at `ahead`, below the limit, and so fetches its cache line now, not between
+/// the next message and its commit (ADR 0012). After the header that ends the stream every byte
+/// below the limit is free.
+#[inline(always)]
+fn zero_ahead(ring: RingBase<'_>, ahead: u64) {
+    // Relaxed: released by the next COMMIT.
+    ring.address(ahead).header().store(0, Ordering::Relaxed);
+}
+
+/// Fetches the cache lines after that of `from` up to `to`, below the limit, by storing zeros (ADR
+/// 0018). An aborted claim leaves such bytes, too.
+#[inline(never)]
+fn prefetch_for_write(ring: RingBase<'_>, from: u64, to: u64) {
+    let mut line = from + LINE_BYTES;
+    while line < to.min(from + PREFETCH_MAX) {
+        // Relaxed: not a header. It is read only after the COMMIT of the frame that will contain
+        // it.
+        ring.address(line).header().store(0, Ordering::Relaxed);
+        line += LINE_BYTES;
+    }
 }
 
 /// Adds to a counter that only this process writes.

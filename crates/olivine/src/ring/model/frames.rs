@@ -51,6 +51,56 @@ fn a_walk_takes_whole_frames_in_order_through_a_ring_that_wraps() {
     });
 }
 
+/// Messages of one length, as [`Consumer::look_alike`] reads them, over payloads of the last lap.
+#[test]
+fn frame_as_long_as_the_last_one_arrives_whole() {
+    check(4, || {
+        let text = |tag: u32| [u8::try_from(tag).expect("few messages"); 12];
+        let send = move |producer: &mut Producer, tag: u32| {
+            let text = text(tag);
+            producer.room(producer.position(), text.len()).is_some()
+                && producer.send(tag, &text).is_ok()
+        };
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let mut consumer = channel.gating(0, 0);
+        consumer.release_each(CAPACITY / 2);
+        for tag in 1..=4 {
+            assert!(send(&mut producer, tag));
+            let frame = consumer.next().unwrap().unwrap();
+            consumer.advance(&frame);
+        }
+        let publisher = thread::spawn(move || {
+            assert!(send(&mut producer, 5));
+            assert!(send(&mut producer, 6));
+        });
+        let mut last = 4;
+        if let Some(first) = consumer.next().unwrap() {
+            assert_eq!(consumer.view(&first), text(5));
+            last = 5;
+            match consumer.look_alike(first.end) {
+                Some(word) => {
+                    let second = consumer.take_alike(first.end, word);
+                    assert_eq!((second.tag, consumer.view(&second)), (6, text(6).to_vec()));
+                    consumer.advance(&second);
+                    last = 6;
+                }
+                None => consumer.advance(&first),
+            }
+        }
+        publisher.join().unwrap();
+        while let Some(frame) = consumer.next().unwrap() {
+            last += 1;
+            assert_eq!(
+                (frame.tag, consumer.view(&frame)),
+                (last, text(last).to_vec())
+            );
+            consumer.advance(&frame);
+        }
+        assert_eq!(last, 6);
+    });
+}
+
 /// The publisher overwrites a frame only after its subscriber has released it.
 pub(super) fn room_is_reused_once_read(
     ends: impl Fn() -> (Producer, Consumer) + Sync + Send + 'static,

@@ -11,15 +11,15 @@ impl Producer {
     /// Takes the lane over where its last publisher left it, and holds it at a limit of 0: the
     /// first message asks the gate.
     ///
-    /// The caller holds the lane's lock. The private words are the
-    /// cached limit, and twice the position ahead whose header reads zero.
+    /// The caller holds the lane's lock. The private words are the cached limit, and the length of
+    /// a message that takes the fast path.
     pub(crate) fn take_over(
         ring: Ring,
         lane: Words,
         control: &Words,
         geometry: &Geometry,
         index: usize,
-        [limit, zeroed, ready]: [PrivateWord; 3],
+        [limit, ready]: [PrivateWord; 2],
     ) -> Self {
         let hint = if crate::sync::light_side_is_covered() {
             control::SLEEPERS
@@ -32,7 +32,7 @@ impl Producer {
                 .word(lane::CURSOR)
                 .load(Ordering::Acquire)
                 .min(POSITION_MAX),
-            zeroed,
+            stride: 0,
             ready,
             align_mask: geometry.align - 1,
             align_bits: !(geometry.align - 1),

@@ -1,8 +1,12 @@
 //! The conditions of a result: without them a figure is meaningless.
 
 use crate::clock::TickClock;
+use crate::text;
 use std::fs;
+use std::path::Path;
 
+/// Most caches of a processor that are read.
+const CACHES_MAX: u32 = 16;
 /// Clock readings timed for the cost of one.
 const CLOCK_READINGS: u32 = 100_000;
 
@@ -12,6 +16,9 @@ const CLOCK_READINGS: u32 = 100_000;
 pub struct Machine {
     /// Model of the first processor.
     pub cpu_model: String,
+    /// What tells this processor from others with that name; absent in files from before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<Processor>,
     /// Processors this process may run on.
     pub cpus_allowed: usize,
     /// Kernel release.
@@ -40,6 +47,98 @@ pub struct Machine {
     pub checks: Vec<Check>,
 }
 
+/// The first processor and its caches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+#[non_exhaustive]
+pub struct Processor {
+    /// Its family, if the kernel gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub family: Option<u32>,
+    /// Its model within the family, if the kernel gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<u32>,
+    /// Its stepping, if the kernel gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stepping: Option<u32>,
+    /// Revision of its microcode, if the kernel gives one. A hypervisor may show another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub microcode: Option<String>,
+    /// Its caches, nearest first; empty if the kernel shows none.
+    pub caches: Vec<Cache>,
+}
+
+/// A cache of the first processor.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+#[non_exhaustive]
+pub struct Cache {
+    /// 1 is the nearest.
+    pub level: u32,
+    /// `Data`, `Instruction` or `Unified`.
+    pub kind: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// CPUs that share it, such as `0-1,4`.
+    pub shared_cpus: String,
+}
+
+impl Processor {
+    /// Reads `/proc/cpuinfo`, given as `info`, and the caches in `folder`.
+    fn read(info: &str, folder: &Path) -> Self {
+        let number = |name: &str| field(info, name).and_then(|text| text.parse().ok());
+        Self {
+            family: number("cpu family"),
+            model: number("model"),
+            stepping: number("stepping"),
+            microcode: field(info, "microcode"),
+            caches: (0..CACHES_MAX)
+                .map_while(|index| Cache::read(&folder.join(format!("index{index}"))))
+                .collect(),
+        }
+    }
+
+    /// What is known of it, in a line; empty if nothing is.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let numbers = [
+            ("family", self.family),
+            ("model", self.model),
+            ("stepping", self.stepping),
+        ];
+        let numbers = numbers.into_iter();
+        let mut parts: Vec<String> = numbers
+            .filter_map(|(name, number)| Some(format!("{name} {}", number?)))
+            .collect();
+        parts.extend(
+            self.microcode
+                .as_ref()
+                .map(|code| format!("microcode {code}")),
+        );
+        let caches = self
+            .caches
+            .iter()
+            .filter(|cache| cache.kind != "Instruction");
+        parts.extend(caches.map(|cache| format!("L{} {}", cache.level, text::bytes(cache.bytes))));
+        parts.join(", ")
+    }
+}
+
+impl Cache {
+    /// Reads the folder of a cache in `/sys/devices/system/cpu`; `None` if it is missing.
+    fn read(folder: &Path) -> Option<Self> {
+        let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
+        let size = read("size")?;
+        let kib: u64 = size.trim().strip_suffix('K')?.parse().ok()?;
+        Some(Self {
+            level: read("level")?.trim().parse().ok()?,
+            kind: read("type")?.trim().to_owned(),
+            bytes: kib.checked_mul(1024)?,
+            shared_cpus: read("shared_cpu_list")?.trim().to_owned(),
+        })
+    }
+}
+
 /// A check of the machine.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -65,6 +164,10 @@ impl Machine {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         Self {
             cpu_model: field(&info, "model name").unwrap_or_else(|| "unknown".to_owned()),
+            processor: Some(Processor::read(
+                &info,
+                Path::new("/sys/devices/system/cpu/cpu0/cache"),
+            )),
             cpus_allowed: crate::cpus::allowed().len(),
             kernel: line_of("/proc/sys/kernel/osrelease"),
             governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
@@ -85,11 +188,13 @@ impl Machine {
         }
     }
 
-    /// Three short lines for people.
+    /// A few short lines for people.
     #[must_use]
     pub fn text(&self) -> String {
+        let processor = self.processor.as_ref().map(Processor::text);
+        let processor = processor.filter(|text| !text.is_empty());
         format!(
-            "machine: {}, {} CPUs{}\n         \
+            "machine: {}, {} CPUs{}\n{}         \
              Linux {}, governor {}, load {:.1} before the start\n         \
              clock {}, {:.1} ns a reading (in every figure)\n         \
              olivine {} ({})\n",
@@ -100,6 +205,7 @@ impl Machine {
             } else {
                 ""
             },
+            processor.map_or_else(String::new, |text| format!("         {text}\n")),
             self.kernel,
             self.governor,
             self.load_average_1m,
@@ -138,9 +244,11 @@ fn line_of(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }
 
+/// The value of the first line with this name.
 fn field(info: &str, name: &str) -> Option<String> {
-    let line = info.lines().find(|line| line.starts_with(name))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
+    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+    let (_, value) = fields.find(|(found, _)| found.trim() == name)?;
+    Some(value.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -152,5 +260,47 @@ mod tests {
         let info = "processor\t: 0\nmodel name\t: Example 9000\nflags\t\t: fpu hypervisor\n";
         assert_eq!(field(info, "model name").as_deref(), Some("Example 9000"));
         assert_eq!(field(info, "bogomips"), None);
+        assert_eq!(field(info, "model"), None);
+    }
+
+    #[test]
+    fn processor_is_described_as_far_as_the_kernel_shows_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let caches = [
+            ("1", "Data", "32K"),
+            ("1", "Instruction", "32K"),
+            ("3", "Unified", "32768K"),
+        ];
+        for (index, (level, kind, size)) in caches.into_iter().enumerate() {
+            let folder = folder.path().join(format!("index{index}"));
+            fs::create_dir(&folder).unwrap();
+            let files = [
+                ("level", level),
+                ("type", kind),
+                ("size", size),
+                ("shared_cpu_list", "0-1"),
+            ];
+            for (name, text) in files {
+                fs::write(folder.join(name), format!("{text}\n")).unwrap();
+            }
+        }
+        let info =
+            "cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD\nstepping\t: 2\nmicrocode\t: 0xa\n";
+        let found = Processor::read(info, folder.path());
+        assert_eq!(
+            found.text(),
+            "family 25, model 1, stepping 2, microcode 0xa, L1 32 KiB, L3 32 MiB"
+        );
+        assert_eq!(found.caches.len(), 3);
+        assert_eq!(
+            (found.caches[2].level, found.caches[2].bytes),
+            (3, 32 << 20)
+        );
+        assert_eq!(found.caches[2].shared_cpus, "0-1");
+        let unknown = Processor::read("CPU part\t: 0xd0c\n", Path::new("/nonexistent"));
+        assert_eq!(
+            (unknown.text().as_str(), unknown),
+            ("", Processor::default())
+        );
     }
 }

@@ -124,6 +124,19 @@ pub fn fill(message: &mut [u8], stamp: Stamp) {
     fill_any(message, stamp);
 }
 
+/// A checkable message of a size that the compiler knows, built in registers.
+///
+/// # Panics
+///
+/// If `SIZE` is below [`SIZE_MIN`].
+#[inline(always)]
+#[must_use]
+pub fn build<const SIZE: usize>(stamp: Stamp) -> [u8; SIZE] {
+    let mut message = [0; SIZE];
+    fill(&mut message, stamp);
+    message
+}
+
 #[inline]
 fn fill_any(message: &mut [u8], stamp: Stamp) {
     let long = message.len() > WORDS_MAX;

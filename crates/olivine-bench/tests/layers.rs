@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[&[&str]] = &[
     &["cpus", "sys"],
     &["clock"],
-    &[
-        "kernel", "latency", "machine", "pace", "payload", "spread", "text",
-    ],
+    &["kernel", "latency", "pace", "payload", "spread", "text"],
+    &["machine"],
     &["error", "tally", "words"],
     &["channel", "privileges"],
     &["deadline", "result"],

@@ -2,10 +2,12 @@
 //!
 //! Each frame has its header last; the header behind it is cleared first. The writer stores a
 //! cursor; the reader stores its position once it has read an eighth of the ring. Neither side
-//! checks anything, sleeps, or survives the other's death. Streams are compared with it, as with a
-//! plain loop: not as with a bound (`docs/method.md`).
+//! checks a length, sleeps, or survives the other's death. Streams are compared with it: they have
+//! separate loops ([`stream`]), as streams of a channel have (`docs/method.md`).
 
-use super::harness::{Driver, End, drive};
+mod stream;
+
+use super::harness::{Batches, Driver, End, drive};
 use super::mirror::{place, rings};
 use super::{Described, Rendezvous, Side};
 use crate::deadline::Deadline;
@@ -108,12 +110,11 @@ impl BareEnd {
             .word(place(self.reader.read, self.capacity))
     }
 
-    /// Waits until `count` frames and the cleared header behind them have room.
+    /// Waits until the bytes before `end` have room.
     #[inline(always)]
-    fn reserve(&mut self, count: u64, deadline: &mut Deadline<'_>) -> Result<()> {
-        let end = self.writer.written + count * self.frame + HEADER as u64;
+    fn reserve(&mut self, end: u64, deadline: &mut Deadline<'_>) -> Result<()> {
         while end > self.writer.limit {
-            // Acquire: the read bytes are ours again; pairs with the store in `release`.
+            // Acquire: the read bytes are ours again; pairs with the store in `store`.
             let position = self.writer.ring.word(POSITION).load(Ordering::Acquire);
             self.writer.limit = position + self.capacity as u64;
             deadline.spend()?;
@@ -121,9 +122,10 @@ impl BareEnd {
         Ok(())
     }
 
-    /// Writes the message of the frame at `position`, and clears the header behind it.
+    /// Writes the message of the next frame, and clears the header behind it.
     #[inline(always)]
-    fn write(&mut self, position: u64, fill: impl FnOnce(&mut [u8])) {
+    fn write(&mut self, fill: impl FnOnce(&mut [u8])) {
+        let position = self.writer.written;
         let ring = &self.writer.ring;
         let at = place(position, self.capacity);
         // SAFETY: the reader has read these bytes, or never saw their header: see `reserve`. It
@@ -134,14 +136,14 @@ impl BareEnd {
         ring.word(next).store(0, Ordering::Relaxed);
     }
 
-    /// Publishes the frame at the cursor, and with it `count` frames.
+    /// Publishes the next frame.
     #[inline(always)]
-    fn commit(&mut self, count: u64) {
+    fn commit(&mut self) {
         let ring = &self.writer.ring;
         let header = ring.word(place(self.writer.written, self.capacity));
         // Release: the messages are complete; pairs with the load in `next`.
         header.store(self.size as u64 | MARK, Ordering::Release);
-        self.writer.written += count * self.frame;
+        self.writer.written += self.frame;
         ring.word(CURSOR)
             .store(self.writer.written, Ordering::Release);
     }
@@ -170,26 +172,28 @@ impl BareEnd {
         let result = handle(unsafe { self.reader.ring.bytes(at + HEADER, self.size) });
         self.reader.read += self.frame;
         if self.reader.read - self.reader.stored >= self.capacity as u64 / 8 {
-            self.release();
+            self.store(self.reader.read);
         }
         result
     }
 
+    /// Gives the bytes before `position` back.
     #[inline(always)]
-    fn release(&mut self) {
-        self.reader.stored = self.reader.read;
+    fn store(&mut self, position: u64) {
+        self.reader.stored = position;
         // Release: the bytes are read; pairs with the load in `reserve`.
         let word = self.reader.ring.word(POSITION);
-        word.store(self.reader.stored, Ordering::Release);
+        word.store(position, Ordering::Release);
     }
 }
 
 impl End for BareEnd {
     #[inline(always)]
     fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
-        self.reserve(1, deadline)?;
-        self.write(self.writer.written, fill);
-        self.commit(1);
+        let end = self.writer.written + self.frame + HEADER as u64;
+        self.reserve(end, deadline)?;
+        self.write(fill);
+        self.commit();
         Ok(())
     }
 
@@ -205,48 +209,20 @@ impl End for BareEnd {
         Ok(self.take(handle))
     }
 
-    #[inline(always)]
-    fn send_many(
+    fn stream_specialised(
         &mut self,
-        count: usize,
-        mut fill: impl FnMut(usize, &mut [u8]),
+        batches: Batches,
         deadline: &mut Deadline<'_>,
-    ) -> Result<()> {
-        let room = usize::try_from(self.capacity as u64 / 4 / self.frame).unwrap_or(1);
-        let mut sent = 0;
-        while sent < count {
-            let part = (count - sent).min(room.max(1));
-            self.reserve(part as u64, deadline)?;
-            let first = self.writer.written;
-            self.write(first, |place| fill(sent, place));
-            for number in 1..part {
-                let position = first + number as u64 * self.frame;
-                self.write(position, |place| fill(sent + number, place));
-                let header = self.writer.ring.word(place(position, self.capacity));
-                // Relaxed: published by the store of the first header.
-                header.store(self.size as u64 | MARK, Ordering::Relaxed);
-            }
-            self.commit(part as u64);
-            sent += part;
-        }
-        Ok(())
+    ) -> Option<Result<()>> {
+        Some(self.stream(batches, deadline))
     }
 
-    #[inline(always)]
-    fn receive_many(
+    fn take_specialised(
         &mut self,
-        limit: usize,
-        mut handle: impl FnMut(&[u8]),
+        first: u64,
+        count: u64,
         deadline: &mut Deadline<'_>,
-    ) -> Result<usize> {
-        while !self.next()? {
-            deadline.spend()?;
-        }
-        let mut taken = 0;
-        while taken < limit && self.next()? {
-            self.take(&mut handle);
-            taken += 1;
-        }
-        Ok(taken)
+    ) -> Option<Result<()>> {
+        Some(self.take_all(first, count, deadline))
     }
 }

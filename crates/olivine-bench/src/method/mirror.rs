@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Bytes of a ring, if one message fits.
 const RING: usize = 1 << 20;
 /// Bytes of the counters before a ring: pages of every size.
-const HEAD: usize = 1 << 16;
+pub(super) const HEAD: usize = 1 << 16;
 /// Bytes of the length before each message.
 const LENGTH: usize = 8;
 /// Offsets of the counters: two cache lines apart.

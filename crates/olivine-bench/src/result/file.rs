@@ -1,7 +1,7 @@
 //! The file of a measurement: JSON, described by `docs/bench-schema.json`.
 
 use super::{Distribution, MeasuringError, Outcome, Ratio, Row, version1};
-use crate::machine::Machine;
+use crate::machine::{Machine, Processor};
 use crate::privileges::Privileges;
 use olivine::small_file;
 use serde::{Deserialize, Serialize};
@@ -227,6 +227,12 @@ impl ResultFile {
     pub fn differs(&self, other: &Self) -> Option<String> {
         // More participants use further CPUs in the same order.
         let shared = self.cpus.len().min(other.cpus.len());
+        // Files from before this field are of the same processor, as far as they say.
+        let known = self.machine.processor.is_some() && other.machine.processor.is_some();
+        let processor = |file: &Self| {
+            let processor = file.machine.processor.as_ref().filter(|_| known);
+            processor.map_or_else(String::new, Processor::text)
+        };
         let conditions = |file: &Self| {
             let machine = &file.machine;
             [
@@ -238,6 +244,7 @@ impl ResultFile {
                 ("commit", machine.commit.clone()),
                 ("version", machine.version.clone()),
                 ("processor", machine.cpu_model.clone()),
+                ("processor", processor(file)),
                 ("allowed CPUs", machine.cpus_allowed.to_string()),
                 ("kernel", machine.kernel.clone()),
                 ("governor", machine.governor.clone()),
@@ -341,6 +348,7 @@ mod tests {
             file.differs(&other)
         };
         assert_eq!(differs(|other| other.machine = Machine::look()), None);
+        assert_eq!(differs(|other| other.machine.processor = None), None);
         assert_eq!(differs(|other| other.started_unix_s = 2), None);
         assert_eq!(differs(|other| other.cpus.push(8)), None);
         let said = |change, expected: &str| {
@@ -361,6 +369,10 @@ mod tests {
             (|other| other.machine.commit.push('x')) as fn(&mut ResultFile),
             |other| other.machine.cpu_model.push('x'),
             |other| other.machine.kernel.push('x'),
+            |other| {
+                let processor = other.machine.processor.get_or_insert_default();
+                processor.microcode = Some("0x1".to_owned());
+            },
             |other| other.scenario.push('x'),
         ] {
             assert!(differs(change).is_some());

@@ -292,12 +292,10 @@ fn fill_channel(
     }
 }
 
-/// A message of a size that the compiler knows, built in registers.
+/// A message of a size that the compiler knows.
 #[inline(always)]
 fn build<const SIZE: usize>(sequence: u64) -> [u8; SIZE] {
-    let mut message = [0; SIZE];
-    payload::fill(&mut message, Stamp { sequence, ticks: 0 });
-    message
+    payload::build(Stamp { sequence, ticks: 0 })
 }
 
 /// Sends messages of a size that the compiler knows, one by one.

@@ -3,6 +3,7 @@
 use super::checked;
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
+use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -175,6 +176,95 @@ impl Mapping {
     }
 }
 
+/// The ring of a mapping that [`Mapping::mirrored`] made, reached by positions: counts of bytes
+/// that never wrap. No access is checked, because none can leave the mapping.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubled<'a> {
+    base: NonNull<u8>,
+    mask: u64,
+    mapping: PhantomData<&'a Mapping>,
+}
+
+impl Mapping {
+    /// The `ring` bytes behind `head`, which are mapped twice in a row.
+    ///
+    /// # Panics
+    ///
+    /// If `ring` is not a power of two of 8 or more, or both copies are not in the mapping.
+    pub(crate) fn doubled(&self, head: usize, ring: usize) -> Doubled<'_> {
+        assert!(
+            ring.is_power_of_two() && ring >= 8 && head.is_multiple_of(8),
+            "no ring has {ring} bytes behind {head}"
+        );
+        let first = self.at(head, 2 * ring);
+        Doubled {
+            base: NonNull::new(first).unwrap_or(self.base),
+            mask: (ring as u64 - 1) & !7,
+            mapping: PhantomData,
+        }
+    }
+}
+
+impl<'a> Doubled<'a> {
+    #[inline(always)]
+    fn at(self, position: u64) -> *mut u8 {
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "below the bytes of a mapping"
+        )]
+        let offset = (position & self.mask) as usize;
+        // SAFETY: below the bytes of the ring, which `doubled` found in the mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// The place behind the word at `position`.
+    #[inline(always)]
+    fn behind(self, position: u64) -> *mut u8 {
+        // SAFETY: the word is in the first copy of the ring, so 8 bytes further is in the mapping.
+        unsafe { self.at(position).add(size_of::<u64>()) }
+    }
+
+    /// The word at `position`, a multiple of 8.
+    #[inline(always)]
+    pub(crate) fn word(self, position: u64) -> &'a AtomicU64 {
+        // SAFETY: in bounds, aligned by the mask, and all processes use it atomically.
+        unsafe { AtomicU64::from_ptr(self.at(position).cast()) }
+    }
+
+    /// Bytes to read behind the word at `position`.
+    ///
+    /// # Panics
+    ///
+    /// If they are more than the ring holds behind a word.
+    ///
+    /// # Safety
+    ///
+    /// No thread of any process writes them while the slice lives.
+    #[inline(always)]
+    pub(crate) unsafe fn bytes(self, position: u64, length: usize) -> &'a [u8] {
+        assert!(length as u64 <= self.mask, "{length} bytes in no ring");
+        // SAFETY: the word and these bytes are at most a ring, and the ring is mapped twice in a
+        // row; initialised by the kernel; the caller vouches for the rest.
+        unsafe { slice::from_raw_parts(self.behind(position), length) }
+    }
+
+    /// Bytes to write behind the word at `position`.
+    ///
+    /// # Panics
+    ///
+    /// As [`Doubled::bytes`].
+    ///
+    /// # Safety
+    ///
+    /// No other thread of any process reads or writes them while the slice lives.
+    #[inline(always)]
+    pub(crate) unsafe fn bytes_mut(self, position: u64, length: usize) -> &'a mut [u8] {
+        assert!(length as u64 <= self.mask, "{length} bytes in no ring");
+        // SAFETY: as in `bytes`.
+        unsafe { slice::from_raw_parts_mut(self.behind(position), length) }
+    }
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
         let base = self.base.as_ptr().cast();
@@ -236,6 +326,23 @@ mod tests {
         mapping.word(head).store(7, Ordering::Release);
         assert_eq!(mapping.word(head + ring).load(Ordering::Acquire), 7);
         assert_eq!(mapping.word(0).load(Ordering::Acquire), 0);
+        let doubled = mapping.doubled(head, ring);
+        let laps = 5 * ring as u64;
+        assert_eq!(doubled.word(laps).load(Ordering::Acquire), 7);
+        // SAFETY: only this thread uses the mapping.
+        unsafe { doubled.bytes_mut(laps - 8, 16) }.fill(9);
+        let nines = u64::from_ne_bytes([9; 8]);
+        assert_eq!(mapping.word(head + 8).load(Ordering::Acquire), nines);
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes in no ring")]
+    fn more_than_a_ring_is_refused() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(2 * page() as u64).unwrap();
+        let mapping = Mapping::mirrored(&file, page(), page()).unwrap();
+        // SAFETY: only this thread uses the mapping.
+        let _ = unsafe { mapping.doubled(page(), page()).bytes(0, page()) };
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::Source;
 use super::model::Conditions;
+use crate::machine::Processor;
 use crate::privileges::Privileges;
 use crate::result::file::RUNS_QUOTABLE;
 use crate::result::{ResultFile, Row};
@@ -136,6 +137,13 @@ pub(super) fn conditions(source: &Source) -> Conditions {
                 machine.governor,
                 machine.load_average_1m,
             ),
+        ),
+        (
+            "processor",
+            machine
+                .processor
+                .as_ref()
+                .map_or_else(String::new, Processor::text),
         ),
         (
             "runs",

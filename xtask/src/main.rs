@@ -73,6 +73,9 @@ enum Task {
         /// Also run every mutant: each must make a model fail.
         #[arg(long)]
         mutants: bool,
+        /// Run only this mutant of the core, such as `commit_relaxed`.
+        #[arg(long, value_name = "NAME", conflicts_with = "mutants")]
+        mutant: Option<String>,
     },
     /// Unit tests of the core that need no shared file, under Miri.
     Miri {
@@ -175,7 +178,10 @@ fn main() -> ExitCode {
             }
         }
         Task::Tidy => report.run("tidy", tidy::run),
-        Task::Model { mutants } => test::models(&mut report, mutants, mutants),
+        Task::Model {
+            mutant: Some(name), ..
+        } => report.run("mutant", || model::run_mutant(name)),
+        Task::Model { mutants, .. } => test::models(&mut report, mutants, mutants),
         Task::Miri { seeds, filter } => {
             report.run("miri", || sanitize::miri(seeds, filter.as_deref()))
         }

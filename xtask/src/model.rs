@@ -9,7 +9,7 @@ use crate::programs::{self, Program};
 use crate::report::{Report, Step, say};
 use crate::source::Tree;
 use crate::tidy;
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;
 
@@ -41,6 +41,17 @@ pub(crate) fn run(report: &mut Report, mutants: bool) {
                 .called("mutants"),
         );
     }
+}
+
+/// Runs the models with one mutant of the core, which must make one of them fail.
+pub(crate) fn run_mutant(name: String) -> Result<Step> {
+    let names = tidy::mutants(&Tree::read(root())?);
+    ensure!(
+        names.contains(&name),
+        "the core has no mutant {name}; it has {}",
+        names.join(", ")
+    );
+    kill_all(&build()?, &[name])
 }
 
 fn build() -> Result<Program> {

@@ -116,7 +116,7 @@ impl Options {
         let query = if is_journal {
             let sync = one_of(random, &["never", "block", "interval:5ms"]);
             let rotate = one_of(random, &["never", "16KiB", "64KiB", "1MiB"]);
-            let packed = if cfg!(feature = "zstd") && random.below(4) == 0 {
+            let packed = if random.below(4) == 0 && cfg!(feature = "zstd") {
                 "&compress=zstd"
             } else {
                 ""

@@ -107,7 +107,7 @@ impl Options {
             source,
             destination,
             source_listens: coin(random),
-            tls: cfg!(feature = "tls") && random.below(4) == 0,
+            tls: random.below(4) == 0 && cfg!(feature = "tls"),
             order,
             publishers,
             messages,

@@ -1,9 +1,10 @@
 //! Aeron (its C media driver and client): IPC streams between processes, by exclusive publications.
 
+use olivine_bench::affinity;
 use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_bench::run;
 use rusteron_media_driver::{
     Aeron, AeronDriver, AeronDriverContext, AeronExclusivePublication, AeronSubscription,
     EmbeddedMediaDriver, Handlers, IntoCString,
@@ -33,8 +34,8 @@ static AERON: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &AERON];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 1] = [&AERON];
+    run::main(&METHODS)
 }
 
 fn says(error: impl std::fmt::Display) -> BenchError {
@@ -67,7 +68,7 @@ fn open(
         });
     }
     let folder = rendezvous.folder().join("aeron").display().to_string();
-    let streams = rival::unpinned(|| -> Result<Streams> {
+    let streams = affinity::unpinned(|| -> Result<Streams> {
         let driver = match side {
             Side::Client => Some(driver(&folder)?),
             Side::Server => {

@@ -3,9 +3,9 @@
 use crossbar::{BusSubscriber, Pod, PodBus};
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{
-    Append, Copies, Described, Driver, Fixed, Method, OLIVINE, Pop, Rendezvous, Side, drive,
+    Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive,
 };
-use olivine_bench::rival;
+use olivine_bench::run;
 use std::process::ExitCode;
 
 /// Messages of a ring, and how many the publisher stays behind the slowest subscriber.
@@ -43,8 +43,8 @@ static CROSSBAR: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &CROSSBAR];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 1] = [&CROSSBAR];
+    run::main(&METHODS)
 }
 
 /// A message as words, the last one filled up with zeros.

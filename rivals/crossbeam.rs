@@ -5,10 +5,9 @@ use crossbeam_queue::ArrayQueue;
 use olivine_bench::error::Result;
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Append, Copies, Described, Driver, Fixed, Method, OLIVINE, Pop, Rendezvous, Side,
-    drive_in_threads,
+    Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive_in_threads,
 };
-use olivine_bench::rival;
+use olivine_bench::run;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -38,8 +37,8 @@ static CHANNEL: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 3] = [OLIVINE, &QUEUE, &CHANNEL];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 2] = [&QUEUE, &CHANNEL];
+    run::main(&METHODS)
 }
 
 fn queue<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {

@@ -7,9 +7,9 @@ use disruptor::{
 use olivine_bench::error::Result;
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Rendezvous, Side, drive_in_threads,
+    Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive_in_threads,
 };
-use olivine_bench::rival;
+use olivine_bench::run;
 use std::process::ExitCode;
 
 /// Events of a ring.
@@ -27,8 +27,8 @@ static DISRUPTOR: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &DISRUPTOR];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 1] = [&DISRUPTOR];
+    run::main(&METHODS)
 }
 
 struct To<const N: usize>(SingleProducer<[u8; N], SingleConsumerBarrier>);

@@ -5,10 +5,8 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
-use olivine_bench::method::{
-    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Rendezvous, Side, drive,
-};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
+use olivine_bench::run;
 use std::process::ExitCode;
 
 /// Samples that a subscriber's buffer holds.
@@ -26,9 +24,9 @@ static ICEORYX2: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &ICEORYX2];
+    static METHODS: [&dyn Method; 1] = [&ICEORYX2];
     set_log_level(LogLevel::Error);
-    rival::main(&METHODS)
+    run::main(&METHODS)
 }
 
 fn says(error: impl std::fmt::Debug) -> BenchError {

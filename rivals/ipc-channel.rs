@@ -5,8 +5,8 @@ use ipc_channel::ipc::{
 };
 use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_bench::run;
 use std::process::ExitCode;
 
 static IPC_CHANNEL: Described = Described {
@@ -21,8 +21,8 @@ static IPC_CHANNEL: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &IPC_CHANNEL];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 1] = [&IPC_CHANNEL];
+    run::main(&METHODS)
 }
 
 fn says(error: impl std::fmt::Debug) -> BenchError {

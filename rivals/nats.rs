@@ -7,11 +7,12 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use async_nats::{Client, ConnectOptions, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
+use olivine_bench::affinity;
 use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
+use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_bench::payload::{self, Stamp};
-use olivine_bench::rival;
+use olivine_bench::run;
 use olivine_bench::scenario::bridge::{STORE, StoreJob, Stored};
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -38,9 +39,9 @@ static CORE: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &CORE];
+    static METHODS: [&dyn Method; 1] = [&CORE];
     if std::env::args().nth(1).as_deref() != Some(STORE) {
-        return rival::main(&METHODS);
+        return run::main(&METHODS);
     }
     match store() {
         Ok(stored) => {
@@ -65,7 +66,7 @@ fn says(error: impl std::fmt::Display) -> BenchError {
 fn runtime() -> Result<Runtime> {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all();
-    rival::unpinned(|| builder.build()).map_err(says)
+    affinity::unpinned(|| builder.build()).map_err(says)
 }
 
 async fn connect(address: &str) -> Result<Client> {

@@ -2,10 +2,11 @@
 
 use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTimeout};
 use nng::{Protocol, Socket};
+use olivine_bench::affinity;
 use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_bench::run;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -49,8 +50,8 @@ static TCP: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 3] = [OLIVINE, &IPC, &TCP];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 2] = [&IPC, &TCP];
+    run::main(&METHODS)
 }
 
 fn says(error: impl std::fmt::Display) -> BenchError {
@@ -66,7 +67,7 @@ fn open(
     size: usize,
     endpoint: String,
 ) -> Result<Box<dyn Driver>> {
-    let socket = rival::unpinned(|| -> Result<Socket> {
+    let socket = affinity::unpinned(|| -> Result<Socket> {
         let socket = Socket::new(Protocol::Pair0).map_err(says)?;
         socket.set_opt::<RecvTimeout>(Some(WAIT)).map_err(says)?;
         socket.set_opt::<SendTimeout>(Some(WAIT)).map_err(says)?;

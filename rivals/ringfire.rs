@@ -3,9 +3,9 @@
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
 use olivine_bench::method::{
-    Append, Copies, Described, Driver, Fixed, Method, OLIVINE, Pop, Rendezvous, Side, drive,
+    Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive,
 };
-use olivine_bench::rival;
+use olivine_bench::run;
 use ringfire::{FlowControl, RingConsumer, RingConsumerBuilder, RingProducer, RingProducerBuilder};
 use std::process::ExitCode;
 
@@ -26,8 +26,8 @@ static RINGFIRE: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &RINGFIRE];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 1] = [&RINGFIRE];
+    run::main(&METHODS)
 }
 
 fn says(error: impl std::fmt::Display) -> BenchError {

@@ -2,10 +2,8 @@
 
 use olivine_bench::error::Result;
 use olivine_bench::for_size;
-use olivine_bench::method::{
-    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Side, drive_in_threads,
-};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, Fixed, Method, Pop, Push, Side, drive_in_threads};
+use olivine_bench::run;
 use rtrb::chunks::{ChunkError, WriteChunkUninit};
 use std::process::ExitCode;
 
@@ -24,8 +22,8 @@ static RTRB: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &RTRB];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 1] = [&RTRB];
+    run::main(&METHODS)
 }
 
 struct To<const N: usize>(rtrb::Producer<[u8; N]>);

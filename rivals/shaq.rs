@@ -3,10 +3,8 @@
 
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::for_size;
-use olivine_bench::method::{
-    Described, Driver, Fixed, Method, OLIVINE, Pop, Push, Rendezvous, Side, drive,
-};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
+use olivine_bench::run;
 use shaq::{broadcast, spsc};
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -39,8 +37,8 @@ static BROADCAST: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 3] = [OLIVINE, &SINGLE, &BROADCAST];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 2] = [&SINGLE, &BROADCAST];
+    run::main(&METHODS)
 }
 
 fn says(error: impl std::fmt::Debug) -> BenchError {

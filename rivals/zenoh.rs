@@ -1,10 +1,11 @@
 //! zenoh: publish-subscribe between processes, payloads in shared memory, their announcement over
 //! UNIX sockets.
 
+use olivine_bench::affinity;
 use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_bench::run;
 use std::process::ExitCode;
 use std::time::Duration;
 use zenoh::handlers::FifoChannelHandler;
@@ -38,8 +39,8 @@ static ZENOH: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [OLIVINE, &ZENOH];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 1] = [&ZENOH];
+    run::main(&METHODS)
 }
 
 fn says(error: impl std::fmt::Display) -> BenchError {
@@ -84,7 +85,7 @@ fn open(
     size: usize,
     _settings: &str,
 ) -> Result<Box<dyn Driver>> {
-    let pair = rival::unpinned(|| -> Result<Pair> {
+    let pair = affinity::unpinned(|| -> Result<Pair> {
         let session = session(side, rendezvous)?;
         let (from, to) = side.from_to("olivine/there", "olivine/back");
         let subscriber = session.declare_subscriber(from).wait().map_err(says)?;

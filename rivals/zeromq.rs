@@ -1,9 +1,10 @@
 //! ZeroMQ (libzmq): PAIR sockets over TCP and over its ipc transport, between processes.
 
+use olivine_bench::affinity;
 use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, OLIVINE, Rendezvous, Side, drive};
-use olivine_bench::rival;
+use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_bench::run;
 use std::process::ExitCode;
 
 /// Longest single wait in milliseconds.
@@ -35,8 +36,8 @@ static TCP: Described = Described {
 };
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 3] = [OLIVINE, &IPC, &TCP];
-    rival::main(&METHODS)
+    static METHODS: [&dyn Method; 2] = [&IPC, &TCP];
+    run::main(&METHODS)
 }
 
 fn says(error: zmq::Error) -> BenchError {
@@ -52,7 +53,7 @@ fn open(
     size: usize,
     endpoint: &str,
 ) -> Result<Box<dyn Driver>> {
-    let socket = rival::unpinned(|| -> Result<zmq::Socket> {
+    let socket = affinity::unpinned(|| -> Result<zmq::Socket> {
         // The socket keeps the context alive.
         let socket = zmq::Context::new().socket(zmq::PAIR).map_err(says)?;
         socket.set_linger(0).map_err(says)?;

@@ -43,6 +43,12 @@ impl TickClock {
         })
     }
 
+    /// The clock of another process of this machine, which measured its rate.
+    #[must_use]
+    pub fn of(ticks_per_ns: f64) -> Self {
+        Self { ticks_per_ns }
+    }
+
     /// The counter now. Not serialising: the processor may move a reading by a few ticks.
     #[inline(always)]
     #[must_use]

@@ -1,9 +1,9 @@
-//! Limits on waiting: no wait is endless, and none outlives the other process.
+//! Limits on waiting: no wait is endless.
 
 use crate::channel::is_back_pressure;
 use crate::error::{BenchError, Result};
 use olivine::{NotSent, Publisher, clock};
-use std::fmt;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 /// Spins between two checks of the time and the other process.
@@ -11,38 +11,24 @@ const SPINS_BETWEEN_LOOKS: u32 = 1 << 16;
 /// Longest single wait for room, so that the other process is checked.
 const ROOM_STEP: Duration = Duration::from_millis(200);
 
-/// An additional check of a wait.
-pub(crate) trait Watched: fmt::Debug {
-    /// Fails if the wait is useless: the other process is gone or has failed.
-    fn look(&mut self) -> Result<()>;
-}
-
-/// Limits a wait: checks periodically that the other process lives and time is left.
+/// Limits a wait: checks periodically that time is left.
 ///
 /// Spinning code calls [`Deadline::spend`] each time round; code that sleeps in the kernel calls
 /// [`Deadline::look`] whenever a call returns without what it waited for.
 #[derive(Debug)]
 pub struct Deadline<'a> {
-    /// The other process; the second one detects the end of the first by other means.
-    watched: Option<&'a mut dyn Watched>,
+    of: PhantomData<&'a ()>,
     limit: Duration,
     left: u32,
     give_up_ns: Option<u64>,
 }
 
-impl<'a> Deadline<'a> {
-    pub(crate) fn watching(watched: &'a mut dyn Watched, limit: Duration) -> Self {
-        Self {
-            watched: Some(watched),
-            ..Self::of(limit)
-        }
-    }
-
+impl Deadline<'_> {
     /// Limits a wait to `limit` from its first check on.
     #[must_use]
     pub fn of(limit: Duration) -> Self {
         Self {
-            watched: None,
+            of: PhantomData,
             limit,
             left: SPINS_BETWEEN_LOOKS,
             give_up_ns: None,
@@ -67,12 +53,11 @@ impl<'a> Deadline<'a> {
         self.left = SPINS_BETWEEN_LOOKS;
     }
 
-    /// Checks the time and the other process.
+    /// Checks the time.
     ///
     /// # Errors
     ///
-    /// [`BenchError::PeerSilent`] after the time-out; the error of the other process if it is gone
-    /// or failed.
+    /// [`BenchError::PeerSilent`] after the time-out.
     #[cold]
     #[inline(never)]
     pub fn look(&mut self) -> Result<()> {
@@ -88,9 +73,7 @@ impl<'a> Deadline<'a> {
                 seconds: self.limit.as_secs(),
             });
         }
-        self.watched
-            .as_mut()
-            .map_or(Ok(()), |watched| watched.look())
+        Ok(())
     }
 
     /// Waits until a message of `length` bytes has room, after a refusal with `error`.

@@ -44,29 +44,29 @@ pub enum BenchError {
     /// A server under load has no figure.
     #[error(transparent)]
     Server(Box<dyn std::error::Error + Send + Sync>),
-    /// The second process ended.
-    #[error("the second process ended early ({status}); what it said stands above")]
+    /// A participant ended.
+    #[error("a participant ended early ({status}); what it said stands above")]
     PeerGone {
         /// How it ended.
         status: ExitStatus,
     },
-    /// The second process does not reply.
+    /// A participant does not reply.
     #[error(
-        "the second process did not answer within {seconds} s; it is stopped or its CPU is taken \
-        by others"
+        "a participant did not answer within {seconds} s; it is stopped or its CPU is taken by \
+        others"
     )]
     PeerSilent {
         /// The waiting time.
         seconds: u64,
     },
-    /// The second process failed at its part.
-    #[error("the second process failed: {message}")]
+    /// A participant failed at its part.
+    #[error("{message}")]
     PeerFailed {
         /// Its message.
         message: String,
     },
-    /// The two processes use different protocols.
-    #[error("the second process gave an answer that does not fit: {found}")]
+    /// The processes use different protocols.
+    #[error("a participant was told or said what does not fit: {found}")]
     Protocol {
         /// Its message.
         found: String,
@@ -176,7 +176,7 @@ pub enum BenchError {
     /// An open-loop measurement without a rate.
     #[error("messages at a fixed rate need a rate above 0")]
     NoRate,
-    /// The socket between the two processes cannot be created.
+    /// The socket between two participants cannot be created.
     #[error(
         "cannot bind the socket {path}{too_long}",
         path = path.display(),

@@ -1,13 +1,16 @@
 //! Kernel counters during a measurement: the first place to look for the cause of a long sample.
 //!
-//! Read from `/proc` between slices, never within one: switches and faults of the measuring
-//! threads, time they were ready without a CPU, interrupts and stolen time of their CPUs. A counter
+//! Read just before and just after a slice, never within one: each participant reads switches and
+//! faults of its thread, and the time that it was ready without a CPU; the coordinator reads
+//! interrupts and stolen time of their CPUs from `/proc`. A counter
 //! that the kernel does not show is 0. Stolen time has steps of 10 ms, and only some hypervisors
 //! report it.
 
+use crate::sys::process::thread_usage;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 
 /// Milliseconds in a step of `/proc/stat`: `USER_HZ` is 100 on every Linux that we run on.
 const STEP_MS: u64 = 10;
@@ -16,9 +19,6 @@ const STEP_MS: u64 = 10;
 const FAULT_MAX_NS: f64 = 100_000.0;
 /// An interrupt with its handler may explain a sample of up to this many nanoseconds.
 const INTERRUPT_MAX_NS: f64 = 200_000.0;
-
-/// Sleeps of the measuring threads in every slice.
-const OWN_SLEEPS: u64 = 2;
 
 /// Sums over some threads and their CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,16 +65,6 @@ impl Counts {
             interrupts_count: combine(self.interrupts_count, other.interrupts_count),
             waited_for_cpu_ns: combine(self.waited_for_cpu_ns, other.waited_for_cpu_ns),
             stolen_ms: combine(self.stolen_ms, other.stolen_ms),
-        }
-    }
-
-    /// Without the sleeps of the measurement: between two slices each side sleeps once, until the
-    /// other sends a result or the next order.
-    #[must_use]
-    pub fn without_the_measuring(self) -> Self {
-        Self {
-            voluntary_switches_count: self.voluntary_switches_count.saturating_sub(OWN_SLEEPS),
-            ..self
         }
     }
 
@@ -150,40 +140,62 @@ impl fmt::Display for Cause {
     }
 }
 
+/// What the kernel counts of the calling thread. A reading takes a few microseconds.
+#[derive(Debug)]
+pub(crate) struct OwnCounts {
+    schedstat: Option<fs::File>,
+}
+
+impl OwnCounts {
+    pub(crate) fn new() -> Self {
+        Self {
+            schedstat: fs::File::open("/proc/thread-self/schedstat").ok(),
+        }
+    }
+
+    /// The sums up to now; interrupts and stolen time are not of a thread.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut text = [0; 128];
+        let read = self.schedstat.as_ref();
+        let length = read.and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = String::from_utf8_lossy(&text[..length.unwrap_or(0)]);
+        let usage = thread_usage();
+        Counts {
+            forced_switches_count: usage.forced_switches,
+            voluntary_switches_count: usage.voluntary_switches,
+            minor_faults_count: usage.minor_faults,
+            major_faults_count: usage.major_faults,
+            waited_for_cpu_ns: waited_ns(&text),
+            ..Counts::default()
+        }
+    }
+}
+
 /// The threads and CPUs whose counts are read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Observed {
     folders: Vec<String>,
     cpus: Vec<u32>,
 }
 
 impl Observed {
-    /// The calling thread, the first threads of `processes`, and `cpus`.
+    /// What happens on `cpus`.
     #[must_use]
-    pub fn new(processes: &[u32], cpus: &[u32]) -> Self {
-        let own = rustix::thread::gettid();
-        let mut folders = vec![format!("/proc/self/task/{}", own.as_raw_nonzero())];
-        let others = processes.iter();
-        folders.extend(others.map(|process| format!("/proc/{process}/task/{process}")));
+    pub fn cpus(cpus: &[u32]) -> Self {
         Self {
-            folders,
             cpus: cpus.to_vec(),
+            ..Self::default()
         }
     }
 
-    /// The first threads of `processes`, without the calling one.
+    /// The first threads of `processes`.
     #[must_use]
-    pub fn of_others(processes: &[u32]) -> Self {
-        let mut observed = Self::new(processes, &[]);
-        observed.folders.remove(0);
-        observed
-    }
-
-    /// The same threads, with what happens on `cpus`.
-    #[must_use]
-    pub fn on(mut self, cpus: &[u32]) -> Self {
-        self.cpus = cpus.to_vec();
-        self
+    pub fn first_threads(processes: &[u32]) -> Self {
+        let folder = |process: &u32| format!("/proc/{process}/task/{process}");
+        Self {
+            folders: processes.iter().map(folder).collect(),
+            ..Self::default()
+        }
     }
 
     /// The sums up to now. Takes some 100 µs: call it between slices.
@@ -221,10 +233,15 @@ fn of_thread(status: &str, stat: &str, schedstat: &str) -> Counts {
         voluntary_switches_count: field("voluntary_ctxt_switches"),
         minor_faults_count: stat(7),
         major_faults_count: stat(9),
-        waited_for_cpu_ns: number(schedstat.split_whitespace().nth(1).unwrap_or_default()),
+        waited_for_cpu_ns: waited_ns(schedstat),
         interrupts_count: 0,
         stolen_ms: 0,
     }
+}
+
+/// Time that a thread was ready without a CPU.
+fn waited_ns(schedstat: &str) -> u64 {
+    number(schedstat.split_whitespace().nth(1).unwrap_or_default())
 }
 
 /// Interrupts of `cpus`: the columns under their names.
@@ -292,7 +309,7 @@ mod tests {
 
     #[test]
     fn page_faults_of_this_thread_are_counted() {
-        let observed = Observed::new(&[], &[0]);
+        let observed = OwnCounts::new();
         let before = observed.counts();
         // Untouched pages, each touched once.
         let mut block = vec![0_u8; 64 << 20];
@@ -330,14 +347,10 @@ mod tests {
         assert_eq!(interrupts.likely_cause(9e3, true), Cause::Interrupt);
         assert_eq!(Counts::default().likely_cause(1.0, true), Cause::Unseen);
         let slept = Counts {
-            voluntary_switches_count: OWN_SLEEPS + 1,
+            voluntary_switches_count: 1,
             ..Counts::default()
         };
         assert_eq!(slept.likely_cause(50e3, true), Cause::Slept);
         assert_eq!(slept.likely_cause(50e3, false), Cause::Unseen);
-        let slept = slept.without_the_measuring();
-        assert_eq!(slept.voluntary_switches_count, 1);
-        let own = slept.without_the_measuring();
-        assert_eq!(own.likely_cause(50e3, true), Cause::Unseen);
     }
 }

@@ -46,6 +46,15 @@ impl Latency {
         }
     }
 
+    /// A recorder of values with their counts, between `min` and `max`.
+    #[must_use]
+    pub fn of(values: impl Iterator<Item = (u64, u64)>, min: u64, max: u64) -> Self {
+        let mut latency = Self::new();
+        values.for_each(|(value, count)| latency.record_many(value, count));
+        (latency.min, latency.max) = (min, max);
+        latency
+    }
+
     /// Adds the duration from `from` to `to`, readings of two CPUs in ticks. A negative duration
     /// counts as 0, and is counted as negative.
     #[inline]
@@ -157,20 +166,6 @@ impl Latency {
             .clamp(self.min, self.max)
     }
 
-    /// The data from which another process can rebuild this recorder.
-    #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
-        let values = self.histogram.iter_recorded();
-        Snapshot {
-            values: values
-                .map(|step| (step.value_iterated_to(), step.count_at_value()))
-                .collect(),
-            min: self.min,
-            max: self.max,
-            negative: self.negative,
-        }
-    }
-
     /// The percentile table in nanoseconds; `None` if nothing was recorded.
     ///
     /// # Panics
@@ -216,48 +211,6 @@ impl Latency {
             last = value;
         }
         Some(table)
-    }
-}
-
-/// A recorder's content for sending: bucket values with their counts.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Snapshot {
-    values: Vec<(u64, u64)>,
-    min: u64,
-    max: u64,
-    #[serde(default)]
-    negative: u64,
-}
-
-impl Snapshot {
-    /// A content of buckets, each with its value and count, between `min` and `max`.
-    #[must_use]
-    pub fn new(values: Vec<(u64, u64)>, min: u64, max: u64) -> Self {
-        Self {
-            values,
-            min,
-            max,
-            negative: 0,
-        }
-    }
-
-    /// Bucket values with their counts, rising.
-    #[must_use]
-    pub fn values(&self) -> &[(u64, u64)] {
-        &self.values
-    }
-}
-
-impl From<&Snapshot> for Latency {
-    fn from(snapshot: &Snapshot) -> Self {
-        let mut latency = Self::new();
-        for &(value, count) in &snapshot.values {
-            latency.record_many(value, count);
-        }
-        latency.min = snapshot.min;
-        latency.max = snapshot.max;
-        latency.negative = snapshot.negative;
-        latency
     }
 }
 
@@ -366,13 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn snapshot_rebuilds_the_same_table() {
-        let clock = TickClock::calibrate();
+    fn merged_recorders_have_all_samples() {
         let latency = recorder((0..50_000).map(|n| n * n % 7_919_333));
-        let text = serde_json::to_string(&latency.snapshot()).unwrap();
-        let back = Latency::from(&serde_json::from_str::<Snapshot>(&text).unwrap());
-        assert_eq!(back.percentiles(&clock), latency.percentiles(&clock));
-        let mut twice = back.clone();
+        let mut twice = latency.clone();
         twice.merge(&latency);
         assert_eq!(twice.count(), 100_000);
         assert_eq!(twice.middle_ticks(), latency.middle_ticks());

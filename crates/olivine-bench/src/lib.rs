@@ -1,10 +1,12 @@
 //! Benchmark scenarios, methods, statistics and results. The `olivine` tool prints them.
 //!
-//! A scenario is one measured situation, a run is one execution of it, a sample is one number. Two
-//! pinned processes take part: this one measures, a second one ([`peer`]) replies. The [`floor`] —
-//! the hardware limits without a channel — is measured in slices between the measured slices, so
-//! that every result has a ratio to it. No figure is reported for an unchecked message.
+//! A scenario is one measured situation, a run is one execution of it, a sample is one number. This
+//! process coordinates: it starts pinned participants ([`participant`]), gives them orders, and
+//! sleeps while they measure. The [`floor`] — the hardware limits without a channel — is measured in
+//! slices between the measured slices, so that every result has a ratio to it. No figure is reported
+//! for an unchecked message.
 
+pub mod affinity;
 pub mod channel;
 pub mod clock;
 pub mod deadline;
@@ -13,17 +15,19 @@ pub mod floor;
 pub mod job;
 pub mod kernel;
 pub mod latency;
+mod limits;
 pub mod load;
 pub mod machine;
 pub mod method;
 pub mod pace;
+pub mod participant;
 pub mod payload;
-pub mod peer;
 pub mod plan;
 pub mod privileges;
+pub mod protocol;
 pub mod render;
 pub mod result;
-pub mod rival;
+pub mod run;
 pub mod scenario;
 pub mod selfcheck;
 pub mod spread;

@@ -14,6 +14,7 @@ mod exchange;
 mod fixed;
 mod harness;
 mod mirror;
+mod olivine_channel;
 mod olivine_shm;
 mod olivine_tcp;
 mod queue;
@@ -28,47 +29,21 @@ mod wakeup;
 mod wrong_echo;
 
 pub use fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
-pub use harness::{Batches, Driver, End, Paced, drive};
-pub use registry::{BUILT_IN, OLIVINE, SELF_CHECK, check_stream, find, names};
+pub use harness::{Driver, End, drive};
+pub use registry::{BUILT_IN, OLIVINE, check_stream, every, find, names};
 pub use rendezvous::{Rendezvous, remove};
 pub use threads::drive_in_threads;
 
-pub(crate) use harness::WAIT_MAX;
+pub use crate::protocol::Side;
+
+pub(crate) use olivine_channel::{CHANNEL, publish};
 pub(crate) use registry::{BARE, FUTEX};
-pub(crate) use rendezvous::{Held, MeetingFolder};
+pub(crate) use rendezvous::{Held, meeting_folder};
 
 use crate::error::Result;
 
 /// Prefix of the names of this library's methods.
 pub const OLIVINE_PREFIX: &str = "olivine-";
-
-/// Which end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "a connection has two ends")]
-pub enum Side {
-    /// The measuring process: creates kernel objects, sends first.
-    Client,
-    /// The second process: joins, checks, sends back.
-    Server,
-}
-
-impl Side {
-    /// The value of this side out of (client, server).
-    pub(crate) fn pick<T>(self, client: T, server: T) -> T {
-        match self {
-            Self::Client => client,
-            Self::Server => server,
-        }
-    }
-
-    /// The direction that this side reads, and the direction that it writes.
-    pub fn from_to<T>(self, there: T, back: T) -> (T, T) {
-        match self {
-            Self::Client => (back, there),
-            Self::Server => (there, back),
-        }
-    }
-}
 
 /// One way to pass messages between two processes.
 pub trait Method: Sync {
@@ -121,6 +96,43 @@ pub trait Method: Sync {
         size: usize,
         settings: &str,
     ) -> Result<Box<dyn Driver>>;
+}
+
+/// What a method says of itself. See the functions of [`Method`].
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[allow(clippy::exhaustive_structs, reason = "other programs list these")]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// How a side with nothing to do waits.
+    pub wait: String,
+    /// Whether it can be streamed without loss.
+    pub streams: bool,
+    /// Whether a batch of streamed messages is handed over at once.
+    #[serde(default)]
+    pub batches: bool,
+    /// Whether it works only between threads.
+    #[serde(default)]
+    pub threads: bool,
+    /// What it does without that a channel of this library has; empty if nothing that makes it
+    /// faster.
+    pub lacks: String,
+}
+
+impl From<&dyn Method> for Description {
+    fn from(method: &dyn Method) -> Self {
+        Self {
+            name: method.name().to_owned(),
+            about: method.about().to_owned(),
+            wait: method.wait().to_owned(),
+            streams: method.streams(),
+            batches: method.batches(),
+            threads: method.threads(),
+            lacks: method.lacks().to_owned(),
+        }
+    }
 }
 
 /// The setting in rows of a method between threads.

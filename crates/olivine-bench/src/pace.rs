@@ -23,7 +23,8 @@ const SLEEP_MAX_NS: u64 = 50_000_000;
 const CLOSE_NS: u64 = 1_000;
 
 /// How to wait until a message is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Rest {
     /// Poll the clock without a pause: exact, costs the CPU.

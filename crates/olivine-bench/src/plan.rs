@@ -223,7 +223,7 @@ impl Matrix {
     fn methods(&self, batch: u64) -> Result<Vec<String>, PlanError> {
         let streamed = !self.scenario.in_harness;
         let can = |method: &dyn Method| match streamed {
-            true => method::check_stream(method, batch),
+            true => method::check_stream(&method.into(), batch),
             false => Ok(()),
         };
         let mut chosen = Vec::new();

@@ -10,7 +10,6 @@ pub mod cost;
 pub mod floor;
 pub mod latency;
 pub mod mesh;
-mod pair;
 pub mod pingpong;
 pub mod registry;
 pub mod throughput;
@@ -18,17 +17,18 @@ pub(crate) mod turns;
 
 use crate::clock::TickClock;
 use crate::error::{BenchError, Result};
-use crate::floor::{distribution, middle_ns, nanos, round_trips};
+use crate::floor::{middle_ns, nanos};
 use crate::kernel::{Counts, Observed};
 use crate::latency::Latency;
-use crate::method::Method;
-use crate::peer::{Order, Peer};
+use crate::method::Description;
 use crate::privileges::Privileges;
 use crate::result::{Parameters, Placement, Row};
+use crate::run::{Participants, Program, Stopped};
 use registry::SCENARIOS;
 use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Round trips of the floor in a slice: about 1 ms, so that on a busy machine most slices fit into
 /// one scheduler turn.
@@ -65,22 +65,21 @@ pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// Settings of all scenarios.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Program to run as the second process.
-    pub program: PathBuf,
-    /// Arguments that make it call [`crate::peer::serve`]; path and CPU are appended.
-    pub arguments: Vec<String>,
-    /// CPUs of the measuring and of the second process.
+    /// The programs that take part. The first is this tool: the floor is between two of its
+    /// processes where no other program is measured.
+    pub programs: Vec<Program>,
+    /// CPUs of the first and of the second participant.
     pub cpus: (u32, u32),
-    /// Allowed CPUs of this process at its start: it is pinned later.
+    /// Allowed CPUs of this process.
     pub allowed: Vec<u32>,
     /// Runs of each variant; five or more for a figure to be quoted.
     pub runs: u32,
     /// Seconds for each variant, over all runs, floor slices included.
     pub seconds: f64,
-    /// What both processes run with.
+    /// What all participants run with.
     pub privileges: Privileges,
-    /// The methods that both processes know.
-    pub methods: &'static [&'static dyn Method],
+    /// Whether the person asked to stop.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// One of the interleaved variants.
@@ -103,14 +102,30 @@ impl Variant {
 }
 
 impl Setup {
-    /// Starts a process that answers on `cpu`.
-    pub(crate) fn peer(&self, cpu: u32) -> Result<Peer> {
-        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
-        let mut peer = Peer::start(&self.program, &arguments, cpu)?;
-        if !self.privileges.is_none() {
-            peer.run(&Order::Privileges(self.privileges))?;
-        }
-        Ok(peer)
+    /// The program that knows a method, and what the method says of itself.
+    ///
+    /// # Errors
+    ///
+    /// [`BenchError::NoMethod`] with the known names.
+    pub(crate) fn find(&self, method: &str) -> Result<(usize, &Description)> {
+        let all = || {
+            let programs = self.programs.iter().enumerate();
+            programs.flat_map(|(at, program)| program.methods().iter().map(move |one| (at, one)))
+        };
+        let found = all().find(|(_, known)| known.name == method);
+        found.ok_or_else(|| BenchError::NoMethod {
+            name: method.to_owned(),
+            known: all()
+                .map(|(_, known)| known.name.as_str())
+                .collect::<Vec<_>>()
+                .join(", "),
+        })
+    }
+
+    /// Whether the person asked to stop.
+    pub(crate) fn is_stopped(&self) -> bool {
+        // Relaxed: the flag carries no other data.
+        self.stop.load(Ordering::Relaxed)
     }
 
     /// The CPUs for this many participants: those of `cpus` first, then the other allowed ones. If
@@ -143,11 +158,6 @@ impl Setup {
     fn run_ns(&self) -> u64 {
         (self.run_s() * 1e9) as u64
     }
-
-    /// The kernel's counters of both processes' measuring threads.
-    fn observe(&self, peer: &Peer) -> Observed {
-        Observed::new(&[peer.id()], &[self.cpus.0, self.cpus.1])
-    }
 }
 
 /// Progress of a scenario.
@@ -179,16 +189,24 @@ impl Progress {
 /// Called between slices, never within one; breaking ends the scenario with the results so far.
 pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
-/// The two processes of a scenario with the floor between them.
+/// Which participants a method needs: the number of its program, and whether both ends are threads
+/// of one process.
+type Need = (usize, bool);
+
+/// The need of many participants, which no method has.
+const CROWD: Need = (usize::MAX, false);
+
+/// The participants of a scenario with the floor between them.
 struct Session<'a> {
     /// A unique word for this session.
     name: String,
     setup: &'a Setup,
-    peer: Peer,
+    stopped: Stopped<'a>,
+    set: Participants<'a>,
+    need: Need,
     clock: TickClock,
     watch: Watch<'a>,
     progress: Progress,
-    samples: Vec<u64>,
     observed: Observed,
     start: u64,
 }
@@ -203,7 +221,7 @@ struct Slice<T> {
 }
 
 impl<'a> Session<'a> {
-    fn start(setup: &'a Setup, total: u64, watch: Watch<'a>) -> Result<Self> {
+    fn start(setup: &'a Setup, total: u64, watch: Watch<'a>, stopped: Stopped<'a>) -> Result<Self> {
         let allowed = &setup.allowed;
         for cpu in [setup.cpus.0, setup.cpus.1] {
             if !allowed.contains(&cpu) {
@@ -214,58 +232,79 @@ impl<'a> Session<'a> {
                 });
             }
         }
+        // This process gives orders between two of theirs.
         setup.privileges.take()?;
-        let peer = setup.peer(setup.cpus.1)?;
-        crate::cpus::pin(setup.cpus.0).map_err(|source| BenchError::Io {
-            action: "pin this process",
-            source,
-        })?;
-        let clock = TickClock::calibrate();
-        let observed = setup.observe(&peer);
-        let samples = Vec::with_capacity(usize::try_from(FLOOR_ROUNDS).unwrap_or(0));
+        let need = (0, false);
+        let set = pair(setup, need, stopped)?;
         // Keys of the system's random source, which no two processes share.
         let random = std::hash::RandomState::new().hash_one(0_u8);
         let mut session = Self {
             name: format!("{random:016x}"),
             setup,
-            peer,
-            clock,
+            stopped,
+            set,
+            need,
+            clock: TickClock::calibrate(),
             watch,
-            progress: Progress {
-                done: 0,
-                total,
-                p50_ns: None,
-                messages_per_s: None,
-            },
-            samples,
-            observed,
+            progress: Progress::of(0, total),
+            observed: Observed::default(),
             start: TickClock::ticks(),
         };
+        session.observe();
         // Both processes' pages and caches are warm before anything counts.
         session.floor()?;
         Ok(session)
     }
 
-    /// Starts a fresh second process: after a failure the state of the old one is unknown.
-    fn renew(&mut self) -> Result<()> {
-        self.peer = self.setup.peer(self.setup.cpus.1)?;
-        self.observed = self.setup.observe(&self.peer);
-        Ok(())
+    /// Starts fresh participants: after a failure the state of the old ones is unknown.
+    fn renew(&mut self, need: Need) -> Result<()> {
+        self.set = pair(self.setup, need, self.stopped)?;
+        self.need = need;
+        self.observe();
+        self.floor().map(drop)
+    }
+
+    /// Starts the participants that a method needs, if those that run are others; returns what it
+    /// says of itself.
+    fn prepare(&mut self, method: &str) -> Result<&'a Description> {
+        let (program, known) = self.setup.find(method)?;
+        let need = (program, known.threads);
+        if need != self.need {
+            self.renew(need)?;
+        }
+        Ok(known)
+    }
+
+    /// Starts many participants, each on its CPU; the floor is between the first two.
+    fn crowd(&mut self, cpus: &[Vec<u32>]) -> Result<()> {
+        let own = self.setup.programs.first().ok_or(BenchError::EndClosed)?;
+        self.set = Participants::start(own, cpus, self.setup.privileges, self.stopped)?;
+        self.need = CROWD;
+        self.floor().map(drop)
+    }
+
+    /// Counts what happens on the CPUs of both ends.
+    fn observe(&mut self) {
+        let (first, second) = self.setup.cpus;
+        self.observed = Observed::cpus(&[first, second]);
     }
 
     /// One floor slice.
     fn floor(&mut self) -> Result<Latency> {
-        round_trips(&mut self.peer, FLOOR_ROUNDS, &mut self.samples)?;
-        Ok(distribution(&self.samples))
+        self.set.floor(FLOOR_ROUNDS)
     }
 
     /// Measures `thing` between two floor slices.
-    fn slice<T>(&mut self, thing: impl FnOnce(&mut Peer) -> Result<T>) -> Result<Slice<T>> {
+    fn slice<T>(
+        &mut self,
+        thing: impl FnOnce(&mut Participants<'a>) -> Result<T>,
+    ) -> Result<Slice<T>> {
         let mut floor = self.floor()?;
         let before = self.observed.counts();
-        let value = thing(&mut self.peer)?;
+        self.set.counts();
+        let value = thing(&mut self.set)?;
         let kernel = self.observed.counts().since(&before);
-        let kernel = kernel.without_the_measuring();
+        let kernel = kernel.plus(&self.set.counts());
         let at_s = nanos(&self.clock, TickClock::ticks().wrapping_sub(self.start)) / 1e9;
         let after = self.floor()?;
         let (before_ns, after_ns) = (
@@ -293,6 +332,19 @@ impl<'a> Session<'a> {
         self.progress.done += 1;
         (self.watch)(self.progress)
     }
+}
+
+/// The two ends of a method, each on its CPU.
+fn pair<'a>(setup: &'a Setup, need: Need, stopped: Stopped<'a>) -> Result<Participants<'a>> {
+    let (program, threads) = need;
+    let (first, second) = setup.cpus;
+    let cpus = if threads {
+        vec![vec![first, second]]
+    } else {
+        vec![vec![first], vec![second]]
+    };
+    let program = setup.programs.get(program).ok_or(BenchError::EndClosed)?;
+    Participants::start(program, &cpus, setup.privileges, stopped)
 }
 
 /// Number of slices of `slice_ns` in a run of one variant.
@@ -326,14 +378,13 @@ mod tests {
     #[test]
     fn participants_use_the_given_cpus_first() {
         let setup = Setup {
-            program: PathBuf::new(),
-            arguments: Vec::new(),
+            programs: Vec::new(),
             cpus: (4, 36),
             allowed: vec![0, 4, 8, 36],
             runs: 1,
             seconds: 1.0,
             privileges: Privileges::default(),
-            methods: &[],
+            stop: Arc::default(),
         };
         assert_eq!(setup.cpus_of(2), [4, 36]);
         assert_eq!(setup.cpus_of(3), [4, 36, 0]);

@@ -35,8 +35,7 @@ pub struct Finding {
     pub what: String,
 }
 
-/// Runs the checks. `setup.methods` must be [`crate::method::SELF_CHECK`], also in the second
-/// process.
+/// Runs the checks. The first program must know every method of [`crate::method::every`].
 ///
 /// # Errors
 ///
@@ -219,7 +218,7 @@ mod tests {
         assert!(judged(&[failed(
             "message 7 did not arrive as it was sent: …"
         )]));
-        assert!(!judged(&[failed("the second process did not answer")]));
+        assert!(!judged(&[failed("a participant did not answer")]));
         assert!(!judged(&[]));
         assert!(!same(None, &[]).ok && !stall(&[]).ok);
     }

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 /// Modules from the ground up. A module may name its own parts and modules of earlier lines, none
 /// beside it and none of later lines. The tool names all of them.
 const LAYERS: &[&[&str]] = &[
-    &["cpus", "sys"],
+    &["affinity", "cpus", "sys"],
     &["clock"],
     &["kernel", "latency", "pace", "payload", "spread", "text"],
     &["machine"],
     &["error", "tally", "words"],
     &["channel", "privileges"],
     &["deadline", "result"],
-    &["method"],
-    &["peer"],
-    &["floor"],
+    &["protocol"],
+    &["limits", "method"],
+    &["floor", "participant"],
+    &["run"],
     &["scenario"],
-    &["rival"],
     &["scenario::bridge"],
     &["load", "plan"],
     &["job"],

@@ -26,7 +26,6 @@ use carry::{BridgeArgs, RecordArgs, ReplayArgs};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 use olivine::Scheme;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// Help shows the examples before the options, where readers see them.
@@ -115,8 +114,8 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
-    #[command(name = "__peer", hide = true)]
-    Peer(PeerArgs),
+    #[command(name = olivine_bench::protocol::COMMAND, hide = true)]
+    Participant(ParticipantArgs),
     #[command(name = "__serve", hide = true)]
     LoadServer(load::ServeArgs),
 }
@@ -191,14 +190,10 @@ pub(crate) struct ManArgs {
     pub(crate) command: Vec<String>,
 }
 
-/// The second process of a measurement.
+/// A participant of a measurement.
 #[derive(Debug, Args)]
-pub(crate) struct PeerArgs {
-    /// Accept only the methods of the self-check.
-    #[arg(long)]
-    pub(crate) self_check: bool,
-    pub(crate) words: PathBuf,
-    pub(crate) cpu: u32,
+pub(crate) struct ParticipantArgs {
+    pub(crate) seat: Vec<String>,
 }
 
 /// Refuses the flags of `names` if the command line has one: they have no effect for `what`.

@@ -11,25 +11,25 @@ mod rivals;
 mod selfcheck;
 mod sweep;
 
-use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, PeerArgs, Scenario, Stream};
+use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, ParticipantArgs, Scenario, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use measure::Bench;
+use olivine_bench::BenchError;
 use olivine_bench::cpus;
 use olivine_bench::method;
+use olivine_bench::participant::{Seat, participate};
 use olivine_bench::plan::{ALL, Matrix, PlanError};
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::RUNS_QUOTABLE;
-use olivine_bench::rival::Program;
+use olivine_bench::run::Program;
 use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong};
-use olivine_bench::{BenchError, peer};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Default bytes of a message.
 const DEFAULT_SIZE: u64 = 32;
-/// The command of the second process of a measurement.
-pub(crate) const PEER_COMMAND: &str = "__peer";
 /// Seconds for each method if all are measured.
 const ALL_SECONDS: f64 = 1.0;
 /// Time limit on a busy machine: then later runs are left out.
@@ -155,15 +155,13 @@ fn measured(
     let variants = variants(matrices)?;
     let mut bench = Bench::new(scenario.name, method)?.within(budget);
     bench.place(variants.iter().map(|variant| &variant.parameters))?;
-    let mut found = if scenario.reads("subscribers") {
+    if scenario.reads("subscribers") {
         let rows = bench.measure(|setup, watch| (scenario.run)(setup, &variants, watch))?;
-        rows.concat().into()
-    } else {
-        bench.measure_twice(scenario.run, &variants)?
-    };
-    found
-        .rows
-        .extend(rivals::measure(&bench, scenario, &rivals, &variants));
+        return bench.report(common, rows.concat().into());
+    }
+    let (variants, failed) = rivals::enter(&mut bench, scenario, rivals, variants);
+    let mut found = bench.measure_twice(scenario.run, &variants)?;
+    found.rows.extend(failed);
     bench.report(common, found)
 }
 
@@ -187,14 +185,9 @@ fn many(
 
 pub(crate) use load::serve as serve_load;
 
-/// Runs as the second process of a measurement.
-pub(crate) fn serve(args: &PeerArgs) -> Outcome {
-    let methods = if args.self_check {
-        method::SELF_CHECK
-    } else {
-        method::BUILT_IN
-    };
-    Ok(peer::serve(&args.words, args.cpu, methods)?)
+/// Runs as a participant of a measurement.
+pub(crate) fn take_part(args: &ParticipantArgs) -> Outcome {
+    Ok(participate(&Seat::parse(&args.seat)?, method::every())?)
 }
 
 /// The given CPUs, or the first two allowed.
@@ -221,20 +214,14 @@ pub(crate) fn cpus(asked: Option<(u32, u32)>) -> Outcome<(u32, u32)> {
 
 /// Settings for runs of this program with itself.
 pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup> {
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::Failed(
-            anyhow::Error::new(error).context("cannot find this program to start it again"),
-        )
-    })?;
     Ok(Setup {
-        program,
-        arguments: vec![PEER_COMMAND.to_owned()],
+        programs: vec![Program::own(method::every())?],
         cpus,
         allowed: cpus::allowed(),
         runs,
         seconds,
         privileges: Privileges::default(),
-        methods: method::BUILT_IN,
+        stop: Arc::default(),
     })
 }
 

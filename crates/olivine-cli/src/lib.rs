@@ -80,7 +80,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Bench(args) => bench::run(args, common),
         Command::Completions(args) => shell::completions(args, common),
         Command::Man(args) => shell::man(args, common),
-        Command::Peer(args) => bench::serve(args),
+        Command::Participant(args) => bench::take_part(args),
         Command::LoadServer(args) => bench::serve_load(args),
     }
 }

@@ -84,6 +84,11 @@ impl Stop {
         });
     }
 
+    /// Is set when a signal asks to stop.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.asked)
+    }
+
     /// Whether a signal asked to stop.
     #[inline]
     pub(crate) fn interrupted(&self) -> bool {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// A rival's description of its method.
 const KNOWN: &str = r#"[{"name":"NAME","about":"","wait":"spin","streams":true,"lacks":""}]"#;
 
-/// A folder of rivals, each a script with the commands `list` and `measure`.
+/// A folder of rivals, each a script with the command `list` that is a participant otherwise.
 fn rivals(place: &TestFolder, scripts: &[(&str, &str)]) -> PathBuf {
     let folder = place.path().join("rivals");
     std::fs::create_dir(&folder).unwrap();

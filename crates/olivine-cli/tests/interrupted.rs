@@ -96,7 +96,7 @@ fn stopped_measurement_prints_partial_results() {
     ]);
     let pid = bench.child.id();
     let children = format!("/proc/{pid}/task/{pid}/children");
-    until("its second process", || {
+    until("its participants", || {
         std::fs::read_to_string(&children).is_ok_and(|children| !children.is_empty())
     });
     bench.signal(Signal::INT);

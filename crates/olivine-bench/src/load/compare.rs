@@ -4,7 +4,6 @@ use super::{FRAMES_BYTES, Interface, LoadError, Outcome, Plan, Streamed, Waiting
 use crate::error::{BenchError, Result};
 use crate::kernel::Counts;
 use crate::result::{self, Load, Parameters, Ratio, Results, Row, ratio};
-use crate::rival::unpinned;
 use crate::scenario::turns::{Candidate, measure_all};
 use crate::scenario::{Setup, Watch};
 
@@ -46,16 +45,16 @@ impl Contest<'_> {
                 scenario: self.scenario,
                 load: plan.load(),
                 method: server.clone(),
-                lacks: "",
+                lacks: String::new(),
                 parameters: plan.parameters(self.size_bytes),
                 slices: 1,
                 play: Box::new(move |turn| {
                     let figures = || Ok(load(index, plan)?.figures(plan.load())?);
-                    turn.slice(|_, _| unpinned(figures)).map(|_| ())
+                    turn.slice(|_, _| figures()).map(|_| ())
                 }),
             })
         });
-        let rows = measure_all(setup, candidates.collect(), watch, &|| false)?.concat();
+        let rows = measure_all(setup, candidates.collect(), watch)?.concat();
         let ratios = self.plans.iter().flat_map(|plan| self.ratios(plan, &rows));
         Ok(Results {
             ratios: ratios.collect(),
@@ -109,7 +108,7 @@ pub fn stream(
             scenario: "frames",
             load: Load::Saturated,
             method: server.clone(),
-            lacks: "",
+            lacks: String::new(),
             parameters: Parameters {
                 batch_count: u64::from(*batch),
                 ..Parameters::pair(FRAMES_BYTES)
@@ -117,10 +116,10 @@ pub fn stream(
             slices: 1,
             play: Box::new(move |turn| {
                 let figures = || Ok(send(index)?.figures());
-                turn.slice(|_, _| unpinned(figures)).map(|_| ())
+                turn.slice(|_, _| figures()).map(|_| ())
             }),
         });
-    let rows = measure_all(setup, candidates.collect(), watch, &|| false)?.concat();
+    let rows = measure_all(setup, candidates.collect(), watch)?.concat();
     Ok(rows
         .into_iter()
         .map(without_counters)

@@ -1,8 +1,8 @@
 //! Servers in separate processes, pinned to a CPU and ended with their handle.
 
 use super::error::LoadError;
+use crate::affinity::restored;
 use crate::cpus;
-use crate::rival::restored;
 use crate::sys::process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};

@@ -7,11 +7,12 @@
 
 mod stream;
 
-use super::harness::{Batches, Driver, End, drive};
+use super::harness::{Driver, End, drive};
 use super::mirror::{place, rings};
 use super::{Described, Rendezvous, Side};
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
+use crate::protocol::Batches;
 use crate::sys::mapping::Mapping;
 use olivine::{Config, OpenError};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -3,14 +3,14 @@
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
-use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
+use crate::protocol::{Batches, Done, Paced, Work};
 use crate::sys::time::Alarm;
 use std::time::Duration;
 
 /// How long an end waits for a message before the method fails.
-pub(crate) const WAIT_MAX: Duration = Duration::from_secs(5);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// One end of a connection: sends and receives messages of one size.
 ///
@@ -129,7 +129,7 @@ pub trait End {
     ///
     /// # Errors
     ///
-    /// As [`Driver::take`].
+    /// As [`Driver::run`].
     fn take_specialised(
         &mut self,
         first: u64,
@@ -141,149 +141,65 @@ pub trait End {
     }
 }
 
-/// Messages that are streamed one way.
-#[derive(Clone, Copy, Debug)]
-pub struct Batches {
-    /// Number of the first message.
-    pub first: u64,
-    /// Messages in all.
-    pub count: u64,
-    /// Messages sent at once.
-    pub batch: usize,
-}
-
-/// Messages that are sent one way when each is due, evenly spaced.
-#[derive(Clone, Copy, Debug)]
-#[allow(clippy::exhaustive_structs, reason = "the arguments of one slice")]
-pub struct Paced {
-    /// Converts time to ticks.
-    pub clock: TickClock,
-    /// Messages a second.
-    pub rate_per_s: f64,
-    /// How the sender passes the time between two.
-    pub rest: Rest,
-    /// Number of the first one.
-    pub first: u64,
-    /// Messages in all.
-    pub count: u64,
-    /// The sender stands still before this message for so many nanoseconds: the self-check finds
-    /// it.
-    pub stall: Option<(u64, u64)>,
-}
-
-impl Paced {
-    /// Has `send` send each message when it is due. How late each one left lands in `delays`, in
-    /// ticks.
-    pub(crate) fn send(
-        &self,
-        deadline: &mut Deadline<'_>,
-        delays: &mut Vec<u64>,
-        mut send: impl FnMut(Stamp, &mut Deadline<'_>) -> Result<()>,
-    ) -> Result<()> {
-        delays.clear();
-        delays.reserve(usize::try_from(self.count).unwrap_or(0));
-        let pacer = Pacer::start(self.clock, self.rate_per_s);
-        // The first one is due a period from now, so that slices of few messages keep the distance,
-        // too.
-        for n in 1..=self.count {
-            let due = pacer.due(n);
-            let mut error = None;
-            pacer.wait(due, self.rest, || {
-                error = deadline.look().err();
-                error.is_some()
-            });
-            if let Some(error) = error {
-                return Err(error);
-            }
-            let sequence = self.first + n - 1;
-            if let Some((_, ns)) = self.stall.filter(|(number, _)| *number == sequence) {
-                let end = TickClock::ticks() + self.clock.ticks_for(ns);
-                pacer.wait(end, Rest::Spin, || false);
-            }
-            send(
-                Stamp {
-                    sequence,
-                    ticks: due,
-                },
-                deadline,
-            )?;
-            delays.push(TickClock::ticks().saturating_sub(due));
-            deadline.renew();
+/// Has `send` send each message when it is due. How late each one left is added to `delays`, in
+/// ticks.
+pub(super) fn send_paced(
+    paced: &Paced,
+    deadline: &mut Deadline<'_>,
+    delays: &mut Vec<u64>,
+    mut send: impl FnMut(Stamp, &mut Deadline<'_>) -> Result<()>,
+) -> Result<()> {
+    delays.reserve(usize::try_from(paced.count).unwrap_or(0));
+    let clock = TickClock::of(paced.ticks_per_ns);
+    let pacer = Pacer::start(clock, paced.rate_per_s);
+    // The first one is due a period from now, so that slices of few messages keep the distance,
+    // too.
+    for n in 1..=paced.count {
+        let due = pacer.due(n);
+        pacer.wait(due, paced.rest, || false);
+        let sequence = paced.first + n - 1;
+        if let Some((_, ns)) = paced.stall.filter(|(number, _)| *number == sequence) {
+            let end = TickClock::ticks() + clock.ticks_for(ns);
+            pacer.wait(end, Rest::Spin, || false);
         }
-        Ok(())
+        send(
+            Stamp {
+                sequence,
+                ticks: due,
+            },
+            deadline,
+        )?;
+        delays.push(TickClock::ticks().saturating_sub(due));
+        deadline.renew();
     }
+    Ok(())
 }
 
 /// An end with the harness.
 pub trait Driver {
-    /// Client: `rounds` messages from number `first` on, each sent after the reply to the last one
-    /// is checked. Each round trip in ticks is added to `samples`.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::Wrong`] for a reply that differs from the message; errors of the end.
-    fn ask(
-        &mut self,
-        first: u64,
-        rounds: u64,
-        deadline: &mut Deadline<'_>,
-        samples: &mut Vec<u64>,
-    ) -> Result<()>;
-
-    /// Server: checks `rounds` messages from number `first` on and sends each one back.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
-    fn answer(&mut self, first: u64, rounds: u64, deadline: &mut Deadline<'_>) -> Result<()>;
-
-    /// Prepares [`Driver::stream`] with the same batches; called before its time starts.
+    /// Prepares [`Driver::run`] with the same work; called before its time starts.
     ///
     /// # Errors
     ///
     /// Errors of the end.
-    fn prepare(&mut self, batches: Batches) -> Result<()>;
+    fn prepare(&mut self, work: &Work) -> Result<()>;
 
-    /// Streams messages without replies.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the end.
-    fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()>;
-
-    /// Checks `count` streamed messages from number `first` on; returns the ticks after the last
-    /// one.
+    /// Does the work of a slice. Its samples are added to `samples`.
     ///
     /// # Errors
     ///
     /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
-    fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<u64>;
+    fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done>;
+}
 
-    /// Sends messages when they are due. How late each one left lands in `delays`, in ticks.
-    /// Returns the latencies if the receiving end is in this process.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the end.
-    fn pace(
-        &mut self,
-        paced: &Paced,
-        deadline: &mut Deadline<'_>,
-        delays: &mut Vec<u64>,
-    ) -> Result<Option<Latency>>;
-
-    /// Checks `count` paced messages from number `first` on; returns the ticks after the last one,
-    /// and the times from each stamp to its check.
-    ///
-    /// # Errors
-    ///
-    /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
-    fn hear(
-        &mut self,
-        first: u64,
-        count: u64,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<(u64, Latency)>;
+/// What was done until now.
+pub(super) fn done_now() -> Done {
+    let now = TickClock::ticks();
+    Done {
+        end_ticks: now,
+        ends_ticks: vec![now],
+        ..Done::default()
+    }
 }
 
 struct Harness<E> {
@@ -297,11 +213,45 @@ pub fn drive<E: End + 'static>(end: E, size: usize) -> Box<dyn Driver> {
     Box::new(Harness { end, stage })
 }
 
-fn alarm() -> Result<Alarm> {
-    Alarm::start().map_err(io("start a timer"))
+impl<E: End> Driver for Harness<E> {
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        match work {
+            Work::Stream(_) | Work::Take { .. } => self.end.prepare_to_stream(),
+            _ => Ok(()),
+        }
+    }
+
+    fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
+        let _alarm = Alarm::start().map_err(io("start a timer"))?;
+        let deadline = &mut Deadline::of(WAIT_MAX);
+        match *work {
+            Work::Ask { first, rounds } => self.ask(first, rounds, deadline, samples)?,
+            Work::Answer { first, rounds } => self.answer(first, rounds, deadline)?,
+            Work::Stream(batches) => self.stream(batches, deadline)?,
+            Work::Take {
+                first,
+                count,
+                publishers: 1,
+            } => self.take(first, count, deadline)?,
+            Work::Take { publishers, .. } => {
+                return Err(BenchError::Protocol {
+                    found: format!("{publishers} publishers of a method with one"),
+                });
+            }
+            Work::Pace(ref paced) => {
+                let end = &mut self.end;
+                send_paced(paced, deadline, samples, |stamp, deadline| {
+                    end.send(|place| payload::fill(place, stamp), deadline)
+                })?;
+            }
+            Work::Hear { first, count } => self.hear(first, count, deadline, samples)?,
+        }
+        Ok(done_now())
+    }
 }
 
-impl<E: End> Driver for Harness<E> {
+impl<E: End> Harness<E> {
+    #[inline(never)]
     fn ask(
         &mut self,
         first: u64,
@@ -309,7 +259,7 @@ impl<E: End> Driver for Harness<E> {
         deadline: &mut Deadline<'_>,
         samples: &mut Vec<u64>,
     ) -> Result<()> {
-        let _alarm = alarm()?;
+        samples.reserve(usize::try_from(rounds).unwrap_or(0));
         let size = self.stage.len();
         let end = &mut self.end;
         let mut last = TickClock::ticks();
@@ -331,8 +281,8 @@ impl<E: End> Driver for Harness<E> {
         Ok(())
     }
 
+    #[inline(never)]
     fn answer(&mut self, first: u64, rounds: u64, deadline: &mut Deadline<'_>) -> Result<()> {
-        let _alarm = alarm()?;
         let Self { end, stage } = self;
         let size = stage.len();
         for sequence in first..first + rounds {
@@ -347,12 +297,8 @@ impl<E: End> Driver for Harness<E> {
         Ok(())
     }
 
-    fn prepare(&mut self, _batches: Batches) -> Result<()> {
-        self.end.prepare_to_stream()
-    }
-
+    #[inline(never)]
     fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()> {
-        let _alarm = alarm()?;
         if let Some(streamed) = self.end.stream_specialised(batches, deadline) {
             return streamed;
         }
@@ -360,6 +306,7 @@ impl<E: End> Driver for Harness<E> {
             first,
             count,
             batch,
+            own,
         } = batches;
         let mut next = first;
         let last = first + count;
@@ -370,7 +317,13 @@ impl<E: End> Driver for Harness<E> {
             let base = next;
             let fill = |number: usize, place: &mut [u8]| {
                 let sequence = base + number as u64;
-                payload::fill(place, Stamp { sequence, ticks: 0 });
+                payload::fill(
+                    place,
+                    Stamp {
+                        sequence,
+                        ticks: own,
+                    },
+                );
             };
             if batch <= 1 {
                 self.end.send(|place| fill(0, place), deadline)?;
@@ -383,11 +336,10 @@ impl<E: End> Driver for Harness<E> {
         Ok(())
     }
 
-    fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<u64> {
-        let _alarm = alarm()?;
-        self.end.prepare_to_stream()?;
+    #[inline(never)]
+    fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<()> {
         if let Some(taken) = self.end.take_specialised(first, count, deadline) {
-            return taken.map(|()| TickClock::ticks());
+            return taken;
         }
         let size = self.stage.len();
         let mut next = first;
@@ -408,45 +360,29 @@ impl<E: End> Driver for Harness<E> {
             }
             deadline.renew();
         }
-        Ok(TickClock::ticks())
+        Ok(())
     }
 
-    fn pace(
-        &mut self,
-        paced: &Paced,
-        deadline: &mut Deadline<'_>,
-        delays: &mut Vec<u64>,
-    ) -> Result<Option<Latency>> {
-        let _alarm = alarm()?;
-        let end = &mut self.end;
-        paced.send(deadline, delays, |stamp, deadline| {
-            end.send(|place| payload::fill(place, stamp), deadline)
-        })?;
-        Ok(None)
-    }
-
+    #[inline(never)]
     fn hear(
         &mut self,
         first: u64,
         count: u64,
         deadline: &mut Deadline<'_>,
-    ) -> Result<(u64, Latency)> {
-        let _alarm = alarm()?;
+        samples: &mut Vec<u64>,
+    ) -> Result<()> {
+        samples.reserve(usize::try_from(count).unwrap_or(0));
         let size = self.stage.len();
-        let mut samples = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
         for sequence in first..first + count {
             let check = |message: &[u8]| (payload::check_whole(message, size), TickClock::ticks());
             match self.end.receive(check, deadline)? {
                 (Some(stamp), now) if stamp.sequence == sequence => {
-                    samples.push((stamp.ticks, now));
+                    samples.push(now.wrapping_sub(stamp.ticks));
                 }
                 _ => return Err(BenchError::Wrong { sequence }),
             }
             deadline.renew();
         }
-        let mut latency = Latency::new();
-        let samples = samples.into_iter();
-        samples.for_each(|(due, now)| latency.record_between(due, now));
-        Ok((TickClock::ticks(), latency))
+        Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! The list of methods, and the search by name.
 
 use super::{
-    Method, bare_ring, bytes, condvar, datagram, exchange, mirror, olivine_shm, olivine_tcp, queue,
-    seqlock, signals, uring, vm, wakeup, wrong_echo,
+    Description, Method, bare_ring, bytes, condvar, datagram, exchange, mirror, olivine_channel,
+    olivine_shm, olivine_tcp, queue, seqlock, signals, uring, vm, wakeup, wrong_echo,
 };
 use crate::error::{BenchError, Result};
+use std::sync::LazyLock;
 
 /// This library with both sides spinning: the reference of comparisons.
 pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
@@ -51,12 +52,21 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::POSIX,
 ];
 
-/// Methods of the self-check: a correct one, and two with wrong replies.
-pub const SELF_CHECK: &[&dyn Method] = &[
-    &olivine_shm::ADAPTIVE,
+/// Methods that no list names: those of the self-check, with wrong replies, and one end of a
+/// channel.
+const HIDDEN: &[&dyn Method] = &[
     &wrong_echo::WRONG_ECHO,
     &wrong_echo::SHORT_ECHO,
+    &olivine_channel::END,
 ];
+
+/// Every method that a participant of this tool can open.
+#[must_use]
+pub fn every() -> &'static [&'static dyn Method] {
+    static EVERY: LazyLock<Vec<&'static dyn Method>> =
+        LazyLock::new(|| [BUILT_IN, HIDDEN].concat());
+    &EVERY
+}
 
 /// The method called `name`.
 ///
@@ -76,11 +86,11 @@ pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn 
 /// # Errors
 ///
 /// [`BenchError::OneAtATime`]; [`BenchError::NoBatches`].
-pub fn check_stream(method: &dyn Method, batch_count: u64) -> Result<()> {
-    if !method.streams() {
+pub fn check_stream(method: &Description, batch_count: u64) -> Result<()> {
+    if !method.streams {
         return Err(BenchError::OneAtATime);
     }
-    if batch_count > 1 && !method.batches() {
+    if batch_count > 1 && !method.batches {
         return Err(BenchError::NoBatches);
     }
     Ok(())

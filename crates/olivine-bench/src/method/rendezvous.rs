@@ -1,10 +1,9 @@
 //! The meeting point of the two ends of a method, and the list of objects to remove.
 //!
-//! A [`MeetingFolder`] has a socket, the *rendezvous*, through which the two processes exchange
-//! lines and descriptors while they open their ends. Kernel objects that outlive their users are
-//! added to the folder's list when they are created. The surviving side removes them: the measuring
-//! process at its end; the second process if the first is killed; the next measurement if both are
-//! killed.
+//! A folder has a socket, the *rendezvous*, through which the two ends exchange lines and
+//! descriptors while they are opened. Kernel objects that outlive their users are added to the
+//! folder's list when they are created. The surviving side removes them: the coordinator at its end;
+//! a participant if the coordinator is killed; the next measurement if all are killed.
 
 mod objects;
 
@@ -20,6 +19,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::fs::{File, Permissions};
+use std::io::ErrorKind::{ConnectionRefused, NotFound};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -34,6 +34,8 @@ const PREFIX: &str = "olivine-bench-";
 const ONLY_OURS: u32 = 0o700;
 /// Longest wait for a line or a descriptor.
 const WAIT: Duration = Duration::from_secs(5);
+/// Time between two tries of the server to enter.
+const LOOK: Duration = Duration::from_micros(200);
 /// Longest line through the rendezvous, in bytes.
 const LINE_MAX: usize = 4096;
 
@@ -82,13 +84,6 @@ impl Drop for Held {
     }
 }
 
-/// The folder of one connection, held by the measuring process. Dropping it removes everything.
-#[derive(Debug)]
-pub(crate) struct MeetingFolder {
-    folder: Held,
-    listener: UnixListener,
-}
-
 /// Base of the folders: the folder of channels if one is set, else shared memory, if there is such
 /// a file system.
 fn base() -> PathBuf {
@@ -101,29 +96,10 @@ fn base() -> PathBuf {
     found.unwrap_or_else(std::env::temp_dir)
 }
 
-impl MeetingFolder {
-    /// Creates a folder with a rendezvous, after removing leftovers of killed measurements.
-    pub(crate) fn make() -> Result<Self> {
-        let folder = Held::make(&base(), PREFIX)?;
-        let path = folder.path().join(SOCKET);
-        let listener =
-            UnixListener::bind(&path).map_err(|source| BenchError::Socket { path, source })?;
-        Ok(Self { folder, listener })
-    }
-
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Waits for the second process at the rendezvous.
-    pub(crate) fn welcome(&self) -> Result<Rendezvous> {
-        await_readable(&self.listener)?;
-        let (stream, _) = self
-            .listener
-            .accept()
-            .map_err(io("accept at the rendezvous"))?;
-        Rendezvous::of(stream, self.folder())
-    }
+/// Creates a folder for two ends, after removing leftovers of killed measurements. Dropping it
+/// removes everything.
+pub(crate) fn meeting_folder() -> Result<Held> {
+    Held::make(&base(), PREFIX)
 }
 
 /// Waits until something can be read or accepted.
@@ -162,42 +138,64 @@ fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> BenchError {
     }
 }
 
-/// One side's connection to the other while they open their ends.
+/// One side's connection to the other while they open their ends, made when it is first used.
 #[derive(Debug)]
 pub struct Rendezvous {
-    stream: UnixStream,
+    side: Side,
     folder: PathBuf,
+    stream: Option<UnixStream>,
+}
+
+/// The client's end: it waits for the server.
+fn welcome(folder: &Path) -> Result<UnixStream> {
+    let path = folder.join(SOCKET);
+    let listener =
+        UnixListener::bind(&path).map_err(|source| BenchError::Socket { path, source })?;
+    await_readable(&listener)?;
+    let (stream, _) = listener.accept().map_err(io("accept at the rendezvous"))?;
+    Ok(stream)
+}
+
+/// The server's end: it comes as soon as the client listens.
+fn enter(folder: &Path) -> Result<UnixStream> {
+    let begun = Instant::now();
+    loop {
+        match UnixStream::connect(folder.join(SOCKET)) {
+            Ok(stream) => return Ok(stream),
+            Err(error) if !matches!(error.kind(), NotFound | ConnectionRefused) => {
+                return Err(io("enter by the rendezvous")(error));
+            }
+            Err(_) if begun.elapsed() > WAIT => return Err(silent()),
+            Err(_) => std::thread::park_timeout(LOOK),
+        }
+    }
 }
 
 impl Rendezvous {
-    /// The connection of the second process.
-    pub(crate) fn enter(folder: &Path) -> Result<Self> {
-        let stream =
-            UnixStream::connect(folder.join(SOCKET)).map_err(io("enter by the rendezvous"))?;
-        Self::of(stream, folder)
-    }
-
-    fn of(stream: UnixStream, folder: &Path) -> Result<Self> {
-        for set in [UnixStream::set_read_timeout, UnixStream::set_write_timeout] {
-            set(&stream, Some(WAIT)).map_err(io("bound the waits at the rendezvous"))?;
-        }
-        Ok(Self {
-            stream,
+    pub(crate) fn new(side: Side, folder: &Path) -> Self {
+        Self {
+            side,
             folder: folder.to_path_buf(),
-        })
+            stream: None,
+        }
     }
 
-    /// A copy of the connection, kept during the measurement.
-    ///
-    /// # Errors
-    ///
-    /// System errors.
-    pub fn again(&self) -> Result<Self> {
-        let stream = self
-            .stream
-            .try_clone()
-            .map_err(io("keep the rendezvous open"))?;
-        Self::of(stream, &self.folder)
+    fn stream(&mut self) -> Result<&mut UnixStream> {
+        let stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => {
+                let meet: fn(&Path) -> Result<UnixStream> = match self.side {
+                    Side::Client => welcome,
+                    Side::Server => enter,
+                };
+                let stream = meet(&self.folder)?;
+                for set in [UnixStream::set_read_timeout, UnixStream::set_write_timeout] {
+                    set(&stream, Some(WAIT)).map_err(io("bound the waits at the rendezvous"))?;
+                }
+                stream
+            }
+        };
+        Ok(self.stream.insert(stream))
     }
 
     /// A folder of both sides, removed after the measurement.
@@ -223,7 +221,7 @@ impl Rendezvous {
     /// [`BenchError::EndClosed`] if the other side gave up; system errors.
     pub fn tell(&mut self, text: impl std::fmt::Display) -> Result<()> {
         let line = format!("{text}\n");
-        self.stream
+        self.stream()?
             .write_all(line.as_bytes())
             .map_err(ended_or("tell the other end"))
     }
@@ -234,11 +232,12 @@ impl Rendezvous {
     ///
     /// [`BenchError::PeerSilent`] after 5 s; [`BenchError::EndClosed`] if the other side gave up.
     pub fn hear(&mut self) -> Result<String> {
+        let stream = self.stream()?;
         let mut line = Vec::new();
         let mut byte = [0];
         // Byte by byte: after the line may come a descriptor, which a buffer cannot hold.
         while line.len() < LINE_MAX {
-            match self.stream.read(&mut byte) {
+            match stream.read(&mut byte) {
                 Ok(0) => return Err(BenchError::EndClosed),
                 Ok(_) if byte == *b"\n" => break,
                 Ok(_) => line.push(byte[0]),
@@ -283,7 +282,7 @@ impl Rendezvous {
         let descriptors = [descriptor.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let byte = [IoSlice::new(b"d")];
-        sendmsg(&self.stream, &byte, &mut control, SendFlags::empty())
+        sendmsg(self.stream()?, &byte, &mut control, SendFlags::empty())
             .map_err(|error| ended_or("give a descriptor")(error.into()))?;
         Ok(())
     }
@@ -294,18 +293,14 @@ impl Rendezvous {
     ///
     /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] for anything else.
     pub fn take(&mut self) -> Result<OwnedFd> {
-        await_readable(&self.stream)?;
+        let stream = self.stream()?;
+        await_readable(stream)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let mut pieces = [IoSliceMut::new(&mut byte)];
-        let got = recvmsg(
-            &self.stream,
-            &mut pieces,
-            &mut control,
-            RecvFlags::CMSG_CLOEXEC,
-        )
-        .map_err(|error| io("take a descriptor")(error.into()))?;
+        let got = recvmsg(stream, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC)
+            .map_err(|error| io("take a descriptor")(error.into()))?;
         if got.bytes == 0 {
             return Err(BenchError::EndClosed);
         }
@@ -364,8 +359,9 @@ mod tests {
             (&stream).write_all(b"unread").unwrap();
             drop(other);
             Rendezvous {
-                stream,
+                side: Side::Client,
                 folder: PathBuf::new(),
+                stream: Some(stream),
             }
         };
         let file = tempfile::tempfile().unwrap();

@@ -1,7 +1,7 @@
 //! A distribution in a result: percentiles for reading, buckets for drawing and merging.
 
 use crate::clock::TickClock;
-use crate::latency::{Latency, Percentiles, Snapshot};
+use crate::latency::{Latency, Percentiles};
 use serde::{Deserialize, Serialize};
 
 /// Points of a curve for each nine, and nines.
@@ -28,7 +28,8 @@ impl Distribution {
     pub fn of(latency: &Latency, clock: &TickClock) -> Option<Self> {
         let percentiles = latency.percentiles(clock)?;
         let mut buckets_ns: Vec<(f64, u64)> = Vec::new();
-        for &(ticks, count) in latency.snapshot().values() {
+        for step in latency.histogram().iter_recorded() {
+            let (ticks, count) = (step.value_iterated_to(), step.count_at_value());
             let ns = (ticks as f64 / clock.ticks_per_ns() * 10.0).round() / 10.0;
             // Edges that fall together when rounded are one bucket.
             match buckets_ns.last_mut() {
@@ -110,13 +111,9 @@ impl Distribution {
     pub fn recorder_ns(&self) -> Latency {
         let whole = |ns: f64| ns.round() as u64;
         let buckets = self.buckets_ns.iter();
-        let values = buckets.map(|&(ns, count)| (whole(ns), count)).collect();
+        let values = buckets.map(|&(ns, count)| (whole(ns), count));
         let table = &self.percentiles;
-        Latency::from(&Snapshot::new(
-            values,
-            whole(table.min_ns),
-            whole(table.max_ns),
-        ))
+        Latency::of(values, whole(table.min_ns), whole(table.max_ns))
     }
 }
 

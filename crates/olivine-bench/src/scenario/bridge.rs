@@ -26,7 +26,7 @@ use crate::error::{BenchError, Result};
 use crate::payload;
 use crate::result::ratio::{self, Ratio, Target};
 use crate::result::{Figures, Load, Parameters, Results, Row};
-use crate::rival::Program;
+use crate::run::Program;
 use crate::text;
 use olivine::{Scheme, Subscriber};
 use server::Shared;
@@ -110,7 +110,6 @@ pub struct Plan {
 struct Resources<'a> {
     clock: TickClock,
     setup: &'a Setup,
-    stopped: &'a dyn Fn() -> bool,
 }
 
 impl Resources<'_> {
@@ -177,6 +176,10 @@ struct Field<'a> {
     candidates: Vec<Candidate<'a>>,
     ratios: Vec<Expected>,
     left_out: Vec<String>,
+    /// Programs of other libraries.
+    rivals: Vec<Program>,
+    /// Those that are measured.
+    used: Vec<Program>,
     server: Option<Rc<RefCell<Shared>>>,
 }
 
@@ -192,16 +195,15 @@ impl<'a> Field<'a> {
             scenario: part.scenario(),
             load: part.load(),
             method: method.to_owned(),
-            lacks: "",
+            lacks: String::new(),
             parameters,
             slices: 1,
             play: Box::new(move |turn| {
-                let (setup, stopped) = (turn.session.setup, turn.stopped);
+                let setup = turn.session.setup;
                 let slice = turn.slice(|_, clock| {
                     play(&mut Resources {
                         clock: *clock,
                         setup,
-                        stopped,
                     })
                 });
                 slice.map(|_| ())
@@ -242,8 +244,10 @@ impl<'a> Field<'a> {
 
     /// The program of a rival, unless it is missing.
     fn rival(&mut self, plan: &Plan, name: &str) -> Option<Program> {
-        let found = Program::find(&plan.rivals).unwrap_or_default();
-        let program = found.into_iter().find(|program| program.name() == name);
+        let found = self.rivals.iter().position(|rival| rival.name() == name);
+        self.used.extend(found.map(|at| self.rivals.remove(at)));
+        let program = self.used.iter().find(|rival| rival.name() == name);
+        let program = program.cloned();
         let folder = plan.rivals.display();
         let missing = format!(
             "{name} is left out: no rival-{name} in {folder}; `cargo xtask rivals` builds it"
@@ -256,19 +260,18 @@ impl<'a> Field<'a> {
 }
 
 /// Measures the parts of `plan`, all candidates interleaved, until `watch` breaks between two turns
-/// or a long turn sees `stopped`; that turn then counts neither as a figure nor as a failure.
+/// or a long turn sees the request to stop; that turn then counts neither as a figure nor as a
+/// failure.
 ///
 /// # Errors
 ///
 /// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a
 /// result.
-pub fn run(
-    setup: &Setup,
-    plan: &Plan,
-    watch: Watch<'_>,
-    stopped: &dyn Fn() -> bool,
-) -> Result<Results> {
-    let mut field = Field::default();
+pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<Results> {
+    let mut field = Field {
+        rivals: Program::find(&plan.rivals).unwrap_or_default(),
+        ..Field::default()
+    };
     for part in &plan.parts {
         match part {
             Part::Paced => paced::enter(&mut field, setup, plan),
@@ -278,7 +281,13 @@ pub fn run(
             Part::Disk => disk::enter(&mut field, plan),
         }
     }
-    let rows = measure_all(setup, field.candidates, watch, stopped)?.concat();
+    let mut setup = setup.clone();
+    for mut rival in field.used {
+        // The rows of one that does not list its methods say so.
+        let _ = rival.look(&|| setup.is_stopped());
+        setup.programs.push(rival);
+    }
+    let rows = measure_all(&setup, field.candidates, watch)?.concat();
     Ok(Results {
         ratios: field
             .ratios

@@ -12,8 +12,8 @@ use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::nanos;
-use crate::peer::Peer;
 use crate::result::{Figures, Load};
+use crate::run::Participants;
 use crate::spread::Spread;
 use crate::sys::process::Ended;
 
@@ -75,17 +75,13 @@ impl Subject for Bursts {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
         let mut rates = Vec::with_capacity(BURSTS as usize);
         for _ in 0..BURSTS {
-            let sent = self.stream.send(peer, self.count)?;
-            rates.push(self.count as f64 / nanos(clock, sent.handed_over()).max(1.0) * 1e9);
+            let sent = self.stream.send(set, self.count)?;
+            rates.push(self.count as f64 / nanos(clock, sent.handed_over).max(1.0) * 1e9);
         }
         let middle = Spread::of(&rates).map_or(0.0, |rates| rates.median);
         Ok(Figures::rate(middle))
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        self.stream.close(peer)
     }
 }

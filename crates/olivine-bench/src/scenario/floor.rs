@@ -5,11 +5,9 @@ use super::turns::{Candidate, RunSlot, Subject, measure_all};
 use super::{FLOOR_ROUNDS, Setup, Variant, Watch};
 use crate::clock::TickClock;
 use crate::error::Result;
-use crate::floor::{
-    copy_bytes_per_s, distribution, futex_wake_ns, middle_ns, round_trips, system_call_ns,
-};
-use crate::machine;
+use crate::floor::{each_ns, middle_ns, per_s};
 use crate::method;
+use crate::protocol::{Done, Limit};
 use crate::result::{Figures, Load, Parameters, Row, floor};
 
 /// Message size whose copying is measured, in bytes.
@@ -31,35 +29,31 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Row>> {
         method: method::FUTEX.name().to_owned(),
         parameters: Parameters::pair(WOKEN_BYTES),
     };
-    let mut samples = Vec::new();
     let mut line = candidate(floor::LINE, move |turn| {
-        while turn.slice(|peer, _| {
-            round_trips(peer, FLOOR_ROUNDS, &mut samples)?;
-            Ok(Figures::round_trips(distribution(&samples)))
-        })? {}
+        while turn.slice(|set, _| Ok(Figures::round_trips(set.floor(FLOOR_ROUNDS)?)))? {}
         Ok(())
     });
     line.slices = super::slices_per_run(setup, SLICE_NS);
-    let copied = |clock: &TickClock| copy_bytes_per_s(clock, COPY_BYTES, COPY_RING_BYTES);
+    let copy = Limit::Copy {
+        size_bytes: COPY_BYTES,
+        ring_bytes: COPY_RING_BYTES,
+    };
     let mut candidates = vec![
         line,
-        cost(floor::COPY, "bytes_per_s", copied),
-        cost(floor::CALL, "p50_ns", system_call_ns),
-        cost(floor::WAKE, "p50_ns", futex_wake_ns),
+        cost(floor::COPY, copy, "bytes_per_s", per_s),
+        cost(floor::CALL, Limit::Call, "p50_ns", each_ns),
+        cost(floor::WAKE, Limit::Wake, "p50_ns", each_ns),
     ];
-    // The second process may not know the method.
-    if method::find(setup.methods, &sleepers.method).is_ok() {
-        candidates.push(candidate(floor::SLEEPERS, |turn| {
-            let mut pingpong = PingPong::open(turn.session, &sleepers)?;
-            turn.slice(|peer, clock| {
-                let times = pingpong.slice(peer, clock)?.times.unwrap_or_default();
-                Ok(Figures::default().with("p50_ns", middle_ns(clock, &times)))
-            })?;
-            pingpong.close(&mut turn.session.peer)
-        }));
-    }
-    candidates.push(cost(floor::CLOCK, "p50_ns", machine::clock_cost_ns));
-    Ok(measure_all(setup, candidates, watch, &|| false)?.concat())
+    candidates.push(candidate(floor::SLEEPERS, |turn| {
+        let mut pingpong = PingPong::open(turn.session, &sleepers)?;
+        turn.slice(|set, clock| {
+            let times = pingpong.slice(set, clock)?.times.unwrap_or_default();
+            Ok(Figures::default().with("p50_ns", middle_ns(clock, &times)))
+        })?;
+        turn.session.set.close()
+    }));
+    candidates.push(cost(floor::CLOCK, Limit::Clock, "p50_ns", each_ns));
+    Ok(measure_all(setup, candidates, watch)?.concat())
 }
 
 /// A limit that `play` measures, in one slice a run.
@@ -71,17 +65,25 @@ fn candidate<'a>(
         scenario: floor::SCENARIO,
         load: Load::Closed,
         method: method.to_owned(),
-        lacks: "",
+        lacks: String::new(),
         parameters: Parameters::pair(0),
         slices: 1,
         play: Box::new(play),
     }
 }
 
-/// A limit that is one number, measured in this process.
-fn cost<'a>(method: &str, name: &'static str, of: fn(&TickClock) -> f64) -> Candidate<'a> {
+/// A limit of one CPU that is one number.
+fn cost<'a>(
+    method: &str,
+    limit: Limit,
+    name: &'static str,
+    of: fn(&TickClock, &Done) -> f64,
+) -> Candidate<'a> {
     candidate(method, move |turn| {
-        let one = |clock: &TickClock| Figures::default().with(name, of(clock));
-        turn.slice(|_, clock| Ok(one(clock))).map(|_| ())
+        let slice = turn.slice(|set, clock| {
+            let value = of(clock, &set.limit(limit)?);
+            Ok(Figures::default().with(name, value))
+        });
+        slice.map(|_| ())
     })
 }

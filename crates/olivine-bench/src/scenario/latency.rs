@@ -4,20 +4,18 @@
 //! counts as latency. Does not measure: saturation; choose rates well below the throughput.
 
 use super::registry::Scenario;
-use super::throughput::Way;
+use super::throughput;
 use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
-use crate::floor::{clock_ahead, distribution};
+use crate::floor::distribution;
 use crate::latency::Latency;
-use crate::method::{Paced, WAIT_MAX};
 use crate::pace::{RATES_PER_S, Rest};
-use crate::payload::{self, Stamp};
-use crate::peer::{Order, Peer};
+use crate::protocol::{Paced, Role, Work};
 use crate::result::{ClockAhead, Figures, Load};
-use olivine::Publisher;
+use crate::run::{CLIENT, Participants, SERVER};
+use std::time::Duration;
 
 /// Messages a slice should have, and bounds for its time in nanoseconds.
 const SLICE_MESSAGES: f64 = 20_000.0;
@@ -87,14 +85,12 @@ fn slice_ns(variant: &Variant) -> f64 {
 
 /// Both ends, open.
 pub(super) struct Line {
-    way: Way,
-    size: usize,
     rate_per_s: f64,
     rest: Rest,
     /// Messages of a slice.
     count: u64,
     sequence: u64,
-    delays: Vec<u64>,
+    samples: Vec<u64>,
     /// How far the subscriber's clock is ahead of the publisher's.
     clock_ahead: Option<ClockAhead>,
     /// Whether the sender stands still in the middle of each slice.
@@ -109,24 +105,20 @@ impl Subject for Line {
     }
 
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        Self::resting(session, variant, Rest::Spin)
+        Self::resting(session, variant, Rest::Spin, false)
     }
 
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
-        let times = self.send(peer, *clock, self.count)?;
-        let mut figures = Figures::one_way(times, distribution(&self.delays));
+    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
+        let (times, delays) = self.send(set, clock, self.count)?;
+        let mut figures = Figures::one_way(times, delays);
         figures.clock_ahead = self.clock_ahead;
         Ok(figures)
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
-        Ok(())
     }
 }
 
 impl Line {
-    /// Opens both ends; the sender passes the time between two messages like `rest`.
+    /// Opens both ends; the sender passes the time between two messages like `rest`, and if it is
+    /// `unpinned`, threads of the method may use every CPU.
     #[allow(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -136,21 +128,22 @@ impl Line {
         session: &mut Session<'_>,
         variant: &Variant,
         rest: Rest,
+        unpinned: bool,
     ) -> Result<Self> {
         let rate_per_s = rate(variant)?;
+        throughput::open(session, variant, unpinned)?;
+        let clock = session.clock;
         let mut line = Self {
-            way: Way::open(session, variant)?,
-            size: variant.size(),
             rate_per_s,
             rest,
             count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(1),
             sequence: 0,
-            delays: Vec::new(),
-            clock_ahead: clock_ahead(&mut session.peer, &session.clock, CLOCK_ROUNDS)?,
+            samples: Vec::new(),
+            clock_ahead: session.set.clock_ahead(&clock, CLOCK_ROUNDS)?,
             is_stalled: false,
         };
         let warm_up = (line.count / WARM_UP_SHARE).max(1);
-        line.send(&mut session.peer, session.clock, warm_up)?;
+        line.send(&mut session.set, &clock, warm_up)?;
         Ok(line)
     }
 }
@@ -171,74 +164,42 @@ impl Subject for Stalled {
         Ok(Self(line))
     }
 
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
-        self.0.slice(peer, clock)
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        self.0.close(peer)
+    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
+        self.0.slice(set, clock)
     }
 }
 
 impl Line {
-    /// Sends `count` messages at the rate; returns the latencies that the other side saw. How late
-    /// each one left lands in `self.delays`, in ticks.
-    fn send(&mut self, peer: &mut Peer, clock: TickClock, count: u64) -> Result<Latency> {
-        let (first, size) = (self.sequence, self.size);
+    /// Sends `count` messages at the rate; returns the latencies that the other side saw, and how
+    /// late each message left.
+    #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+    fn send(
+        &mut self,
+        set: &mut Participants<'_>,
+        clock: &TickClock,
+        count: u64,
+    ) -> Result<(Latency, Latency)> {
+        let first = self.sequence;
         let paced = Paced {
-            clock,
-            rate_per_s: self.rate_per_s,
-            rest: self.rest,
             first,
             count,
+            rate_per_s: self.rate_per_s,
+            ticks_per_ns: clock.ticks_per_ns(),
+            rest: self.rest,
             stall: self.is_stalled.then_some((first + count / 2, STALL_NS)),
         };
-        let delays = &mut self.delays;
-        let heard = match &mut self.way {
-            Way::Channel { publisher, .. } => {
-                peer.begin(&Order::Consume {
-                    size_bytes: size,
-                    first,
-                    count,
-                    timed: true,
-                })?;
-                paced.send(&mut peer.deadline(), delays, |stamp, deadline| {
-                    publish(publisher, size, stamp, deadline)
-                })?;
-                None
-            }
-            Way::Pair(pair) => {
-                peer.begin(&Order::Hear { first, count })?;
-                let mut deadline = peer.deadline_of(WAIT_MAX);
-                let heard = pair.driver.pace(&paced, &mut deadline, delays);
-                heard.map_err(|error| peer.or_its_reason(error))?
-            }
-        };
-        let (_, snapshot) = peer.end()?;
+        let works = [Work::Pace(paced), Work::Hear { first, count }];
+        let expected = Duration::from_secs_f64(count as f64 / self.rate_per_s);
+        let done = set.run(Role::Measured, &works, expected)?;
         self.sequence += count;
-        let told = || snapshot.as_ref().map(Latency::from);
-        heard.or_else(told).ok_or_else(|| BenchError::Protocol {
-            found: "an end without latencies".to_owned(),
-        })
-    }
-}
-
-/// Publishes one message of `size` bytes.
-pub(super) fn publish(
-    publisher: &mut Publisher,
-    size: usize,
-    stamp: Stamp,
-    deadline: &mut Deadline<'_>,
-) -> Result<()> {
-    loop {
-        match publisher.try_claim(size) {
-            Ok(mut claim) => {
-                payload::fill(&mut claim, stamp);
-                claim.commit();
-                return Ok(());
-            }
-            Err(error) => deadline.wait_for_room(publisher, size, error)?,
-        }
+        set.samples(CLIENT, &done[CLIENT], &mut self.samples)?;
+        let delays = distribution(&self.samples);
+        set.samples(SERVER, &done[SERVER], &mut self.samples)?;
+        let mut times = Latency::new();
+        // Differences already: what is below 0 wraps.
+        let samples = self.samples.iter();
+        samples.for_each(|&ticks| times.record_between(0, ticks));
+        Ok((times, delays))
     }
 }
 

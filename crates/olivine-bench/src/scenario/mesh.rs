@@ -7,21 +7,21 @@
 //! oversubscribed.
 
 use super::registry::Scenario;
+use super::throughput::channel;
 use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
-use crate::channel::TemporaryChannel;
 use crate::clock::TickClock;
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::floor::nanos;
 use crate::kernel::Observed;
-use crate::peer::{Order, Peer};
+use crate::method::Side;
+use crate::protocol::{Batches, Role, Work};
 use crate::result::{Figures, Load, Pair, Parameters};
-use olivine::OpenError;
+use crate::run::Participants;
+use std::time::Duration;
 
 /// Time of one slice in nanoseconds.
 const SLICE_NS: f64 = 60e6;
-/// From the last order to the common start, in nanoseconds.
-const START_IN_NS: u64 = 5_000_000;
 /// Messages of each publisher that determine how many fit a slice.
 const FIRST_COUNT: u64 = 2_000;
 /// Most messages of each publisher in a slice.
@@ -53,7 +53,7 @@ pub const MESH: Scenario = Scenario {
 ///
 /// # Errors
 ///
-/// [`BenchError`] if there is no row at all; a variant that fails has a row that says why.
+/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that says why.
 fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<true>>(setup, variants, watch)
 }
@@ -62,7 +62,7 @@ fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found
 ///
 /// # Errors
 ///
-/// [`BenchError`] if there is no row at all; a variant that fails has a row that says why.
+/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that says why.
 fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<false>>(setup, variants, watch)
 }
@@ -70,17 +70,15 @@ fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> 
 /// Ticks from the start to the last check: in total, and of each publisher and subscriber.
 type Elapsed = (u64, Vec<(u32, u32, u64)>);
 
-/// All participants of one channel, each a process.
+/// All participants of one channel, each a process: first the publishers.
 struct Mesh<const FAN_OUT: bool> {
-    publishers: Vec<Peer>,
-    subscribers: Vec<Peer>,
-    /// Bytes of a message.
-    size: usize,
+    publishers: usize,
+    subscribers: usize,
+    batch: usize,
     /// Number of each publisher's next message.
     sequence: u64,
     /// Messages of each publisher in a slice.
     count: u64,
-    _channel: TemporaryChannel,
 }
 
 impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
@@ -99,47 +97,30 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
             settings,
             ..
         } = &variant.parameters;
-        let channel = TemporaryChannel::new("mesh", 0, settings).map_err(OpenError::from)?;
-        let pinned = session.setup.cpus_of(publishers_count + subscribers_count);
-        let mut cpus = pinned.iter().copied().cycle();
-        let mut start = |count: u32| -> Result<Vec<Peer>> {
-            let peers = (0..count).map(|_| {
-                let cpu = cpus.next().ok_or(BenchError::TooFewCpus { allowed: 0 })?;
-                session.setup.peer(cpu)
-            });
-            peers.collect()
-        };
-        let (mut publishers, mut subscribers) =
-            (start(*publishers_count)?, start(*subscribers_count)?);
-        // Counters of the participants, not of the two floor processes, which sleep in the
-        // meantime.
-        let processes: Vec<u32> = publishers
-            .iter()
-            .chain(&subscribers)
-            .map(Peer::id)
-            .collect();
-        session.observed = Observed::of_others(&processes).on(&pinned);
-        for peer in &mut subscribers {
-            let there = channel.uri();
-            peer.run(&Order::Open { there })?;
+        let wanted = publishers_count + subscribers_count;
+        let pinned = session.setup.cpus_of(wanted);
+        let cpus = pinned.iter().cycle().take(wanted as usize);
+        let cpus: Vec<Vec<u32>> = cpus.map(|cpu| vec![*cpu]).collect();
+        session.crowd(&cpus)?;
+        session.observed = Observed::cpus(&pinned);
+        let uri = channel(session, settings)?.uri();
+        let (publishers, subscribers) = (*publishers_count as usize, *subscribers_count as usize);
+        let set = &mut session.set;
+        for end in publishers..publishers + subscribers {
+            set.open_channel(end, Side::Server, &uri, variant.size())?;
         }
-        for peer in &mut publishers {
-            peer.run(&Order::Publish {
-                there: channel.uri(),
-                size_bytes: variant.size(),
-                batch: usize::try_from(*batch_count).unwrap_or(1),
-            })?;
+        for end in 0..publishers {
+            set.open_channel(end, Side::Client, &uri, variant.size())?;
         }
         let mut mesh = Self {
             publishers,
             subscribers,
-            size: variant.size(),
+            batch: usize::try_from(*batch_count).unwrap_or(1),
             sequence: 0,
             count: FIRST_COUNT,
-            _channel: channel,
         };
         for most in [COUNT_MAX / 16, COUNT_MAX] {
-            let (elapsed, _) = mesh.play(&session.clock)?;
+            let (elapsed, _) = mesh.play(set)?;
             let each_ns = nanos(&session.clock, elapsed) / mesh.count as f64;
             mesh.count = super::rounds_in(SLICE_NS, each_ns, most);
         }
@@ -147,62 +128,50 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-    fn slice(&mut self, _peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
+    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
         let count = self.count as f64;
-        let (elapsed, pairs) = self.play(clock)?;
+        let (elapsed, pairs) = self.play(set)?;
         let per_s = |ticks: u64| count / nanos(clock, ticks) * 1e9;
         let pair = |(publisher, subscriber, ticks): &(u32, u32, u64)| Pair {
             publisher: *publisher,
             subscriber: *subscriber,
             messages_per_s: per_s(*ticks),
         };
-        let mut figures = Figures::rate(per_s(elapsed) * self.publishers.len() as f64);
+        let mut figures = Figures::rate(per_s(elapsed) * self.publishers as f64);
         figures.pairs = pairs.iter().map(pair).collect();
         Ok(figures)
-    }
-
-    fn close(mut self, _peer: &mut Peer) -> Result<()> {
-        for peer in self.publishers.iter_mut().chain(&mut self.subscribers) {
-            peer.run(&Order::Close)?;
-        }
-        Ok(())
     }
 }
 
 impl<const FAN_OUT: bool> Mesh<FAN_OUT> {
     /// All publish and check; returns the ticks from the start to the last check, and to the last
     /// check of each pair (publisher, subscriber, ticks).
-    fn play(&mut self, clock: &TickClock) -> Result<Elapsed> {
+    fn play(&mut self, set: &mut Participants<'_>) -> Result<Elapsed> {
         let (first, count) = (self.sequence, self.count);
-        for peer in &mut self.subscribers {
-            peer.begin(&Order::Gather {
-                size_bytes: self.size,
-                publishers: self.publishers.len(),
+        let (publishers, batch) = (self.publishers, self.batch);
+        let stream = |own| {
+            Work::Stream(Batches {
                 first,
                 count,
-            })?;
-        }
-        // Time for every publisher to get its order and stand ready.
-        let orders = self.publishers.len() as u64 + 1;
-        let at_ticks = TickClock::ticks() + clock.ticks_for(START_IN_NS * orders);
-        for (own, peer) in (0..).zip(&mut self.publishers) {
-            peer.begin(&Order::Produce {
+                batch,
                 own,
-                first,
-                count,
-                at_ticks,
-            })?;
-        }
+            })
+        };
+        let take = Work::Take {
+            first,
+            count,
+            publishers,
+        };
+        let mut works: Vec<Work> = (0..publishers as u64).map(stream).collect();
+        works.resize(publishers + self.subscribers, take);
+        let done = set.run(Role::Measured, &works, Duration::ZERO)?;
+        let (sent, taken) = done.split_at(publishers);
+        let start = sent.iter().map(|done| done.start_ticks).min().unwrap_or(0);
         let mut pairs = Vec::new();
-        for (subscriber, peer) in (0..).zip(&mut self.subscribers) {
-            let ends = peer.end_gather()?;
-            let of = |(publisher, end): (u32, u64)| {
-                (publisher, subscriber, end.saturating_sub(at_ticks))
-            };
-            pairs.extend((0..).zip(ends).map(of));
-        }
-        for peer in &mut self.publishers {
-            peer.end()?;
+        for (subscriber, done) in (0..).zip(taken) {
+            let of =
+                |(publisher, end): (u32, &u64)| (publisher, subscriber, end.saturating_sub(start));
+            pairs.extend((0..).zip(&done.ends_ticks).map(of));
         }
         self.sequence += count;
         let elapsed = pairs.iter().map(|(_, _, ticks)| *ticks).max().unwrap_or(0);

@@ -1,19 +1,19 @@
 //! Round trip: a message there, checked, sent back by the same method, checked again.
 //!
-//! Measures: filling and sending, the other process's receiving, checking and sending back, our
-//! receiving and checking; one clock reading per round. Does not measure: queueing (one message in
+//! Measures: filling and sending, the other side's receiving, checking and sending back, the first
+//! side's receiving and checking; one clock reading per round. Does not measure: queueing (one message in
 //! flight: a closed loop) or a fixed rate; that is `latency`.
 
-use super::pair::Pair;
 use super::registry::Scenario;
 use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{distribution, middle_ns, nanos};
-use crate::method::{self, WAIT_MAX};
-use crate::peer::{Order, Peer};
+use crate::protocol::{Role, Work};
 use crate::result::{Figures, Load};
+use crate::run::{CLIENT, Participants};
+use std::time::Duration;
 
 /// Time of one slice of round trips, in nanoseconds.
 const SLICE_NS: f64 = 10e6;
@@ -50,7 +50,6 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Foun
 
 /// Both ends of a method.
 pub(super) struct PingPong {
-    pair: Pair,
     /// Round trips of a slice.
     rounds: u64,
     sequence: u64,
@@ -65,11 +64,16 @@ impl Subject for PingPong {
     }
 
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let method = method::find(session.setup.methods, &variant.method)?;
+        let method = session.prepare(&variant.method)?;
         let settings = &variant.parameters.settings;
-        let pair = Pair::open(method, &mut session.peer, variant.size(), settings)?;
+        session.set.open(
+            Role::Measured,
+            &method.name,
+            settings,
+            variant.size(),
+            false,
+        )?;
         let mut pingpong = Self {
-            pair,
             rounds: super::ROUNDS_MIN,
             sequence: 0,
             samples: Vec::new(),
@@ -87,13 +91,9 @@ impl Subject for PingPong {
         Ok(pingpong)
     }
 
-    fn slice(&mut self, peer: &mut Peer, _clock: &TickClock) -> Result<Figures> {
-        self.play(peer)?;
+    fn slice(&mut self, set: &mut Participants<'_>, _clock: &TickClock) -> Result<Figures> {
+        self.play(set)?;
         Ok(Figures::round_trips(distribution(&self.samples)))
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        self.pair.close(peer)
     }
 }
 
@@ -102,7 +102,7 @@ impl PingPong {
     /// but those by far.
     #[allow(clippy::cast_precision_loss, reason = "a few rounds")]
     fn warm_up(&mut self, session: &mut Session<'_>) -> Result<f64> {
-        self.play(&mut session.peer)?;
+        self.play(&mut session.set)?;
         let middle = middle_ns(&session.clock, &distribution(&self.samples));
         let all: u64 = self.samples.iter().sum();
         let mean = nanos(&session.clock, all) / self.samples.len().max(1) as f64;
@@ -111,17 +111,11 @@ impl PingPong {
     }
 
     /// Runs a slice of round trips; every sample in ticks goes to `self.samples`.
-    fn play(&mut self, peer: &mut Peer) -> Result<()> {
+    fn play(&mut self, set: &mut Participants<'_>) -> Result<()> {
         let (first, rounds) = (self.sequence, self.rounds);
-        self.samples.clear();
-        self.samples.reserve(usize::try_from(rounds).unwrap_or(0));
-        peer.begin(&Order::Echo { first, rounds })?;
-        let mut deadline = peer.deadline_of(WAIT_MAX);
-        let driver = &mut self.pair.driver;
-        let asked = driver.ask(first, rounds, &mut deadline, &mut self.samples);
-        asked.map_err(|error| peer.or_its_reason(error))?;
+        let works = [Work::Ask { first, rounds }, Work::Answer { first, rounds }];
+        let done = set.run(Role::Measured, &works, Duration::ZERO)?;
         self.sequence += rounds;
-        peer.end()?;
-        Ok(())
+        set.samples(CLIENT, &done[CLIENT], &mut self.samples)
     }
 }

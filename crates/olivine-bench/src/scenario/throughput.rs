@@ -5,21 +5,18 @@
 //! ring is full most of the time, so a message's age is the ring's length) or what a program does
 //! with a message.
 
-use super::pair::Pair;
 use super::registry::Scenario;
 use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
-use crate::channel::TemporaryChannel;
 use crate::clock::TickClock;
-use crate::deadline::Deadline;
 use crate::error::Result;
-use crate::floor::{copy_bytes_per_s, nanos};
-use crate::method::{self, Batches, WAIT_MAX};
-use crate::payload::{self, Stamp};
-use crate::peer::{Order, Peer, Role};
+use crate::floor::{nanos, per_s};
+use crate::method::{self, Side};
+use crate::protocol::{Batches, Limit, Role, Work};
 use crate::result::{Figures, Load};
-use olivine::{Batch, NotSent, OpenError, Publisher};
-use std::ops::Range;
+use crate::run::{CLIENT, Participants, SERVER};
+use olivine::{Config, OpenError};
+use std::time::Duration;
 
 /// Time of one slice of streaming, in nanoseconds.
 pub(super) const SLICE_NS: f64 = 10e6;
@@ -58,46 +55,38 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Foun
     measure::<BesideBare>(setup, variants, watch)
 }
 
-/// One channel, open on both sides.
-pub(super) struct Stream {
-    way: Way,
-    size: usize,
-    batch: usize,
-    sequence: u64,
-    /// Messages of a slice.
-    count: u64,
-}
-
-/// The transport of the messages.
-#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-pub(super) enum Way {
-    /// A channel of this library, filled by the fastest call.
-    Channel {
-        publisher: Publisher,
-        _channel: TemporaryChannel,
-    },
-    /// Any method, through its end.
-    Pair(Pair),
-}
-
-impl Way {
-    pub(super) fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let settings = &variant.parameters.settings;
-        let peer = &mut session.peer;
-        if variant.method != OWN {
-            let method = method::find(session.setup.methods, &variant.method)?;
-            method::check_stream(method, variant.parameters.batch_count)?;
-            return Pair::open(method, peer, variant.size(), settings).map(Self::Pair);
-        }
-        let channel = TemporaryChannel::new("bench", 0, settings).map_err(OpenError::from)?;
-        peer.run(&Order::Open {
-            there: channel.uri(),
-        })?;
-        Ok(Self::Channel {
-            publisher: Publisher::open(&channel.uri())?,
-            _channel: channel,
-        })
+/// Opens the ends of a method, or of a channel of this library; returns the bytes of its ring, if it
+/// has one.
+pub(super) fn open(
+    session: &mut Session<'_>,
+    variant: &Variant,
+    unpinned: bool,
+) -> Result<Option<u64>> {
+    let (size, settings) = (variant.size(), &variant.parameters.settings);
+    if variant.method != OWN {
+        let method = session.prepare(&variant.method)?;
+        method::check_stream(method, variant.parameters.batch_count)?;
+        let set = &mut session.set;
+        set.open(Role::Measured, &method.name, settings, size, unpinned)?;
+        return Ok(None);
     }
+    session.prepare(method::OLIVINE.name())?;
+    let config = channel(session, settings)?;
+    session
+        .set
+        .open_channel(SERVER, Side::Server, &config.uri(), size)?;
+    session
+        .set
+        .open_channel(CLIENT, Side::Client, &config.uri(), size)?;
+    Ok(config.get_capacity())
+}
+
+/// A channel with these settings, in a folder of the participants.
+pub(super) fn channel(session: &mut Session<'_>, settings: &str) -> Result<Config> {
+    let folder = session.set.folder()?.join("channels");
+    let more = if settings.is_empty() { "" } else { "&" };
+    let uri = format!("shm://bench?dir={}{more}{settings}", folder.display());
+    Ok(Config::parse(&uri).map_err(OpenError::from)?)
 }
 
 /// A stream with the bare one beside it.
@@ -115,25 +104,34 @@ impl Subject for BesideBare {
 
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
         let stream = Stream::open(session, variant)?;
-        let (peer, size) = (&mut session.peer, variant.size());
+        let size = variant.size();
         // A frame and two headers fit.
-        let ring = stream.ring_bytes().max((size + 24).next_power_of_two());
-        let ring = format!("capacity={ring}");
-        let pair = Pair::open_as(Role::Bare, method::BARE, peer, size, &ring)?;
-        let bare = Stream::over(session, Way::Pair(pair), variant, BARE_NS)?;
+        let ring = stream.ring_bytes.max((size + 24).next_power_of_two());
+        let name = method::BARE.name();
+        let settings = format!("capacity={ring}");
+        session.set.open(Role::Bare, name, &settings, size, false)?;
+        let bare = Stream::over(session, Role::Bare, ring, variant, BARE_NS)?;
         Ok(Self { stream, bare })
     }
 
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
-        let before = self.bare.rate(peer, clock)?;
-        let figures = self.stream.slice(peer, clock)?;
-        let bare = f64::midpoint(before, self.bare.rate(peer, clock)?);
+    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
+        let before = self.bare.rate(set, clock)?;
+        let figures = self.stream.slice(set, clock)?;
+        let bare = f64::midpoint(before, self.bare.rate(set, clock)?);
         Ok(figures.with("bare_messages_per_s", bare))
     }
+}
 
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        self.stream.close(peer)
-    }
+/// Two ends, open.
+pub(super) struct Stream {
+    role: Role,
+    size: usize,
+    batch: usize,
+    /// Memory that a copy walks through for comparison.
+    ring_bytes: usize,
+    sequence: u64,
+    /// Messages of a slice.
+    count: u64,
 }
 
 impl Subject for Stream {
@@ -144,30 +142,31 @@ impl Subject for Stream {
     }
 
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let way = Way::open(session, variant)?;
-        Self::over(session, way, variant, SLICE_NS)
+        let capacity = open(session, variant, false)?;
+        let ring = capacity.map_or(super::floor::COPY_RING_BYTES, |bytes| {
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        });
+        Self::over(session, Role::Measured, ring, variant, SLICE_NS)
     }
 
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures> {
-        let figures = Figures::rate(self.rate(peer, clock)?);
+    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
+        let figures = Figures::rate(self.rate(set, clock)?);
         if self.size < COPY_COMPARED_FROM {
             return Ok(figures);
         }
-        let copy = copy_bytes_per_s(clock, self.size, self.ring_bytes());
-        Ok(figures.with("copy_bytes_per_s", copy))
-    }
-
-    fn close(self, peer: &mut Peer) -> Result<()> {
-        peer.run(&Order::Close)?;
-        Ok(())
+        let copies = set.limit(Limit::Copy {
+            size_bytes: self.size,
+            ring_bytes: self.ring_bytes.max(self.size),
+        })?;
+        Ok(figures.with("copy_bytes_per_s", per_s(clock, &copies)))
     }
 }
 
 impl Stream {
     /// Streams the messages of a slice; returns how many a second.
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-    fn rate(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<f64> {
-        let elapsed = self.send(peer, self.count)?.checked();
+    fn rate(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<f64> {
+        let elapsed = self.send(set, self.count)?.checked;
         Ok(self.count as f64 / nanos(clock, elapsed) * 1e9)
     }
 
@@ -175,239 +174,60 @@ impl Stream {
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     pub(super) fn over(
         session: &mut Session<'_>,
-        way: Way,
+        role: Role,
+        ring_bytes: usize,
         variant: &Variant,
         slice_ns: f64,
     ) -> Result<Self> {
         let batch = usize::try_from(variant.parameters.batch_count).unwrap_or(BATCH_MAX);
         let mut stream = Self {
-            way,
+            role,
             size: variant.size(),
             batch: batch.min(BATCH_MAX),
+            ring_bytes,
             sequence: 0,
             count: FIRST_COUNT,
         };
         let warm_up = (WARM_UP_BYTES / variant.parameters.size_bytes.max(1)).max(1);
         // The first few determine how many fit a slice; then enough for the warm-up.
         for most in [warm_up, COUNT_MAX] {
-            let sent = stream.send(&mut session.peer, stream.count)?;
-            let each_ns = nanos(&session.clock, sent.checked()) / stream.count as f64;
+            let sent = stream.send(&mut session.set, stream.count)?;
+            let each_ns = nanos(&session.clock, sent.checked) / stream.count as f64;
             stream.count = super::rounds_in(slice_ns, each_ns, most);
         }
         Ok(stream)
     }
-}
-
-/// When streamed messages had come how far, in ticks.
-pub(super) struct Sent {
-    start: u64,
-    handed_over: u64,
-    checked: u64,
-}
-
-impl Sent {
-    /// Ticks until the last call that sends has returned.
-    pub(super) fn handed_over(&self) -> u64 {
-        self.handed_over.saturating_sub(self.start)
-    }
-
-    /// Ticks until the other side has checked the last message.
-    fn checked(&self) -> u64 {
-        self.checked.saturating_sub(self.start)
-    }
-}
-
-impl Stream {
-    /// Memory that a copy walks through for comparison.
-    fn ring_bytes(&self) -> usize {
-        let bytes = match &self.way {
-            Way::Channel { publisher, .. } => publisher.capacity(),
-            Way::Pair(_) => super::floor::COPY_RING_BYTES as u64,
-        };
-        usize::try_from(bytes).unwrap_or(usize::MAX).max(self.size)
-    }
 
     /// Streams `count` messages.
-    pub(super) fn send(&mut self, peer: &mut Peer, count: u64) -> Result<Sent> {
-        let first = self.sequence;
-        let start = match &mut self.way {
-            Way::Pair(pair) => {
-                let role = pair.role;
-                peer.begin(&Order::Take { role, first, count })?;
-                let mut deadline = peer.deadline_of(WAIT_MAX);
-                let batches = Batches {
-                    first,
-                    count,
-                    batch: self.batch,
-                };
-                let prepared = pair.driver.prepare(batches);
-                let start = TickClock::ticks();
-                let streamed = prepared.and_then(|()| pair.driver.stream(batches, &mut deadline));
-                streamed.map_err(|error| peer.or_its_reason(error))?;
-                start
-            }
-            Way::Channel { publisher, .. } => {
-                peer.begin(&Order::Consume {
-                    size_bytes: self.size,
-                    first,
-                    count,
-                    timed: false,
-                })?;
-                let start = TickClock::ticks();
-                fill_channel(publisher, peer, self.size, self.batch, first, count)?;
-                start
-            }
-        };
-        let handed_over = TickClock::ticks();
+    pub(super) fn send(&mut self, set: &mut Participants<'_>, count: u64) -> Result<Sent> {
+        let (first, batch) = (self.sequence, self.batch);
+        let works = [
+            Work::Stream(Batches {
+                first,
+                count,
+                batch,
+                own: 0,
+            }),
+            Work::Take {
+                first,
+                count,
+                publishers: 1,
+            },
+        ];
+        let done = set.run(self.role, &works, Duration::ZERO)?;
         self.sequence += count;
-        let (checked, _) = peer.end()?;
+        let since = |ticks: u64| ticks.saturating_sub(done[CLIENT].start_ticks);
         Ok(Sent {
-            start,
-            handed_over,
-            checked,
+            handed_over: since(done[CLIENT].end_ticks),
+            checked: since(done[SERVER].end_ticks),
         })
     }
 }
 
-/// Sends messages through a channel by the call that fits their size and batch.
-fn fill_channel(
-    publisher: &mut Publisher,
-    peer: &mut Peer,
-    size: usize,
-    batch: usize,
-    first: u64,
-    count: u64,
-) -> Result<()> {
-    let deadline = &mut peer.deadline();
-    match (batch, size) {
-        (1, 16) => offered::<16>(publisher, deadline, first, count),
-        (1, 32) => offered::<32>(publisher, deadline, first, count),
-        (1, 64) => offered::<64>(publisher, deadline, first, count),
-        (1, size) => claimed(publisher, deadline, size, first, count),
-        // For a known size, a message is built in registers and copied from there.
-        (batch, 16) => batched::<16>(publisher, deadline, batch, first, count),
-        (batch, 32) => batched::<32>(publisher, deadline, batch, first, count),
-        (batch, 64) => batched::<64>(publisher, deadline, batch, first, count),
-        (batch, size) => staged(publisher, deadline, size, batch, first, count),
-    }
-}
-
-/// A message of a size that the compiler knows.
-#[inline(always)]
-fn build<const SIZE: usize>(sequence: u64) -> [u8; SIZE] {
-    payload::build(Stamp { sequence, ticks: 0 })
-}
-
-/// Sends messages of a size that the compiler knows, one by one.
-#[inline(never)]
-fn offered<const SIZE: usize>(
-    publisher: &mut Publisher,
-    deadline: &mut Deadline<'_>,
-    first: u64,
-    count: u64,
-) -> Result<()> {
-    for sequence in first..first + count {
-        while let Err(error) = publisher.try_publish(&build::<SIZE>(sequence)) {
-            deadline.wait_for_room(publisher, SIZE, error)?;
-        }
-    }
-    Ok(())
-}
-
-/// Sends messages of any size, one by one, written in place.
-#[inline(never)]
-fn claimed(
-    publisher: &mut Publisher,
-    deadline: &mut Deadline<'_>,
-    size: usize,
-    first: u64,
-    count: u64,
-) -> Result<()> {
-    for sequence in first..first + count {
-        loop {
-            match publisher.try_claim(size) {
-                Ok(mut claim) => {
-                    payload::fill(&mut claim, Stamp { sequence, ticks: 0 });
-                    claim.commit();
-                    break;
-                }
-                Err(error) => deadline.wait_for_room(publisher, size, error)?,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Sends batches of messages of a size that the compiler knows.
-#[inline(never)]
-fn batched<const SIZE: usize>(
-    publisher: &mut Publisher,
-    deadline: &mut Deadline<'_>,
-    batch: usize,
-    first: u64,
-    count: u64,
-) -> Result<()> {
-    let mut next = first;
-    while next != first + count {
-        let end = (first + count).min(next + batch as u64);
-        next = push_batch(publisher, deadline, SIZE, next..end, |batch, n| {
-            batch.push(&build::<SIZE>(n))
-        })?;
-    }
-    Ok(())
-}
-
-/// Sends batches of messages of any size: a whole batch is written first and then copied, so that
-/// no load waits for stores just before it.
-#[inline(never)]
-fn staged(
-    publisher: &mut Publisher,
-    deadline: &mut Deadline<'_>,
-    size: usize,
-    batch: usize,
-    first: u64,
-    count: u64,
-) -> Result<()> {
-    let mut stage = vec![0; size * batch];
-    let mut next = first;
-    while next != first + count {
-        let base = next;
-        let end = (first + count).min(base + batch as u64);
-        for (message, sequence) in stage.chunks_exact_mut(size).zip(base..end) {
-            payload::fill(message, Stamp { sequence, ticks: 0 });
-        }
-        next = push_batch(publisher, deadline, size, base..end, |batch, sequence| {
-            let at = usize::try_from(sequence - base).unwrap_or(0) * size;
-            batch.push(&stage[at..at + size])
-        })?;
-    }
-    Ok(())
-}
-
-/// Publishes `numbers` as one batch, or as several if the ring has no room for all; returns their
-/// end.
-#[inline(always)]
-fn push_batch(
-    publisher: &mut Publisher,
-    deadline: &mut Deadline<'_>,
-    size: usize,
-    numbers: Range<u64>,
-    mut push: impl FnMut(&mut Batch<'_>, u64) -> std::result::Result<(), NotSent>,
-) -> Result<u64> {
-    let mut next = numbers.start;
-    loop {
-        let mut batch = publisher.batch();
-        let mut refused = None;
-        while next != numbers.end && refused.is_none() {
-            match push(&mut batch, next) {
-                Ok(()) => next += 1,
-                Err(error) => refused = Some(error),
-            }
-        }
-        batch.commit();
-        match refused {
-            Some(error) => deadline.wait_for_room(publisher, size, error)?,
-            None => return Ok(next),
-        }
-    }
+/// When streamed messages had come how far, in ticks from the first one.
+pub(super) struct Sent {
+    /// Until the last call that sends has returned.
+    pub(super) handed_over: u64,
+    /// Until the other side has checked the last message.
+    checked: u64,
 }

@@ -5,9 +5,8 @@ use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
 use crate::error::{BenchError, Result, chain};
 use crate::floor::middle_ns;
-use crate::method;
-use crate::peer::Peer;
 use crate::result::{Collector, Figures, Load, Parameters, Row, Slice};
+use crate::run::Participants;
 use olivine::clock;
 use std::ops::ControlFlow;
 
@@ -23,10 +22,12 @@ pub(super) trait Subject: Sized {
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self>;
 
     /// Measures one slice.
-    fn slice(&mut self, peer: &mut Peer, clock: &TickClock) -> Result<Figures>;
+    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures>;
 
-    /// Closes both sides.
-    fn close(self, peer: &mut Peer) -> Result<()>;
+    /// Closes what has ends of its own.
+    fn close(self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// One run of a candidate: opens everything, measures slices, closes everything.
@@ -37,7 +38,7 @@ pub(crate) struct Candidate<'a> {
     pub(crate) scenario: &'static str,
     pub(crate) load: Load,
     pub(crate) method: String,
-    pub(crate) lacks: &'static str,
+    pub(crate) lacks: String,
     pub(crate) parameters: Parameters,
     /// Slices of a run.
     pub(crate) slices: u32,
@@ -56,21 +57,22 @@ impl<'a> Candidate<'a> {
         variant: Variant,
         open: impl Fn(&mut Session<'_>, &Variant) -> Result<S> + 'a,
     ) -> Self {
-        let found = method::find(setup.methods, &variant.method);
+        let found = setup.find(&variant.method);
         Self {
             scenario: S::SCENARIO.name,
             load: S::SCENARIO.load,
             method: variant.method.clone(),
-            lacks: found.map_or("", |method| method.lacks()),
+            lacks: found.map_or_else(|_| String::new(), |(_, known)| known.lacks.clone()),
             parameters: variant.parameters.clone(),
             slices: super::slices_per_run(setup, S::slice_ns(&variant)),
             play: Box::new(move |turn| {
                 let mut subject = open(turn.session, &variant)?;
-                while turn.slice(|peer, clock| subject.slice(peer, clock))? {}
+                while turn.slice(|set, clock| subject.slice(set, clock))? {}
                 if turn.is_stopped {
                     return Ok(());
                 }
-                subject.close(&mut turn.session.peer)
+                subject.close()?;
+                turn.session.set.close()
             }),
         }
     }
@@ -88,19 +90,17 @@ pub(crate) struct RunSlot<'t, 's> {
     end_ns: u64,
     /// Whether a request to stop came.
     is_stopped: bool,
-    /// Whether a request to stop has come, for long slices.
-    pub(super) stopped: &'t dyn Fn() -> bool,
 }
 
 impl RunSlot<'_, '_> {
     /// Measures one slice between two slices of the floor; true if another one should follow.
     pub(crate) fn slice(
         &mut self,
-        thing: impl FnOnce(&mut Peer, &TickClock) -> Result<Figures>,
+        thing: impl FnOnce(&mut Participants<'_>, &TickClock) -> Result<Figures>,
     ) -> Result<bool> {
         let session = &mut *self.session;
         let clock = session.clock;
-        let slice = session.slice(|peer| thing(peer, &clock))?;
+        let slice = session.slice(|set| thing(set, &clock))?;
         let figures = &slice.value;
         self.collector.set_session(&session.name);
         self.collector.add(
@@ -144,13 +144,13 @@ pub(super) fn measure<S: Subject + 'static>(
     let candidates = variants
         .iter()
         .map(|variant| Candidate::of::<S>(setup, variant.clone()));
-    measure_all(setup, candidates.collect(), watch, &|| false)
+    measure_all(setup, candidates.collect(), watch)
 }
 
 /// Measures every candidate interleaved, run by run. Returns for each candidate a row for each
 /// placement, or one for its failure; none if it had no turn.
 ///
-/// A failure ends only its candidate; the second process is restarted. A candidate that fails once
+/// A failure ends only its candidate; the participants are started again. A candidate that fails once
 /// has no figures, whatever earlier runs gave. A turn that fails because of a request to stop is
 /// neither a figure nor a failure.
 ///
@@ -162,10 +162,10 @@ pub(crate) fn measure_all(
     setup: &Setup,
     mut candidates: Vec<Candidate<'_>>,
     watch: Watch<'_>,
-    stopped: &dyn Fn() -> bool,
 ) -> Result<Found> {
+    let stopped = || setup.is_stopped();
     let all: u64 = candidates.iter().map(|one| u64::from(one.slices)).sum();
-    let mut session = Session::start(setup, u64::from(setup.runs) * all, watch)?;
+    let mut session = Session::start(setup, u64::from(setup.runs) * all, watch, &stopped)?;
     let mut found: Vec<Collected> = Vec::new();
     found.resize_with(candidates.len(), || Collected {
         collector: Collector::new(session.clock),
@@ -175,13 +175,7 @@ pub(crate) fn measure_all(
         let open = candidates.iter_mut().zip(&mut found);
         for (candidate, collected) in open.filter(|(_, collected)| collected.reason.is_none()) {
             let done = session.progress.done;
-            match one_run(
-                &mut session,
-                candidate,
-                run,
-                &mut collected.collector,
-                stopped,
-            ) {
+            match one_run(&mut session, candidate, run, &mut collected.collector) {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => break 'runs,
                 Err(_) if stopped() => break 'runs,
@@ -190,7 +184,7 @@ pub(crate) fn measure_all(
                     session.progress.done = done;
                     let left = u64::from(setup.runs - run) * u64::from(candidate.slices);
                     session.progress.total -= left;
-                    session.renew()?;
+                    session.renew((0, false))?;
                 }
             }
         }
@@ -216,7 +210,7 @@ pub(crate) fn measure_all(
             .collector
             .rows(scenario, *load, method, parameters);
         rows.iter_mut()
-            .for_each(|row| candidate.lacks.clone_into(&mut row.lacks));
+            .for_each(|row| row.lacks.clone_from(&candidate.lacks));
         rows
     };
     let rows: Found = candidates.iter().zip(&found).map(rows).collect();
@@ -232,7 +226,6 @@ fn one_run(
     candidate: &mut Candidate<'_>,
     run: u32,
     collector: &mut Collector,
-    stopped: &dyn Fn() -> bool,
 ) -> Result<ControlFlow<()>> {
     let planned = session.progress.done + u64::from(candidate.slices);
     let end_ns = clock::monotonic_ns().saturating_add(session.setup.run_ns());
@@ -244,7 +237,6 @@ fn one_run(
         left: candidate.slices,
         end_ns,
         is_stopped: false,
-        stopped,
     };
     (candidate.play)(&mut turn)?;
     if turn.is_stopped {

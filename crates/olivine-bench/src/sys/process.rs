@@ -60,6 +60,30 @@ pub(crate) fn run_first_in_first_out() -> io::Result<()> {
     Ok(())
 }
 
+/// What a thread has used so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Usage {
+    pub(crate) forced_switches: u64,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+}
+
+/// What the calling thread has used.
+pub(crate) fn thread_usage() -> Usage {
+    // SAFETY: all bytes zero are a valid `rusage`.
+    let mut found: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives. Without an answer all stays 0.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut found) };
+    let count = |count: libc::c_long| u64::try_from(count).unwrap_or(0);
+    Usage {
+        forced_switches: count(found.ru_nivcsw),
+        voluntary_switches: count(found.ru_nvcsw),
+        minor_faults: count(found.ru_minflt),
+        major_faults: count(found.ru_majflt),
+    }
+}
+
 /// Locks what this process has mapped, and what it will map.
 pub(crate) fn lock_memory() -> io::Result<()> {
     // SAFETY: pages are filled and kept; nothing that is mapped changes.

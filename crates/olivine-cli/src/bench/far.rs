@@ -96,7 +96,7 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
         rate_per_s: args.rate.unwrap_or(RATE_PER_S),
     };
     let found = bench.measure(|setup, watch| {
-        let found = bridge::run(setup, &plan, watch, &|| bench.stop.now())?;
+        let found = bridge::run(setup, &plan, watch)?;
         Ok::<_, BenchError>(found)
     })?;
     bench.report(common, found)

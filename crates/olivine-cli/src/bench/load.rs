@@ -238,7 +238,7 @@ fn own(
         word(wait),
         cpu.to_string(),
     ];
-    Server::own(name(kind, backend), &setup.program, &words, cpu)
+    Server::own(name(kind, backend), setup.programs[0].path(), &words, cpu)
 }
 
 fn name(kind: KindName, backend: BackendName) -> &'static str {

@@ -55,6 +55,8 @@ impl Bench {
             locked_memory: method.mlock,
         };
         files::check(&method.save)?;
+        let stop = Stop::install()?;
+        setup.stop = stop.flag();
         Ok(Self {
             name,
             setup,
@@ -62,7 +64,7 @@ impl Bench {
                 checks: crate::doctor::conditions(),
                 ..Machine::look()
             },
-            stop: Stop::install()?,
+            stop,
             participants: PAIR,
             started_unix_s: unix_time_s(),
             started: Instant::now(),

@@ -4,18 +4,13 @@ use super::{Bench, files};
 use crate::args::{Common, SelfcheckArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, json_line, print, table};
-use olivine_bench::{method, selfcheck};
-
-/// Flag of the second process with the methods of the self-check.
-const FLAG: &str = "--self-check";
+use olivine_bench::selfcheck;
 
 /// Runs the command.
 pub(super) fn run(args: &SelfcheckArgs, common: Common) -> Outcome {
     let save = &args.method.save;
     files::only(save, &["json"], "findings")?;
-    let mut bench = Bench::new("selfcheck", &args.method)?;
-    bench.setup.methods = method::SELF_CHECK;
-    bench.setup.arguments.push(FLAG.to_owned());
+    let bench = Bench::new("selfcheck", &args.method)?;
     let findings = bench.measure(selfcheck::run)?;
     // A check without a result is neither right nor wrong.
     bench.stop.cut_short()?;

@@ -107,7 +107,7 @@ impl Pair {
         let mut subscriber = Process::start("subscriber", &sub, Stdio::inherit())?;
         let mut publisher = Process::start("publisher", &publ, Stdio::inherit())?;
         let begun = Instant::now();
-        let observed = Observed::of_others(&[publisher.id(), subscriber.id()]);
+        let observed = Observed::first_threads(&[publisher.id(), subscriber.id()]);
         let mut waited_for_cpu_ns = 0;
         while !(publisher.has_ended()? && subscriber.has_ended()?) {
             // The counters of an ended process cannot be read.

@@ -174,18 +174,22 @@ fn method(stage: &Stage, words: &[&str]) {
     powers(stage, &short);
 }
 
-/// `--cpus` pins the measuring process.
+/// `--cpus` pins the first participant.
 fn pinned(stage: &Stage, words: &[&str]) {
     let (first, second) = cpus();
     let pair = format!("{second},{first}");
     let other = ["--cpus", &pair, "--seconds", "60"];
     for (more, cpu) in [(&[][..], first), (&other[..], second)] {
         let mut run = stage.start(&[words, more].concat());
-        let status = format!("/proc/{}/status", run.child.id());
+        let id = run.child.id();
+        let children = format!("/proc/{id}/task/{id}/children");
         let tied = format!("\nCpus_allowed_list:\t{cpu}\n");
-        until("the process to be tied to its CPU", || {
+        until("the first participant to be tied to its CPU", || {
             assert!(run.child.try_wait().unwrap().is_none(), "it ended before");
-            std::fs::read_to_string(&status).is_ok_and(|text| text.contains(&tied))
+            let children = std::fs::read_to_string(&children).unwrap_or_default();
+            let first = children.split_whitespace().next().unwrap_or_default();
+            let status = std::fs::read_to_string(format!("/proc/{first}/status"));
+            status.is_ok_and(|text| text.contains(&tied))
         });
         run.signal(Signal::INT);
         let _ = run.output();

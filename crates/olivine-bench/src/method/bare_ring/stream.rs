@@ -4,9 +4,9 @@
 use super::{BareEnd, CURSOR, HEADER, MARK, POSITION, Reader, Writer};
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
-use crate::method::harness::Batches;
 use crate::method::mirror::HEAD;
 use crate::payload::{self, Stamp};
+use crate::protocol::Batches;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
 

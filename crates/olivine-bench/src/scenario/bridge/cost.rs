@@ -2,23 +2,20 @@
 //! instead. It is the scenario `cost`, whatever happens to the messages later.
 
 use super::{Field, Part, Target};
-use crate::channel::TemporaryChannel;
 use crate::error::{BenchError, Result, io};
-use crate::peer::Order;
+use crate::method::Side;
+use crate::protocol::Role;
 use crate::result::Parameters;
-use crate::rival::unpinned;
+use crate::run::{CLIENT, SERVER};
 use crate::scenario::cost::Bursts;
-use crate::scenario::throughput::{OWN, SLICE_NS, Stream, Way};
+use crate::scenario::throughput::{OWN, SLICE_NS, Stream, channel};
 use crate::scenario::turns::Candidate;
 use crate::scenario::{Session, Setup, Variant};
 use crate::sys::process::{self, Ended};
-use olivine::{OpenError, Publisher};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 const SIZE: u64 = 32;
-const JOIN_MAX: Duration = Duration::from_secs(10);
 /// Rates, so that a lower cost is a higher figure.
 const TARGET: Target = Target::AtLeast(0.95);
 const PLAIN: &str = "subscriber on shm://";
@@ -46,32 +43,30 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup) {
     field.compare(Part::Cost, SIZE, BRIDGED, PLAIN, TARGET);
 }
 
-/// A channel whose only subscriber is a bridge to the second process.
+/// A channel whose only subscriber is a bridge to the second participant.
 fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
-    let channel = TemporaryChannel::new("bench", 0, SETTINGS).map_err(OpenError::from)?;
+    session.prepare(crate::method::OLIVINE.name())?;
+    let config = channel(session, SETTINGS)?;
     let port = process::free_port().map_err(io("find a free port"))?;
     let far = |role: &str| format!("tcp://127.0.0.1:{port}/bench?{SETTINGS}&role={role}");
-    session.peer.run(&Order::Open {
-        there: far("listen"),
-    })?;
-    let mut command = Command::new(&session.setup.program);
+    let set = &mut session.set;
+    set.open_channel(SERVER, Side::Server, &far("listen"), variant.size())?;
+    let own = session
+        .setup
+        .programs
+        .first()
+        .ok_or(BenchError::EndClosed)?;
+    let mut command = Command::new(own.path());
     command
-        .args(["bridge", &channel.uri(), &far("connect")])
+        .args(["bridge", &config.uri(), &far("connect")])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let bridge = unpinned(|| process::start(&mut command, Signal::KILL));
+    let bridge = process::start(&mut command, Signal::KILL);
     let bridge = Ended(bridge.map_err(io("start a bridge"))?);
-    let mut publisher = Publisher::open(&channel.uri())?;
-    if !publisher.wait_for_subscribers(1, Some(JOIN_MAX))? {
-        return Err(BenchError::Protocol {
-            found: "no subscriber joined the channel".to_owned(),
-        });
-    }
-    let way = Way::Channel {
-        publisher,
-        _channel: channel,
-    };
-    let stream = Stream::over(session, way, variant, SLICE_NS)?;
+    let set = &mut session.set;
+    set.open_channel(CLIENT, Side::Client, &config.uri(), variant.size())?;
+    let ring = usize::try_from(config.get_capacity().unwrap_or(0)).unwrap_or(usize::MAX);
+    let stream = Stream::over(session, Role::Measured, ring, variant, SLICE_NS)?;
     Ok(Bursts::into(stream, variant, Some(bridge)))
 }

@@ -7,10 +7,9 @@ use super::{Field, Part, Plan, Resources, Target, count_in, rate, read_back};
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{Result, io};
+use crate::method::publish;
 use crate::payload::{self, Stamp};
 use crate::result::{Figures, Parameters};
-use crate::rival::unpinned;
-use crate::scenario::latency::publish;
 use olivine::Publisher;
 use std::fs::File;
 use std::io::Write;
@@ -61,11 +60,11 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
         };
         let folder = plan.folder.clone();
         field.add(Part::Disk, ours, parameters(), move |turn| {
-            unpinned(|| record(turn, &folder, settings))
+            record(turn, &folder, settings)
         });
         let folder = plan.folder.clone();
         field.add(Part::Disk, theirs, parameters(), move |turn| {
-            unpinned(|| write(turn, &folder, sync))
+            write(turn, &folder, sync)
         });
         field.compare(Part::Disk, SIZE as u64, ours, theirs, TARGET);
     }

@@ -4,7 +4,6 @@
 use super::{Field, Part, Plan, Target};
 use crate::pace::Rest;
 use crate::result::Parameters;
-use crate::rival::unpinned;
 use crate::scenario::latency::Line;
 use crate::scenario::turns::Candidate;
 use crate::scenario::{Session, Setup, Variant};
@@ -39,7 +38,7 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
     for (name, variant, rest) in [(OURS, ours, rest), (BARE, bare, Rest::Gentle)] {
         // A bridge may run on any CPU.
         let open = move |session: &mut Session<'_>, variant: &Variant| {
-            unpinned(|| Line::resting(session, variant, rest))
+            Line::resting(session, variant, rest, true)
         };
         field.candidates.push(Candidate {
             scenario: Part::Paced.scenario(),

@@ -2,7 +2,6 @@
 
 use crate::error::{BenchError, Result, io};
 use crate::method::Held;
-use crate::rival::unpinned;
 use crate::sys::process;
 use rustix::process::Signal;
 use std::io::Read;
@@ -49,7 +48,7 @@ impl Shared {
     pub(super) fn take(&mut self) -> Result<(String, String)> {
         let server = match self.server.take() {
             Some(server) => server,
-            None => unpinned(|| NatsServer::start(&self.program, &self.folder))?,
+            None => NatsServer::start(&self.program, &self.folder)?,
         };
         let address = server.address();
         self.server = Some(server);

@@ -8,10 +8,10 @@ use super::{Field, Part, Plan, Resources, Target, count_in, rate, read_back};
 use crate::clock::TickClock;
 use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
+use crate::method::publish;
 use crate::payload::Stamp;
 use crate::result::{Figures, Parameters};
-use crate::rival::{Program, unpinned};
-use crate::scenario::latency::publish;
+use crate::run::Program;
 use olivine::Publisher;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -70,7 +70,7 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
         };
         field.add(Part::Stored, OURS, with_ring, move |turn| {
             let (address, subject) = own.borrow_mut().take()?;
-            unpinned(|| ours(turn, &address, &subject, size_bytes))
+            ours(turn, &address, &subject, size_bytes)
         });
         let Some(client) = &client else {
             continue;
@@ -86,7 +86,7 @@ pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
                     count: count(turn, size_bytes),
                     ids,
                 };
-                unpinned(|| theirs(&client, &job, turn.stopped))
+                theirs(&client, &job, &|| turn.setup.is_stopped())
             });
             field.compare(Part::Stored, size, OURS, method, TARGET);
         }

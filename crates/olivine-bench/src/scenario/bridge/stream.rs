@@ -2,13 +2,11 @@
 //! without.
 
 use super::paced::OURS;
-use super::{Beside, Field, Part, Plan, Resources, Target};
-use crate::error::{BenchError, Result};
-use crate::result::{Figures, Parameters, Row};
-use crate::rival::{Job, Program, unpinned};
-use crate::scenario::throughput::{self, Stream};
-use crate::scenario::turns::Candidate;
-use crate::scenario::{Setup, Variant};
+use super::{Beside, Field, Part, Plan, Target};
+use crate::result::Parameters;
+use crate::scenario::throughput::Stream;
+use crate::scenario::turns::{Candidate, Subject as _};
+use crate::scenario::{Session, Setup, Variant};
 
 const SMALL: u64 = 32;
 const LARGE: u64 = 8192;
@@ -58,61 +56,30 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
     for (program, method, needs_server) in RIVALS {
         let server = needs_server.then(|| field.server(plan));
         let is_missing = matches!(server, Some(None));
-        let Some(program) = field.rival(plan, program).filter(|_| !is_missing) else {
+        if field.rival(plan, program).is_none() || is_missing {
             continue;
-        };
+        }
         let server = server.flatten();
         for (size, batch) in [(SMALL, BATCH), (LARGE, 1)] {
             let variant = Variant {
                 method: method.to_owned(),
                 parameters: parameters(size, batch, ""),
             };
-            let (program, server) = (program.clone(), server.clone());
-            field.add(
-                Part::Stream,
-                method,
-                variant.parameters.clone(),
-                move |turn| {
-                    let mut variant = variant.clone();
-                    if let Some(server) = &server {
-                        variant.parameters.settings = server.borrow_mut().take()?.0;
-                    }
-                    theirs(turn, &program, &variant)
-                },
-            );
+            let server = server.clone();
+            let open = move |session: &mut Session<'_>, variant: &Variant| {
+                let mut variant = variant.clone();
+                if let Some(server) = &server {
+                    variant.parameters.settings = server.borrow_mut().take()?.0;
+                }
+                Stream::open(session, &variant)
+            };
+            field.candidates.push(Candidate {
+                scenario: Part::Stream.scenario(),
+                ..Candidate::opened(setup, variant, open)
+            });
             if size == SMALL {
                 field.compare(Part::Stream, size, &best, method, TARGET);
             }
         }
     }
-}
-
-fn theirs(turn: &mut Resources<'_>, program: &Program, variant: &Variant) -> Result<Figures> {
-    let job = Job {
-        scenario: throughput::SCENARIO.name.to_owned(),
-        variants: vec![variant.clone()],
-        cpus: turn.setup.cpus,
-        runs: 1,
-        seconds: turn.seconds(),
-        privileges: turn.setup.privileges,
-    };
-    let rows = unpinned(|| program.measure(&job, turn.stopped))?;
-    rate_of(&rows, &variant.method)
-}
-
-/// The rate of the place that most slices were in.
-fn rate_of(rows: &[Row], name: &str) -> Result<Figures> {
-    let measured = rows.iter().filter_map(Row::measured);
-    let best = measured.max_by_key(|found| found.slices_count);
-    let rate = best.and_then(|found| found.spread("messages_per_s"));
-    rate.map(|rate| Figures::rate(rate.median)).ok_or_else(|| {
-        let reason = rows.iter().find_map(|row| match &row.outcome {
-            crate::result::Outcome::Failed { reason } => Some(reason.clone()),
-            crate::result::Outcome::Measured(_) => None,
-        });
-        BenchError::Rival {
-            name: name.to_owned(),
-            message: reason.unwrap_or_else(|| "it gave no figure".to_owned()),
-        }
-    })
 }

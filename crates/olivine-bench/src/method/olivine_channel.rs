@@ -1,0 +1,379 @@
+//! One end of a channel of this library, by the calls that are the fastest for a size and a batch:
+//! what a program does that sends at full speed. The settings are the URI.
+//!
+//! The client publishes, the server subscribes. The coordinator opens the subscribers first, so the
+//! ends need not meet.
+
+use super::harness::{Driver, done_now, send_paced};
+use super::{Described, Rendezvous, Side};
+use crate::channel::{POLL_LIMIT, WAIT_STEP};
+use crate::clock::TickClock;
+use crate::deadline::Deadline;
+use crate::error::{BenchError, Result};
+use crate::payload::{self, Stamp};
+use crate::protocol::{Batches, Done, Work};
+use olivine::{Batch, NotSent, Publisher, Subscriber};
+use std::ops::Range;
+use std::time::Duration;
+
+/// Its name, in orders only.
+pub(crate) const CHANNEL: &str = "olivine-channel";
+/// How long a publisher waits for a subscriber.
+const JOIN_MAX: Duration = Duration::from_secs(10);
+/// Longest wait without progress.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+pub(super) const END: Described = Described {
+    name: CHANNEL,
+    about: "one end of a channel",
+    wait: "",
+    streams: true,
+    batches: true,
+    threads: false,
+    lacks: "",
+    open,
+};
+
+fn open(
+    side: Side,
+    _rendezvous: &mut Rendezvous,
+    size: usize,
+    uri: &str,
+) -> Result<Box<dyn Driver>> {
+    if side == Side::Server {
+        let subscriber = Subscriber::open(uri)?;
+        return Ok(Box::new(Receiving { subscriber, size }));
+    }
+    let mut publisher = Publisher::open(uri)?;
+    if !publisher.wait_for_subscribers(1, Some(JOIN_MAX))? {
+        return Err(BenchError::Protocol {
+            found: "no subscriber joined the channel".to_owned(),
+        });
+    }
+    Ok(Box::new(Sending { publisher, size }))
+}
+
+/// The error of work that the other end does.
+fn one_way() -> BenchError {
+    BenchError::Protocol {
+        found: "work of the other end of a channel".to_owned(),
+    }
+}
+
+/// The end that publishes.
+struct Sending {
+    publisher: Publisher,
+    size: usize,
+}
+
+impl Driver for Sending {
+    fn prepare(&mut self, _work: &Work) -> Result<()> {
+        Ok(())
+    }
+
+    fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
+        let Self { publisher, size } = self;
+        let size = *size;
+        let deadline = &mut Deadline::of(WAIT_MAX);
+        match *work {
+            Work::Stream(Batches {
+                first,
+                count,
+                batch,
+                own,
+            }) => {
+                let numbers = first..first + count;
+                let mut line = Line {
+                    publisher,
+                    deadline,
+                    own,
+                };
+                line.fill(size, batch, numbers)?;
+            }
+            Work::Pace(ref paced) => send_paced(paced, deadline, samples, |stamp, deadline| {
+                publish(publisher, size, stamp, deadline)
+            })?,
+            _ => return Err(one_way()),
+        }
+        Ok(done_now())
+    }
+}
+
+/// Publishes one message of `size` bytes.
+pub(crate) fn publish(
+    publisher: &mut Publisher,
+    size: usize,
+    stamp: Stamp,
+    deadline: &mut Deadline<'_>,
+) -> Result<()> {
+    loop {
+        match publisher.try_claim(size) {
+            Ok(mut claim) => {
+                payload::fill(&mut claim, stamp);
+                claim.commit();
+                return Ok(());
+            }
+            Err(error) => deadline.wait_for_room(publisher, size, error)?,
+        }
+    }
+}
+
+/// A publisher that streams.
+struct Line<'l, 'd> {
+    publisher: &'l mut Publisher,
+    deadline: &'l mut Deadline<'d>,
+    /// Its number, in place of the time of each message.
+    own: u64,
+}
+
+impl Line<'_, '_> {
+    /// Sends messages by the call that fits their size and batch.
+    fn fill(&mut self, size: usize, batch: usize, numbers: Range<u64>) -> Result<()> {
+        match (batch, size) {
+            (1, 16) => self.offered::<16>(numbers),
+            (1, 32) => self.offered::<32>(numbers),
+            (1, 64) => self.offered::<64>(numbers),
+            (1, size) => self.claimed(size, numbers),
+            // For a known size, a message is built in registers and copied from there.
+            (batch, 16) => self.batched::<16>(batch, numbers),
+            (batch, 32) => self.batched::<32>(batch, numbers),
+            (batch, 64) => self.batched::<64>(batch, numbers),
+            (batch, size) => self.staged(size, batch, numbers),
+        }
+    }
+
+    fn stamp(&self, sequence: u64) -> Stamp {
+        Stamp {
+            sequence,
+            ticks: self.own,
+        }
+    }
+
+    /// Sends messages of a size that the compiler knows, one by one.
+    #[inline(never)]
+    fn offered<const SIZE: usize>(&mut self, numbers: Range<u64>) -> Result<()> {
+        for sequence in numbers {
+            let stamp = self.stamp(sequence);
+            while let Err(error) = self.publisher.try_publish(&payload::build::<SIZE>(stamp)) {
+                self.deadline.wait_for_room(self.publisher, SIZE, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends messages of any size, one by one, written in place.
+    #[inline(never)]
+    fn claimed(&mut self, size: usize, numbers: Range<u64>) -> Result<()> {
+        for sequence in numbers {
+            let stamp = self.stamp(sequence);
+            publish(self.publisher, size, stamp, self.deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Sends batches of messages of a size that the compiler knows.
+    #[inline(never)]
+    fn batched<const SIZE: usize>(&mut self, batch: usize, numbers: Range<u64>) -> Result<()> {
+        let own = self.own;
+        let mut next = numbers.start;
+        while next != numbers.end {
+            let end = numbers.end.min(next + batch as u64);
+            next = self.push_batch(SIZE, next..end, |batch, sequence| {
+                batch.push(&payload::build::<SIZE>(Stamp {
+                    sequence,
+                    ticks: own,
+                }))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Sends batches of messages of any size: a whole batch is written first and then copied, so
+    /// that no load waits for stores just before it.
+    #[inline(never)]
+    fn staged(&mut self, size: usize, batch: usize, numbers: Range<u64>) -> Result<()> {
+        let mut stage = vec![0; size * batch];
+        let mut next = numbers.start;
+        while next != numbers.end {
+            let base = next;
+            let end = numbers.end.min(base + batch as u64);
+            for (message, sequence) in stage.chunks_exact_mut(size).zip(base..end) {
+                payload::fill(message, self.stamp(sequence));
+            }
+            next = self.push_batch(size, base..end, |batch, sequence| {
+                let at = usize::try_from(sequence - base).unwrap_or(0) * size;
+                batch.push(&stage[at..at + size])
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Publishes `numbers` as one batch, or as several if the ring has no room for all; returns
+    /// their end.
+    #[inline(always)]
+    fn push_batch(
+        &mut self,
+        size: usize,
+        numbers: Range<u64>,
+        mut push: impl FnMut(&mut Batch<'_>, u64) -> std::result::Result<(), NotSent>,
+    ) -> Result<u64> {
+        let mut next = numbers.start;
+        loop {
+            let mut batch = self.publisher.batch();
+            let mut refused = None;
+            while next != numbers.end && refused.is_none() {
+                match push(&mut batch, next) {
+                    Ok(()) => next += 1,
+                    Err(error) => refused = Some(error),
+                }
+            }
+            batch.commit();
+            match refused {
+                Some(error) => self.deadline.wait_for_room(self.publisher, size, error)?,
+                None => return Ok(next),
+            }
+        }
+    }
+}
+
+/// The end that subscribes.
+struct Receiving {
+    subscriber: Subscriber,
+    size: usize,
+}
+
+impl Driver for Receiving {
+    fn prepare(&mut self, _work: &Work) -> Result<()> {
+        Ok(())
+    }
+
+    fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
+        let size = self.size;
+        let done = match *work {
+            Work::Take {
+                first,
+                count,
+                publishers: 1,
+            } => {
+                if size == payload::COMMON {
+                    // A separate loop, in which nothing else needs a register.
+                    self.take(first, count, payload::check_common, |_| ())?;
+                } else {
+                    let check = |message: &[u8]| payload::check_whole(message, size);
+                    self.take(first, count, check, |_| ())?;
+                }
+                done_now()
+            }
+            Work::Take {
+                first,
+                count,
+                publishers,
+            } => {
+                let ends_ticks = self.gather(publishers, first, count)?;
+                Done {
+                    ends_ticks,
+                    ..done_now()
+                }
+            }
+            Work::Hear { first, count } => {
+                samples.reserve(usize::try_from(count).unwrap_or(0));
+                let check = |message: &[u8]| payload::check_whole(message, size);
+                self.take(first, count, check, |stamp| {
+                    samples.push(TickClock::ticks().wrapping_sub(stamp.ticks));
+                })?;
+                done_now()
+            }
+            _ => return Err(one_way()),
+        };
+        self.subscriber.release();
+        Ok(done)
+    }
+}
+
+impl Receiving {
+    /// Checks `count` messages in order by `check`, and notes each stamp.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        first: u64,
+        count: u64,
+        check: impl Fn(&[u8]) -> Option<Stamp>,
+        mut note: impl FnMut(Stamp),
+    ) -> Result<()> {
+        let mut next = first;
+        let end = first + count;
+        let mut wrong = None;
+        let mut deadline = Deadline::of(WAIT_MAX);
+        while next != end {
+            let room = usize::try_from(end - next)
+                .unwrap_or(usize::MAX)
+                .min(POLL_LIMIT);
+            let taken = self.subscriber.poll(
+                |message| {
+                    match check(&message) {
+                        Some(stamp) if stamp.sequence == next => note(stamp),
+                        _ => wrong = wrong.or(Some(next)),
+                    }
+                    next += 1;
+                },
+                room,
+            )?;
+            if let Some(sequence) = wrong {
+                return Err(BenchError::Wrong { sequence });
+            }
+            self.rest(taken, &mut deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Checks `count` messages of each of `publishers` publishers, each of which numbers its
+    /// messages from `first` on and has its own number in place of their time; returns the ticks at
+    /// the last one of each.
+    fn gather(&mut self, publishers: usize, first: u64, count: u64) -> Result<Vec<u64>> {
+        let mut next = vec![first; publishers];
+        let mut ends = vec![0; publishers];
+        let size = self.size;
+        let last = first + count;
+        let mut left = publishers;
+        let mut wrong = None;
+        let mut deadline = Deadline::of(WAIT_MAX);
+        while left != 0 {
+            let taken = self.subscriber.poll(
+                |message| {
+                    let due = payload::check_whole(&message, size).and_then(|stamp| {
+                        let own = usize::try_from(stamp.ticks).ok()?;
+                        let due = next.get_mut(own).filter(|due| **due == stamp.sequence)?;
+                        *due += 1;
+                        Some((own, *due))
+                    });
+                    match due {
+                        Some((own, due)) if due == last => {
+                            ends[own] = TickClock::ticks();
+                            left -= 1;
+                        }
+                        Some(_) => {}
+                        None => wrong = Some(next.iter().min().copied().unwrap_or(first)),
+                    }
+                },
+                POLL_LIMIT,
+            )?;
+            if let Some(sequence) = wrong {
+                return Err(BenchError::Wrong { sequence });
+            }
+            self.rest(taken, &mut deadline)?;
+        }
+        Ok(ends)
+    }
+
+    /// Waits for messages if none were `taken`.
+    #[inline(always)]
+    fn rest(&mut self, taken: usize, deadline: &mut Deadline<'_>) -> Result<()> {
+        if taken == 0 {
+            self.subscriber.wait(WAIT_STEP)?;
+            deadline.look()?;
+        } else {
+            deadline.renew();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! The coordinator's side of a measurement: it starts participants, gives orders and reads samples.
+//! It sleeps while a slice is measured.
+
+mod participants;
+mod program;
+
+pub use program::{Program, main};
+
+pub(crate) use participants::{CLIENT, Participants, SERVER, Stopped};

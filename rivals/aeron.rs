@@ -1,7 +1,6 @@
 //! Aeron (its C media driver and client): IPC streams between processes, by exclusive publications.
 
 use olivine_bench::affinity;
-use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_bench::run;
@@ -113,15 +112,11 @@ struct Streams {
 
 /// Sends a message from other memory.
 #[inline(always)]
-fn offer(
-    publication: &AeronExclusivePublication,
-    message: &[u8],
-    deadline: &mut Deadline<'_>,
-) -> Result<()> {
+fn offer(publication: &AeronExclusivePublication, message: &[u8]) -> Result<()> {
     loop {
         match publication.offer(message) {
             Ok(_position) => return Ok(()),
-            Err(error) if error.is_retryable() => deadline.spend()?,
+            Err(error) if error.is_retryable() => {}
             Err(error) => return Err(says(error)),
         }
     }
@@ -129,12 +124,12 @@ fn offer(
 
 impl End for Streams {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut claim = loop {
             match self.publication.try_claim_owned(self.size) {
                 Ok(claim) => break claim,
                 // Also while the other side is not connected yet.
-                Err(error) if error.is_retryable() => deadline.spend()?,
+                Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(says(error)),
             }
         };
@@ -144,11 +139,7 @@ impl End for Streams {
     }
 
     #[inline(always)]
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let mut handle = Some(handle);
         let mut handled = None;
         loop {
@@ -159,17 +150,11 @@ impl End for Streams {
             if let Some(handled) = handled.take() {
                 return Ok(handled);
             }
-            deadline.spend()?;
         }
     }
 
     #[inline(always)]
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
         let publication = &self.publication;
         let mut check = Some(check);
         let mut echoed = None;
@@ -178,7 +163,7 @@ impl End for Streams {
             let take = |message: &[u8], _header| {
                 let fits = check.take().is_some_and(|check| check(message));
                 echoed = Some(if fits {
-                    offer(publication, message, deadline).map(|()| true)
+                    offer(publication, message).map(|()| true)
                 } else {
                     Ok(false)
                 });
@@ -187,17 +172,11 @@ impl End for Streams {
             if let Some(echoed) = echoed.take() {
                 return echoed;
             }
-            deadline.spend()?;
         }
     }
 
     #[inline(always)]
-    fn receive_many(
-        &mut self,
-        limit: usize,
-        mut handle: impl FnMut(&[u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<usize> {
+    fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
         loop {
             let room = limit.min(TAKEN);
             let taken = self
@@ -207,7 +186,6 @@ impl End for Streams {
             if taken > 0 {
                 return Ok(usize::try_from(taken).unwrap_or(0));
             }
-            deadline.spend()?;
         }
     }
 }

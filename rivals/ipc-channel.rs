@@ -3,7 +3,6 @@
 use ipc_channel::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, TryRecvError, bytes_channel,
 };
-use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_bench::run;
@@ -71,11 +70,11 @@ struct Channels {
 
 impl Channels {
     /// Waits for a message.
-    fn next(&self, deadline: &mut Deadline<'_>) -> Result<Vec<u8>> {
+    fn next(&self) -> Result<Vec<u8>> {
         loop {
             match self.from.try_recv() {
                 Ok(message) => return Ok(message),
-                Err(TryRecvError::Empty) => deadline.spend()?,
+                Err(TryRecvError::Empty) => {}
                 Err(error) => return Err(says(error)),
             }
         }
@@ -83,18 +82,13 @@ impl Channels {
 }
 
 impl End for Channels {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(&mut self.message);
         self.to.send(&self.message).map_err(says)
     }
 
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        let message = self.next(deadline)?;
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        let message = self.next()?;
         let fits = check(&message);
         if fits {
             self.to.send(&message).map_err(says)?;
@@ -102,11 +96,7 @@ impl End for Channels {
         Ok(fits)
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.next(deadline).map(|message| handle(&message))
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.next().map(|message| handle(&message))
     }
 }

@@ -8,7 +8,6 @@ use async_nats::{Client, ConnectOptions, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
 use olivine_bench::affinity;
-use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_bench::payload::{self, Stamp};
@@ -16,11 +15,9 @@ use olivine_bench::run;
 use olivine_bench::scenario::bridge::{STORE, StoreJob, Stored};
 use std::collections::VecDeque;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::runtime::{Builder, Runtime};
 
-/// Longest single wait for a message.
-const WAIT: Duration = Duration::from_millis(400);
 /// Messages that wait in this process before the library drops them: more than a slice has.
 const WAITING_MAX: usize = 1 << 22;
 /// Messages whose acknowledgements are awaited at a time. More were not faster.
@@ -128,43 +125,27 @@ struct Core {
 
 impl Core {
     /// Waits for the next message.
-    fn next(&mut self, deadline: &mut Deadline<'_>) -> Result<Bytes> {
-        loop {
-            let next = self.subscriber.next();
-            let waited = self
-                .runtime
-                .block_on(async { tokio::time::timeout(WAIT, next).await });
-            match waited {
-                Ok(Some(message)) => return Ok(message.payload),
-                Ok(None) => return Err(BenchError::EndClosed),
-                Err(_) => deadline.look()?,
-            }
-        }
+    fn next(&mut self) -> Result<Bytes> {
+        let message = self.runtime.block_on(self.subscriber.next());
+        message
+            .map(|message| message.payload)
+            .ok_or(BenchError::EndClosed)
     }
 }
 
 impl End for Core {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _patience: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(&mut self.outgoing);
         let payload = Bytes::copy_from_slice(&self.outgoing);
         let sent = self.client.publish(self.to.clone(), payload);
         self.runtime.block_on(sent).map_err(says)
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.next(deadline).map(|message| handle(&message))
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.next().map(|message| handle(&message))
     }
 
-    fn send_many(
-        &mut self,
-        count: usize,
-        mut fill: impl FnMut(usize, &mut [u8]),
-        _patience: &mut Deadline<'_>,
-    ) -> Result<()> {
+    fn send_many(&mut self, count: usize, mut fill: impl FnMut(usize, &mut [u8])) -> Result<()> {
         let Self {
             runtime,
             client,
@@ -182,13 +163,8 @@ impl End for Core {
         })
     }
 
-    fn receive_many(
-        &mut self,
-        limit: usize,
-        mut handle: impl FnMut(&[u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<usize> {
-        handle(&self.next(deadline)?);
+    fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+        handle(&self.next()?);
         let mut taken = 1;
         while taken < limit {
             match self.subscriber.next().now_or_never() {

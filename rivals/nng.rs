@@ -3,7 +3,6 @@
 use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTimeout};
 use nng::{Protocol, Socket};
 use olivine_bench::affinity;
-use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_bench::run;
@@ -100,13 +99,12 @@ struct Pair {
 
 impl Pair {
     /// Sends a message, which is the socket's from then on.
-    fn pass(&self, mut message: nng::Message, deadline: &mut Deadline<'_>) -> Result<()> {
+    fn pass(&self, mut message: nng::Message) -> Result<()> {
         loop {
             match self.socket.send(message) {
                 Ok(()) => return Ok(()),
                 Err((back, nng::Error::TimedOut)) => {
                     message = back;
-                    deadline.look()?;
                 }
                 Err((_, error)) => return Err(says(error)),
             }
@@ -114,11 +112,11 @@ impl Pair {
     }
 
     /// Waits for a message.
-    fn next(&self, deadline: &mut Deadline<'_>) -> Result<nng::Message> {
+    fn next(&self) -> Result<nng::Message> {
         loop {
             match self.socket.recv() {
                 Ok(message) => return Ok(message),
-                Err(nng::Error::TimedOut) => deadline.look()?,
+                Err(nng::Error::TimedOut) => {}
                 Err(error) => return Err(says(error)),
             }
         }
@@ -136,32 +134,23 @@ impl End for Pair {
         Ok(())
     }
 
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut message = nng::Message::with_zeros(self.size);
         fill(&mut message);
-        self.pass(message, deadline)
+        self.pass(message)
     }
 
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        let message = self.next(deadline)?;
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        let message = self.next()?;
         let fits = check(&message);
         if fits {
             // The same message goes back, as a program would send it.
-            self.pass(message, deadline)?;
+            self.pass(message)?;
         }
         Ok(fits)
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.next(deadline).map(|message| handle(&message))
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.next().map(|message| handle(&message))
     }
 }

@@ -2,7 +2,6 @@
 //! UNIX sockets.
 
 use olivine_bench::affinity;
-use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_bench::run;
@@ -143,12 +142,11 @@ struct Pair {
 
 impl Pair {
     /// Waits for a message.
-    fn next(&self, deadline: &mut Deadline<'_>) -> Result<Sample> {
+    fn next(&self) -> Result<Sample> {
         loop {
             if let Some(sample) = self.subscriber.recv_timeout(WAIT).map_err(says)? {
                 return Ok(sample);
             }
-            deadline.look()?;
         }
     }
 }
@@ -161,7 +159,7 @@ impl End for Pair {
         Ok(())
     }
 
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut message = loop {
             let place = self.pool.alloc(self.size).with_policy::<GarbageCollect>();
             match place.wait() {
@@ -171,7 +169,6 @@ impl End for Pair {
                     ZAllocError::OutOfMemory | ZAllocError::NeedDefragment,
                 )) => {
                     std::thread::yield_now();
-                    deadline.spend()?;
                 }
                 Err(error) => return Err(says(error)),
             }
@@ -180,13 +177,8 @@ impl End for Pair {
         self.publisher.put(message).wait().map_err(says)
     }
 
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        let sample = self.next(deadline)?;
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        let sample = self.next()?;
         let fits = check(&sample.payload().to_bytes());
         if fits {
             // The same shared memory goes back, as a program would send it.
@@ -196,12 +188,8 @@ impl End for Pair {
         Ok(fits)
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        let sample = self.next(deadline)?;
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let sample = self.next()?;
         Ok(handle(&sample.payload().to_bytes()))
     }
 }

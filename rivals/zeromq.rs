@@ -1,7 +1,6 @@
 //! ZeroMQ (libzmq): PAIR sockets over TCP and over its ipc transport, between processes.
 
 use olivine_bench::affinity;
-use olivine_bench::deadline::Deadline;
 use olivine_bench::error::{BenchError, Result};
 use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_bench::run;
@@ -93,22 +92,22 @@ struct Pair {
 impl Pair {
     /// Sends a message. It is copied, because the library drops an owned message when an alarm
     /// interrupts the call.
-    fn pass(&self, message: &[u8], deadline: &mut Deadline<'_>) -> Result<()> {
+    fn pass(&self, message: &[u8]) -> Result<()> {
         loop {
             match self.socket.send(message, 0) {
                 Ok(()) => return Ok(()),
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => deadline.look()?,
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => {}
                 Err(error) => return Err(says(error)),
             }
         }
     }
 
     /// Waits for a message.
-    fn next(&mut self, deadline: &mut Deadline<'_>) -> Result<()> {
+    fn next(&mut self) -> Result<()> {
         loop {
             match self.socket.recv(&mut self.message, 0) {
                 Ok(()) => return Ok(()),
-                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => deadline.look()?,
+                Err(zmq::Error::EAGAIN | zmq::Error::EINTR) => {}
                 Err(error) => return Err(says(error)),
             }
         }
@@ -116,31 +115,22 @@ impl Pair {
 }
 
 impl End for Pair {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(&mut self.outgoing);
-        self.pass(&self.outgoing, deadline)
+        self.pass(&self.outgoing)
     }
 
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        self.next(deadline)?;
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        self.next()?;
         let fits = check(&self.message);
         if fits {
-            self.pass(&self.message, deadline)?;
+            self.pass(&self.message)?;
         }
         Ok(fits)
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.next(deadline)?;
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.next()?;
         Ok(handle(&self.message))
     }
 }

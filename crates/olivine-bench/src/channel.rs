@@ -1,10 +1,10 @@
 //! Channels that a measurement creates and removes, and waits on them.
 
 use crate::error::Result;
-use olivine::{Config, Message, NotSent, Subscriber, UriError, admin};
+use olivine::{Config, Message, NotSent, Publisher, Subscriber, UriError, admin};
 use std::time::Duration;
 
-/// Longest single wait for a message, so that a total limit holds.
+/// Longest single wait for a message.
 pub(crate) const WAIT_STEP: Duration = Duration::from_millis(200);
 /// Messages taken in one poll.
 pub(crate) const POLL_LIMIT: usize = 1 << 16;
@@ -51,19 +51,15 @@ impl Drop for TemporaryChannel {
     }
 }
 
-/// Receives one message and returns the result of `handle`. Waits by the subscriber's strategy;
-/// `look` decides periodically whether to continue.
+/// Receives one message and returns the result of `handle`. Waits by the subscriber's strategy.
 #[inline(always)]
 pub(crate) fn receive<T>(
     subscriber: &mut Subscriber,
-    mut look: impl FnMut() -> Result<()>,
     mut handle: impl FnMut(&Message<'_>) -> T,
 ) -> Result<T> {
     let mut result = None;
     loop {
-        if !subscriber.wait(WAIT_STEP)? {
-            look()?;
-        }
+        subscriber.wait(WAIT_STEP)?;
         subscriber.poll(|message| result = Some(handle(&message)), 1)?;
         if let Some(result) = result {
             return Ok(result);
@@ -71,7 +67,19 @@ pub(crate) fn receive<T>(
     }
 }
 
-/// Whether a send was refused only because there is no room yet.
-pub(crate) fn is_back_pressure(error: NotSent) -> bool {
-    matches!(error, NotSent::BackPressured | NotSent::NotConnected)
+/// Waits until a message of `length` bytes has room, after a refusal with `error`.
+#[cold]
+#[inline(never)]
+pub(crate) fn await_room(
+    publisher: &mut Publisher,
+    length: usize,
+    error: NotSent,
+    longest: Option<Duration>,
+) -> Result<()> {
+    match error {
+        NotSent::BackPressured | NotSent::NotConnected => {
+            Ok(publisher.wait_for_room(length, longest)?)
+        }
+        other => Err(other.into()),
+    }
 }

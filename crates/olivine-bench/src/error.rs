@@ -66,7 +66,7 @@ pub enum BenchError {
         message: String,
     },
     /// The processes use different protocols.
-    #[error("a participant was told or said what does not fit: {found}")]
+    #[error("an order or an answer does not fit: {found}")]
     Protocol {
         /// Its message.
         found: String,

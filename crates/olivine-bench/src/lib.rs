@@ -2,14 +2,13 @@
 //!
 //! A scenario is one measured situation, a run is one execution of it, a sample is one number. This
 //! process coordinates: it starts pinned participants ([`participant`]), gives them orders, and
-//! sleeps while they measure. The [`floor`] — the hardware limits without a channel — is measured in
-//! slices between the measured slices, so that every result has a ratio to it. No figure is reported
-//! for an unchecked message.
+//! sleeps while they measure. The floor, the hardware limits without a channel, is measured in
+//! slices between the measured slices, so that every result has a ratio to it. No figure is
+//! reported for an unchecked message.
 
 pub mod affinity;
 pub mod channel;
 pub mod clock;
-pub mod deadline;
 pub mod error;
 pub mod floor;
 pub mod job;

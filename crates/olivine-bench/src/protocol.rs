@@ -1,8 +1,8 @@
 //! Orders of the coordinator, and answers of the participants: one JSON object a line.
 //!
-//! Orders go to a participant's standard input, answers come from its standard output. A participant
-//! has one or more workers, each a thread on a CPU of its own; a line names the worker. Between two
-//! orders all of them sleep. Within a slice they share the words of [`crate::words`]:
+//! Orders go to a participant's standard input, answers come from its standard output. A
+//! participant has one or more workers, each a thread pinned to its CPU; a line names the worker.
+//! Between two orders all of them sleep. Within a slice they share the words of [`crate::words`]:
 //!
 //! | word | written by | meaning                                   |
 //! |------|------------|-------------------------------------------|

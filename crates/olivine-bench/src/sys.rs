@@ -7,7 +7,7 @@
 //! | `process` | processes that do not outlive a measurement; a real-time class, locked memory |
 //! | `queue`   | System V and POSIX message queues                                             |
 //! | `signal`  | signals to one thread, with or without a word of payload                      |
-//! | `time`    | the time-stamp counter; a timer that bounds each sleep in the kernel          |
+//! | `time`    | the time-stamp counter                                                         |
 //! | `uring`   | send and receive through io_uring                                             |
 //! | `vm`      | memory of another process; pages given to a pipe                              |
 

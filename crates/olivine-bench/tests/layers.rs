@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["machine"],
     &["error", "tally", "words"],
     &["channel", "privileges"],
-    &["deadline", "result"],
+    &["result"],
     &["protocol"],
     &["limits", "method"],
     &["floor", "participant"],

@@ -10,7 +10,6 @@ mod stream;
 use super::harness::{Driver, End, drive};
 use super::mirror::{place, rings};
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::protocol::Batches;
 use crate::sys::mapping::Mapping;
@@ -113,14 +112,12 @@ impl BareEnd {
 
     /// Waits until the bytes before `end` have room.
     #[inline(always)]
-    fn reserve(&mut self, end: u64, deadline: &mut Deadline<'_>) -> Result<()> {
+    fn reserve(&mut self, end: u64) {
         while end > self.writer.limit {
             // Acquire: the read bytes are ours again; pairs with the store in `store`.
             let position = self.writer.ring.word(POSITION).load(Ordering::Acquire);
             self.writer.limit = position + self.capacity as u64;
-            deadline.spend()?;
         }
-        Ok(())
     }
 
     /// Writes the message of the next frame, and clears the header behind it.
@@ -190,40 +187,26 @@ impl BareEnd {
 
 impl End for BareEnd {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let end = self.writer.written + self.frame + HEADER as u64;
-        self.reserve(end, deadline)?;
+        self.reserve(end);
         self.write(fill);
         self.commit();
         Ok(())
     }
 
     #[inline(always)]
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        while !self.next()? {
-            deadline.spend()?;
-        }
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        while !self.next()? {}
         Ok(self.take(handle))
     }
 
-    fn stream_specialised(
-        &mut self,
-        batches: Batches,
-        deadline: &mut Deadline<'_>,
-    ) -> Option<Result<()>> {
-        Some(self.stream(batches, deadline))
+    fn stream_specialised(&mut self, batches: Batches) -> Option<Result<()>> {
+        self.stream(batches);
+        Some(Ok(()))
     }
 
-    fn take_specialised(
-        &mut self,
-        first: u64,
-        count: u64,
-        deadline: &mut Deadline<'_>,
-    ) -> Option<Result<()>> {
-        Some(self.take_all(first, count, deadline))
+    fn take_specialised(&mut self, first: u64, count: u64) -> Option<Result<()>> {
+        Some(self.take_all(first, count))
     }
 }

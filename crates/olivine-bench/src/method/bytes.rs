@@ -7,7 +7,6 @@
 use super::harness::{Driver, End, drive};
 use super::rendezvous::await_readable;
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::sys::mapping::{Mapping, page};
 use crate::sys::vm;
@@ -266,40 +265,26 @@ struct Streams {
 }
 
 impl End for Streams {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(&mut self.message);
-        write_whole(&self.to, &self.message, deadline)
+        write_whole(&self.to, &self.message)
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        read_whole(&self.from, &mut self.message, deadline)?;
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        read_whole(&self.from, &mut self.message)?;
         Ok(handle(&self.message))
     }
 
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        read_whole(&self.from, &mut self.message, deadline)?;
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        read_whole(&self.from, &mut self.message)?;
         let fits = check(&self.message);
         if fits {
-            write_whole(&self.to, &self.message, deadline)?;
+            write_whole(&self.to, &self.message)?;
         }
         Ok(fits)
     }
 
-    fn send_many(
-        &mut self,
-        count: usize,
-        mut fill: impl FnMut(usize, &mut [u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<()> {
+    fn send_many(&mut self, count: usize, mut fill: impl FnMut(usize, &mut [u8])) -> Result<()> {
         let size = self.message.len();
         let length = size * count;
         if self.outgoing.len() < length {
@@ -309,22 +294,17 @@ impl End for Streams {
         for (number, message) in batch.chunks_exact_mut(size).enumerate() {
             fill(number, message);
         }
-        write_whole(&self.to, batch, deadline)
+        write_whole(&self.to, batch)
     }
 
-    fn receive_many(
-        &mut self,
-        limit: usize,
-        mut handle: impl FnMut(&[u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<usize> {
+    fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
         let size = self.message.len();
         let room = size.saturating_mul(limit).min(READ_MAX.max(size));
         if self.incoming.len() < room {
             self.incoming.resize(room, 0);
         }
         while self.filled < size {
-            self.filled += read_some(&self.from, &mut self.incoming[self.filled..room], deadline)?;
+            self.filled += read_some(&self.from, &mut self.incoming[self.filled..room])?;
         }
         let whole = self.filled - self.filled % size;
         self.incoming[..whole]
@@ -337,14 +317,13 @@ impl End for Streams {
     }
 }
 
-/// Writes all of `message`, asking `deadline` whenever the kernel gives up early.
-fn write_whole(to: &impl AsFd, message: &[u8], deadline: &mut Deadline<'_>) -> Result<()> {
+/// Writes all of `message`; polls a socket that does not block.
+fn write_whole(to: &impl AsFd, message: &[u8]) -> Result<()> {
     let mut left = message;
     while !left.is_empty() {
         match rustix::io::write(to, left) {
             Ok(written) => left = &left[written..],
-            Err(rustix::io::Errno::INTR) => deadline.look()?,
-            Err(rustix::io::Errno::AGAIN) => deadline.spend()?,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {
                 return Err(BenchError::EndClosed);
             }
@@ -354,23 +333,22 @@ fn write_whole(to: &impl AsFd, message: &[u8], deadline: &mut Deadline<'_>) -> R
     Ok(())
 }
 
-/// Fills `message`, asking `deadline` whenever the kernel gives up early.
-fn read_whole(from: &impl AsFd, message: &mut [u8], deadline: &mut Deadline<'_>) -> Result<()> {
+/// Fills `message`.
+fn read_whole(from: &impl AsFd, message: &mut [u8]) -> Result<()> {
     let mut filled = 0;
     while filled < message.len() {
-        filled += read_some(from, &mut message[filled..], deadline)?;
+        filled += read_some(from, &mut message[filled..])?;
     }
     Ok(())
 }
 
 /// Reads what is there, or waits for it; returns how many bytes.
-fn read_some(from: &impl AsFd, place: &mut [u8], deadline: &mut Deadline<'_>) -> Result<usize> {
+fn read_some(from: &impl AsFd, place: &mut [u8]) -> Result<usize> {
     loop {
         match rustix::io::read(from, &mut *place) {
             Ok(0) | Err(rustix::io::Errno::CONNRESET) => return Err(BenchError::EndClosed),
             Ok(length) => return Ok(length),
-            Err(rustix::io::Errno::INTR) => deadline.look()?,
-            Err(rustix::io::Errno::AGAIN) => deadline.spend()?,
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(error) => return Err(refused("read a message")(error)),
         }
     }
@@ -385,7 +363,7 @@ struct Splice {
 }
 
 impl End for Splice {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let size = self.message.len();
         // SAFETY: private memory, borrowed mutably through `self`; the pipe's part of it has been
         // read, because each message has a reply.
@@ -394,19 +372,15 @@ impl End for Splice {
         while given < size {
             match vm::splice(self.to.as_fd(), &self.pages, given, size - given) {
                 Ok(length) => given += length,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => deadline.look()?,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(io("give pages to a pipe")(error)),
             }
         }
         Ok(())
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        read_whole(&self.from, &mut self.message, deadline)?;
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        read_whole(&self.from, &mut self.message)?;
         Ok(handle(&self.message))
     }
 }

@@ -4,7 +4,6 @@
 use super::exchange::{Memory, share};
 use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{Result, io};
 use crate::sys::mapping::Mapping;
 use crate::sys::monitor::{Change, MONITOR_BYTES, Monitor};
@@ -39,22 +38,16 @@ fn open(
     let slots = stride * usize::try_from(SLOTS).unwrap_or(0);
     let length = (FIRST_SLOT + slots).next_multiple_of(128);
     let mapping = share(Memory::Posix, side, rendezvous, 2 * length)?;
-    let other = match side {
+    match side {
         Side::Client => {
             for ring in [0, length] {
                 let made = Monitor::at(&mapping, ring).make();
                 made.map_err(io("make a mutex in shared memory"))?;
             }
             rendezvous.tell("made")?;
-            rendezvous.hear_number()?
         }
-        Side::Server => {
-            rendezvous.hear()?;
-            rendezvous.tell(std::process::id())?;
-            // The measuring process must not be killed here; it kills this one.
-            0
-        }
-    };
+        Side::Server => drop(rendezvous.hear()?),
+    }
     let (from, to) = side.from_to(0, length);
     let rings = Rings {
         mapping,
@@ -62,7 +55,6 @@ fn open(
         to,
         stride,
         size,
-        other,
     };
     Ok(drive(rings, size))
 }
@@ -73,30 +65,17 @@ struct Rings {
     to: usize,
     stride: usize,
     size: usize,
-    /// The process to kill if it never releases the mutex; 0 for none.
-    other: i32,
 }
 
 impl Rings {
     /// Runs `act` on the next slot once `is_ready` accepts (written, read), and counts it.
-    fn turn<T>(
-        &self,
-        ring: usize,
-        wanted: Change,
-        deadline: &mut Deadline<'_>,
-        act: impl FnOnce(usize) -> T,
-    ) -> Result<T> {
+    fn turn<T>(&self, ring: usize, wanted: Change, act: impl FnOnce(usize) -> T) -> Result<T> {
         let monitor = Monitor::at(&self.mapping, ring);
         let (written, read) = (
             self.mapping.word(ring + WRITTEN),
             self.mapping.word(ring + READ),
         );
-        let mut held = loop {
-            if let Some(held) = monitor.hold().map_err(io("lock a mutex"))? {
-                break held;
-            }
-            deadline.look()?;
-        };
+        let mut held = monitor.hold().map_err(io("lock a mutex"))?;
         loop {
             // Relaxed: the mutex orders them.
             let (w, r) = (
@@ -117,27 +96,22 @@ impl Rings {
                     .map_err(io("tell a condition variable"))?;
                 return Ok(result);
             }
-            held.sleep(wanted, self.other)
+            held.sleep(wanted)
                 .map_err(io("wait for a condition variable"))?;
-            deadline.look()?;
         }
     }
 }
 
 impl End for Rings {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
-        self.turn(self.to, Change::Emptied, deadline, |slot| {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+        self.turn(self.to, Change::Emptied, |slot| {
             // SAFETY: called under the mutex of this ring, which guards its slots.
             fill(unsafe { self.mapping.bytes_mut(slot, self.size) });
         })
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.turn(self.from, Change::Filled, deadline, |slot| {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.turn(self.from, Change::Filled, |slot| {
             // SAFETY: called under the mutex of this ring, which guards its slots.
             handle(unsafe { self.mapping.bytes(slot, self.size) })
         })

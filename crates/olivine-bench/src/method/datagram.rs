@@ -3,7 +3,6 @@
 use super::bytes::{pair_of, refused};
 use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send, sockopt};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -91,11 +90,11 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn send_message(&self, deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send_message(&self) -> Result<()> {
         loop {
             match send(&self.socket, &self.message, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => deadline.look()?,
+                Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::MSGSIZE) => {
                     return Err(BenchError::TooLong {
                         bytes: self.message.len(),
@@ -108,7 +107,7 @@ impl Sockets {
         }
     }
 
-    fn receive_message(&mut self, deadline: &mut Deadline<'_>) -> Result<&[u8]> {
+    fn receive_message(&mut self) -> Result<&[u8]> {
         loop {
             match recv(&self.socket, self.message.as_mut_slice(), RecvFlags::TRUNC) {
                 Ok((_, length)) if length == self.message.len() => return Ok(&self.message),
@@ -118,7 +117,7 @@ impl Sockets {
                         found: format!("a datagram of {length} bytes"),
                     });
                 }
-                Err(rustix::io::Errno::INTR) => deadline.look()?,
+                Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::CONNRESET) => {
                     return Err(BenchError::EndClosed);
                 }
@@ -129,28 +128,19 @@ impl Sockets {
 }
 
 impl End for Sockets {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(&mut self.message);
-        self.send_message(deadline)
+        self.send_message()
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.receive_message(deadline).map(handle)
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.receive_message().map(handle)
     }
 
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        let fits = check(self.receive_message(deadline)?);
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        let fits = check(self.receive_message()?);
         if fits {
-            self.send_message(deadline)?;
+            self.send_message()?;
         }
         Ok(fits)
     }

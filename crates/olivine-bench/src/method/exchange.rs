@@ -7,7 +7,6 @@
 use super::harness::{Driver, End, drive};
 use super::rendezvous::Object;
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::sys::mapping::{Mapping, page};
 use std::fs::File;
@@ -247,22 +246,17 @@ pub(super) trait Wakeup {
     fn wake(&self, slots: &Slots) -> Result<()>;
 
     /// Returns once their slot has a message.
-    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()>;
+    fn wait(&self, slots: &Slots) -> Result<()>;
 }
 
 /// Calls `sleep`, which returns when the other side wakes this one or after a while, until their
 /// slot has a message.
-pub(super) fn sleep_until_filled(
-    slots: &Slots,
-    deadline: &mut Deadline<'_>,
-    sleep: impl Fn() -> Result<()>,
-) -> Result<()> {
+pub(super) fn sleep_until_filled(slots: &Slots, sleep: impl Fn() -> Result<()>) -> Result<()> {
     loop {
         sleep()?;
         if slots.is_filled() {
             return Ok(());
         }
-        deadline.look()?;
     }
 }
 
@@ -276,10 +270,8 @@ impl Wakeup for Spin {
     }
 
     #[inline(always)]
-    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
-        while !slots.is_filled() {
-            deadline.spend()?;
-        }
+    fn wait(&self, slots: &Slots) -> Result<()> {
+        while !slots.is_filled() {}
         Ok(())
     }
 }
@@ -289,29 +281,20 @@ struct SlotsEnd<W>(Slots, W);
 
 impl<W: Wakeup> End for SlotsEnd<W> {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         self.0.put(fill)?;
         self.1.wake(&self.0)
     }
 
     #[inline(always)]
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.1.wait(&self.0, deadline)?;
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.1.wait(&self.0)?;
         Ok(self.0.take(handle))
     }
 
     #[inline(always)]
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        self.1.wait(&self.0, deadline)?;
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        self.1.wait(&self.0)?;
         let fits = self.0.put_back(check)?;
         if fits {
             self.1.wake(&self.0)?;

@@ -5,7 +5,6 @@
 //! out.
 
 use super::harness::End;
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 
 /// The sending end of a queue of `N`-byte messages.
@@ -162,7 +161,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> Fixed<P, C, N> {
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut fill = Some(fill);
         loop {
             let pushed = self.to.push(|place| {
@@ -173,16 +172,11 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if pushed {
                 return Ok(());
             }
-            deadline.spend()?;
         }
     }
 
     #[inline(always)]
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let mut handle = Some(handle);
         loop {
             let handled = self
@@ -191,17 +185,11 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if let Some(handled) = handled.flatten() {
                 return Ok(handled);
             }
-            deadline.spend()?;
         }
     }
 
     #[inline(always)]
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
         let Self { to, from } = self;
         let mut check = Some(check);
         loop {
@@ -210,50 +198,32 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
                 if check.take().is_none_or(|check| !check(message)) {
                     return Ok(false);
                 }
-                while !to.push_copy(message)? {
-                    deadline.spend()?;
-                }
+                while !to.push_copy(message)? {}
                 Ok(true)
             })?;
             if let Some(echoed) = echoed {
                 return echoed;
             }
-            deadline.spend()?;
         }
     }
 
     #[inline(always)]
-    fn send_many(
-        &mut self,
-        count: usize,
-        mut fill: impl FnMut(usize, &mut [u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<()> {
+    fn send_many(&mut self, count: usize, mut fill: impl FnMut(usize, &mut [u8])) -> Result<()> {
         let mut done = 0;
         while done < count {
             let fill = |number: usize, place: &mut [u8; N]| fill(done + number, place);
-            let pushed = self.to.push_some(count - done, fill)?;
-            done += pushed;
-            if pushed == 0 {
-                deadline.spend()?;
-            }
+            done += self.to.push_some(count - done, fill)?;
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn receive_many(
-        &mut self,
-        limit: usize,
-        mut handle: impl FnMut(&[u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<usize> {
+    fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
         loop {
             let popped = self.from.pop_some(limit, |message| handle(message))?;
             if popped > 0 {
                 return Ok(popped);
             }
-            deadline.spend()?;
         }
     }
 }

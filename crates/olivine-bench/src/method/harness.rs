@@ -1,20 +1,15 @@
 //! The harness: the work of every method in a slice, in both processes.
 
 use crate::clock::TickClock;
-use crate::deadline::Deadline;
-use crate::error::{BenchError, Result, io};
+use crate::error::{BenchError, Result};
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
 use crate::protocol::{Batches, Done, Paced, Work};
-use crate::sys::time::Alarm;
-use std::time::Duration;
-
-/// How long an end waits for a message before the method fails.
-const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// One end of a connection: sends and receives messages of one size.
 ///
-/// The size is fixed when the end is opened. A [`Deadline`] limits each wait.
+/// The size is fixed when the end is opened. Waits have no limit: the coordinator ends a
+/// participant that hangs.
 pub trait End {
     /// Called before messages are streamed, and again before each further stream: for libraries
     /// with separate settings for latency and throughput. The default does nothing.
@@ -30,19 +25,15 @@ pub trait End {
     ///
     /// # Errors
     ///
-    /// System errors, or the deadline.
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()>;
+    /// System errors.
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()>;
 
     /// Waits for a message and passes it to `handle`.
     ///
     /// # Errors
     ///
-    /// System errors, or the deadline.
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T>;
+    /// System errors.
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T>;
 
     /// Waits for a message, and sends the same bytes back if `check` accepts them; returns whether
     /// it did.
@@ -52,24 +43,16 @@ pub trait End {
     /// # Errors
     ///
     /// As [`End::send`] and [`End::receive`].
-    fn echo(
-        &mut self,
-        stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
-        let fits = self.receive(
-            |message| {
-                let fits = check(message) && message.len() == stage.len();
-                if fits {
-                    stage.copy_from_slice(message);
-                }
-                fits
-            },
-            deadline,
-        )?;
+    fn echo(&mut self, stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
+        let fits = self.receive(|message| {
+            let fits = check(message) && message.len() == stage.len();
+            if fits {
+                stage.copy_from_slice(message);
+            }
+            fits
+        })?;
         if fits {
-            self.send(|place| place.copy_from_slice(stage), deadline)?;
+            self.send(|place| place.copy_from_slice(stage))?;
         }
         Ok(fits)
     }
@@ -80,14 +63,9 @@ pub trait End {
     /// # Errors
     ///
     /// As [`End::send`].
-    fn send_many(
-        &mut self,
-        count: usize,
-        mut fill: impl FnMut(usize, &mut [u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<()> {
+    fn send_many(&mut self, count: usize, mut fill: impl FnMut(usize, &mut [u8])) -> Result<()> {
         for number in 0..count {
-            self.send(|place| fill(number, place), deadline)?;
+            self.send(|place| fill(number, place))?;
         }
         Ok(())
     }
@@ -98,14 +76,9 @@ pub trait End {
     /// # Errors
     ///
     /// As [`End::receive`].
-    fn receive_many(
-        &mut self,
-        limit: usize,
-        mut handle: impl FnMut(&[u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<usize> {
+    fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
         let _ = limit;
-        self.receive(&mut handle, deadline)?;
+        self.receive(&mut handle)?;
         Ok(1)
     }
 
@@ -115,12 +88,8 @@ pub trait End {
     /// # Errors
     ///
     /// As [`End::send`].
-    fn stream_specialised(
-        &mut self,
-        batches: Batches,
-        deadline: &mut Deadline<'_>,
-    ) -> Option<Result<()>> {
-        let _ = (batches, deadline);
+    fn stream_specialised(&mut self, batches: Batches) -> Option<Result<()>> {
+        let _ = batches;
         None
     }
 
@@ -130,13 +99,8 @@ pub trait End {
     /// # Errors
     ///
     /// As [`Driver::run`].
-    fn take_specialised(
-        &mut self,
-        first: u64,
-        count: u64,
-        deadline: &mut Deadline<'_>,
-    ) -> Option<Result<()>> {
-        let _ = (first, count, deadline);
+    fn take_specialised(&mut self, first: u64, count: u64) -> Option<Result<()>> {
+        let _ = (first, count);
         None
     }
 }
@@ -145,9 +109,8 @@ pub trait End {
 /// ticks.
 pub(super) fn send_paced(
     paced: &Paced,
-    deadline: &mut Deadline<'_>,
     delays: &mut Vec<u64>,
-    mut send: impl FnMut(Stamp, &mut Deadline<'_>) -> Result<()>,
+    mut send: impl FnMut(Stamp) -> Result<()>,
 ) -> Result<()> {
     delays.reserve(usize::try_from(paced.count).unwrap_or(0));
     let clock = TickClock::of(paced.ticks_per_ns);
@@ -162,15 +125,11 @@ pub(super) fn send_paced(
             let end = TickClock::ticks() + clock.ticks_for(ns);
             pacer.wait(end, Rest::Spin, || false);
         }
-        send(
-            Stamp {
-                sequence,
-                ticks: due,
-            },
-            deadline,
-        )?;
+        send(Stamp {
+            sequence,
+            ticks: due,
+        })?;
         delays.push(TickClock::ticks().saturating_sub(due));
-        deadline.renew();
     }
     Ok(())
 }
@@ -222,17 +181,15 @@ impl<E: End> Driver for Harness<E> {
     }
 
     fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
-        let _alarm = Alarm::start().map_err(io("start a timer"))?;
-        let deadline = &mut Deadline::of(WAIT_MAX);
         match *work {
-            Work::Ask { first, rounds } => self.ask(first, rounds, deadline, samples)?,
-            Work::Answer { first, rounds } => self.answer(first, rounds, deadline)?,
-            Work::Stream(batches) => self.stream(batches, deadline)?,
+            Work::Ask { first, rounds } => self.ask(first, rounds, samples)?,
+            Work::Answer { first, rounds } => self.answer(first, rounds)?,
+            Work::Stream(batches) => self.stream(batches)?,
             Work::Take {
                 first,
                 count,
                 publishers: 1,
-            } => self.take(first, count, deadline)?,
+            } => self.take(first, count)?,
             Work::Take { publishers, .. } => {
                 return Err(BenchError::Protocol {
                     found: format!("{publishers} publishers of a method with one"),
@@ -240,11 +197,11 @@ impl<E: End> Driver for Harness<E> {
             }
             Work::Pace(ref paced) => {
                 let end = &mut self.end;
-                send_paced(paced, deadline, samples, |stamp, deadline| {
-                    end.send(|place| payload::fill(place, stamp), deadline)
+                send_paced(paced, samples, |stamp| {
+                    end.send(|place| payload::fill(place, stamp))
                 })?;
             }
-            Work::Hear { first, count } => self.hear(first, count, deadline, samples)?,
+            Work::Hear { first, count } => self.hear(first, count, samples)?,
         }
         Ok(done_now())
     }
@@ -252,13 +209,7 @@ impl<E: End> Driver for Harness<E> {
 
 impl<E: End> Harness<E> {
     #[inline(never)]
-    fn ask(
-        &mut self,
-        first: u64,
-        rounds: u64,
-        deadline: &mut Deadline<'_>,
-        samples: &mut Vec<u64>,
-    ) -> Result<()> {
+    fn ask(&mut self, first: u64, rounds: u64, samples: &mut Vec<u64>) -> Result<()> {
         samples.reserve(usize::try_from(rounds).unwrap_or(0));
         let size = self.stage.len();
         let end = &mut self.end;
@@ -268,38 +219,36 @@ impl<E: End> Harness<E> {
                 sequence,
                 ticks: last,
             };
-            end.send(|place| payload::fill(place, stamp), deadline)?;
-            let answer = end.receive(|answer| payload::check_whole(answer, size), deadline)?;
+            end.send(|place| payload::fill(place, stamp))?;
+            let answer = end.receive(|answer| payload::check_whole(answer, size))?;
             if answer != Some(stamp) {
                 return Err(BenchError::Wrong { sequence });
             }
             let now = TickClock::ticks();
             samples.push(now.wrapping_sub(last));
             last = now;
-            deadline.renew();
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn answer(&mut self, first: u64, rounds: u64, deadline: &mut Deadline<'_>) -> Result<()> {
+    fn answer(&mut self, first: u64, rounds: u64) -> Result<()> {
         let Self { end, stage } = self;
         let size = stage.len();
         for sequence in first..first + rounds {
             let is_due = |message: &[u8]| {
                 payload::check_whole(message, size).is_some_and(|stamp| stamp.sequence == sequence)
             };
-            if !end.echo(stage, is_due, deadline)? {
+            if !end.echo(stage, is_due)? {
                 return Err(BenchError::Wrong { sequence });
             }
-            deadline.renew();
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()> {
-        if let Some(streamed) = self.end.stream_specialised(batches, deadline) {
+    fn stream(&mut self, batches: Batches) -> Result<()> {
+        if let Some(streamed) = self.end.stream_specialised(batches) {
             return streamed;
         }
         let Batches {
@@ -326,19 +275,18 @@ impl<E: End> Harness<E> {
                 );
             };
             if batch <= 1 {
-                self.end.send(|place| fill(0, place), deadline)?;
+                self.end.send(|place| fill(0, place))?;
             } else {
-                self.end.send_many(room, fill, deadline)?;
+                self.end.send_many(room, fill)?;
             }
             next += room as u64;
-            deadline.renew();
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn take(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<()> {
-        if let Some(taken) = self.end.take_specialised(first, count, deadline) {
+    fn take(&mut self, first: u64, count: u64) -> Result<()> {
+        if let Some(taken) = self.end.take_specialised(first, count) {
             return taken;
         }
         let size = self.stage.len();
@@ -354,34 +302,26 @@ impl<E: End> Harness<E> {
                 }
                 next += 1;
             };
-            self.end.receive_many(room, check, deadline)?;
+            self.end.receive_many(room, check)?;
             if let Some(sequence) = wrong {
                 return Err(BenchError::Wrong { sequence });
             }
-            deadline.renew();
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn hear(
-        &mut self,
-        first: u64,
-        count: u64,
-        deadline: &mut Deadline<'_>,
-        samples: &mut Vec<u64>,
-    ) -> Result<()> {
+    fn hear(&mut self, first: u64, count: u64, samples: &mut Vec<u64>) -> Result<()> {
         samples.reserve(usize::try_from(count).unwrap_or(0));
         let size = self.stage.len();
         for sequence in first..first + count {
             let check = |message: &[u8]| (payload::check_whole(message, size), TickClock::ticks());
-            match self.end.receive(check, deadline)? {
+            match self.end.receive(check)? {
                 (Some(stamp), now) if stamp.sequence == sequence => {
                     samples.push(now.wrapping_sub(stamp.ticks));
                 }
                 _ => return Err(BenchError::Wrong { sequence }),
             }
-            deadline.renew();
         }
         Ok(())
     }

@@ -6,9 +6,8 @@
 
 use super::harness::{Driver, done_now, send_paced};
 use super::{Described, Rendezvous, Side};
-use crate::channel::{POLL_LIMIT, WAIT_STEP};
+use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room};
 use crate::clock::TickClock;
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload::{self, Stamp};
 use crate::protocol::{Batches, Done, Work};
@@ -20,8 +19,6 @@ use std::time::Duration;
 pub(crate) const CHANNEL: &str = "olivine-channel";
 /// How long a publisher waits for a subscriber.
 const JOIN_MAX: Duration = Duration::from_secs(10);
-/// Longest wait without progress.
-const WAIT_MAX: Duration = Duration::from_secs(20);
 
 pub(super) const END: Described = Described {
     name: CHANNEL,
@@ -74,7 +71,6 @@ impl Driver for Sending {
     fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
         let Self { publisher, size } = self;
         let size = *size;
-        let deadline = &mut Deadline::of(WAIT_MAX);
         match *work {
             Work::Stream(Batches {
                 first,
@@ -83,15 +79,11 @@ impl Driver for Sending {
                 own,
             }) => {
                 let numbers = first..first + count;
-                let mut line = Line {
-                    publisher,
-                    deadline,
-                    own,
-                };
+                let mut line = Line { publisher, own };
                 line.fill(size, batch, numbers)?;
             }
-            Work::Pace(ref paced) => send_paced(paced, deadline, samples, |stamp, deadline| {
-                publish(publisher, size, stamp, deadline)
+            Work::Pace(ref paced) => send_paced(paced, samples, |stamp| {
+                publish(publisher, size, stamp, None)
             })?,
             _ => return Err(one_way()),
         }
@@ -99,12 +91,12 @@ impl Driver for Sending {
     }
 }
 
-/// Publishes one message of `size` bytes.
+/// Publishes one message of `size` bytes; fails if it has no room for the `longest` wait.
 pub(crate) fn publish(
     publisher: &mut Publisher,
     size: usize,
     stamp: Stamp,
-    deadline: &mut Deadline<'_>,
+    longest: Option<Duration>,
 ) -> Result<()> {
     loop {
         match publisher.try_claim(size) {
@@ -113,20 +105,19 @@ pub(crate) fn publish(
                 claim.commit();
                 return Ok(());
             }
-            Err(error) => deadline.wait_for_room(publisher, size, error)?,
+            Err(error) => await_room(publisher, size, error, longest)?,
         }
     }
 }
 
 /// A publisher that streams.
-struct Line<'l, 'd> {
+struct Line<'l> {
     publisher: &'l mut Publisher,
-    deadline: &'l mut Deadline<'d>,
     /// Its number, in place of the time of each message.
     own: u64,
 }
 
-impl Line<'_, '_> {
+impl Line<'_> {
     /// Sends messages by the call that fits their size and batch.
     fn fill(&mut self, size: usize, batch: usize, numbers: Range<u64>) -> Result<()> {
         match (batch, size) {
@@ -155,7 +146,7 @@ impl Line<'_, '_> {
         for sequence in numbers {
             let stamp = self.stamp(sequence);
             while let Err(error) = self.publisher.try_publish(&payload::build::<SIZE>(stamp)) {
-                self.deadline.wait_for_room(self.publisher, SIZE, error)?;
+                await_room(self.publisher, SIZE, error, None)?;
             }
         }
         Ok(())
@@ -166,7 +157,7 @@ impl Line<'_, '_> {
     fn claimed(&mut self, size: usize, numbers: Range<u64>) -> Result<()> {
         for sequence in numbers {
             let stamp = self.stamp(sequence);
-            publish(self.publisher, size, stamp, self.deadline)?;
+            publish(self.publisher, size, stamp, None)?;
         }
         Ok(())
     }
@@ -229,7 +220,7 @@ impl Line<'_, '_> {
             }
             batch.commit();
             match refused {
-                Some(error) => self.deadline.wait_for_room(self.publisher, size, error)?,
+                Some(error) => await_room(self.publisher, size, error, None)?,
                 None => return Ok(next),
             }
         }
@@ -303,7 +294,6 @@ impl Receiving {
         let mut next = first;
         let end = first + count;
         let mut wrong = None;
-        let mut deadline = Deadline::of(WAIT_MAX);
         while next != end {
             let room = usize::try_from(end - next)
                 .unwrap_or(usize::MAX)
@@ -321,7 +311,9 @@ impl Receiving {
             if let Some(sequence) = wrong {
                 return Err(BenchError::Wrong { sequence });
             }
-            self.rest(taken, &mut deadline)?;
+            if taken == 0 {
+                self.subscriber.wait(WAIT_STEP)?;
+            }
         }
         Ok(())
     }
@@ -336,7 +328,6 @@ impl Receiving {
         let last = first + count;
         let mut left = publishers;
         let mut wrong = None;
-        let mut deadline = Deadline::of(WAIT_MAX);
         while left != 0 {
             let taken = self.subscriber.poll(
                 |message| {
@@ -360,20 +351,10 @@ impl Receiving {
             if let Some(sequence) = wrong {
                 return Err(BenchError::Wrong { sequence });
             }
-            self.rest(taken, &mut deadline)?;
+            if taken == 0 {
+                self.subscriber.wait(WAIT_STEP)?;
+            }
         }
         Ok(ends)
-    }
-
-    /// Waits for messages if none were `taken`.
-    #[inline(always)]
-    fn rest(&mut self, taken: usize, deadline: &mut Deadline<'_>) -> Result<()> {
-        if taken == 0 {
-            self.subscriber.wait(WAIT_STEP)?;
-            deadline.look()?;
-        } else {
-            deadline.renew();
-        }
-        Ok(())
     }
 }

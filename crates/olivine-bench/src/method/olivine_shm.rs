@@ -2,8 +2,7 @@
 
 use super::harness::{Driver, End, drive};
 use super::{Method, Rendezvous, Side};
-use crate::channel::{is_back_pressure, receive};
-use crate::deadline::Deadline;
+use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room, receive};
 use crate::error::{BenchError, Result};
 use olivine::{Config, OpenError, Publisher, Subscriber};
 
@@ -27,9 +26,6 @@ pub(super) const ADAPTIVE: Olivine = Olivine {
     about: "shm:// with wait=adaptive, the default: spins for a while, then sleeps",
     wait: "adaptive",
 };
-
-/// Most messages per poll.
-const POLL_LIMIT: usize = 1 << 16;
 
 /// Two channels of this library.
 #[derive(Debug)]
@@ -129,7 +125,7 @@ impl Channels {
 
 impl End for Channels {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         loop {
             match self.publisher.try_claim(self.size) {
                 Ok(mut claim) => {
@@ -137,60 +133,37 @@ impl End for Channels {
                     claim.commit();
                     return Ok(());
                 }
-                Err(error) if is_back_pressure(error) => {
-                    deadline.wait_for_room(&mut self.publisher, self.size, error)?;
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => await_room(&mut self.publisher, self.size, error, None)?,
             }
         }
     }
 
     #[inline(always)]
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let mut handle = Some(handle);
-        let result = receive(
-            &mut self.subscriber,
-            || deadline.look(),
-            |message| handle.take().map(|handle| handle(message)),
-        )?;
+        let result = receive(&mut self.subscriber, |message| {
+            handle.take().map(|handle| handle(message))
+        })?;
         result.ok_or_else(|| BenchError::Protocol {
             found: "two messages where one was asked for".to_owned(),
         })
     }
 
     #[inline(always)]
-    fn echo(
-        &mut self,
-        _stage: &mut [u8],
-        check: impl FnOnce(&[u8]) -> bool,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<bool> {
+    fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
         let publisher = &mut self.publisher;
         let mut check = Some(check);
         // Sent back from the ring, as a program would do.
-        receive(
-            &mut self.subscriber,
-            || deadline.look(),
-            |message| {
-                if check.take().is_none_or(|check| !check(message)) {
-                    return Ok(false);
-                }
-                publisher.try_publish(message)?;
-                Ok(true)
-            },
-        )?
+        receive(&mut self.subscriber, |message| {
+            if check.take().is_none_or(|check| !check(message)) {
+                return Ok(false);
+            }
+            publisher.try_publish(message)?;
+            Ok(true)
+        })?
     }
 
-    fn send_many(
-        &mut self,
-        count: usize,
-        mut fill: impl FnMut(usize, &mut [u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<()> {
+    fn send_many(&mut self, count: usize, mut fill: impl FnMut(usize, &mut [u8])) -> Result<()> {
         let mut stage = vec![0; self.size * count];
         for (number, place) in stage.chunks_exact_mut(self.size).enumerate() {
             fill(number, place);
@@ -210,27 +183,20 @@ impl End for Channels {
             }
             batch.commit();
             if let Some(error) = refused {
-                deadline.wait_for_room(&mut self.publisher, self.size, error)?;
+                await_room(&mut self.publisher, self.size, error, None)?;
             }
         }
         Ok(())
     }
 
-    fn receive_many(
-        &mut self,
-        limit: usize,
-        mut handle: impl FnMut(&[u8]),
-        deadline: &mut Deadline<'_>,
-    ) -> Result<usize> {
+    fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
         loop {
             let limit = limit.min(POLL_LIMIT);
             let taken = self.subscriber.poll(|message| handle(&message), limit)?;
             if taken > 0 {
                 return Ok(taken);
             }
-            self.subscriber
-                .wait(std::time::Duration::from_millis(200))?;
-            deadline.look()?;
+            self.subscriber.wait(WAIT_STEP)?;
         }
     }
 }

@@ -3,7 +3,6 @@
 use super::harness::{Driver, End, drive};
 use super::rendezvous::Object;
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::sys::queue::{Posix, SystemV};
 use std::ffi::CString;
@@ -81,18 +80,14 @@ struct SystemVEnd {
 }
 
 impl End for SystemVEnd {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(self.to.payload());
-        until(|| self.to.send(), "send to a System V queue", deadline)
+        until(|| self.to.send(), "send to a System V queue")
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let action = "receive from a System V queue";
-        let length = until(|| self.from.receive(), action, deadline)?;
+        let length = until(|| self.from.receive(), action)?;
         whole(length, self.size)?;
         Ok(handle(self.from.payload()))
     }
@@ -140,34 +135,29 @@ struct PosixEnd {
 }
 
 impl End for PosixEnd {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(&mut self.message);
         let (to, message) = (&self.to, &self.message);
-        until(|| to.send(message), "send to a POSIX queue", deadline)
+        until(|| to.send(message), "send to a POSIX queue")
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let (from, message) = (&self.from, &mut self.message);
         let action = "receive from a POSIX queue";
-        let length = until(|| from.receive(message), action, deadline)?;
+        let length = until(|| from.receive(message), action)?;
         whole(length, self.message.len())?;
         Ok(handle(&self.message))
     }
 }
 
-/// Calls again whenever a call ends early, until the deadline.
+/// Calls again whenever a call ends early.
 pub(super) fn until<T>(
     mut call: impl FnMut() -> std::io::Result<T>,
     action: &'static str,
-    deadline: &mut Deadline<'_>,
 ) -> Result<T> {
     loop {
         match call() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => deadline.look()?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             other => return other.map_err(io(action)),
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A folder has a socket, the *rendezvous*, through which the two ends exchange lines and
 //! descriptors while they are opened. Kernel objects that outlive their users are added to the
-//! folder's list when they are created. The surviving side removes them: the coordinator at its end;
-//! a participant if the coordinator is killed; the next measurement if all are killed.
+//! folder's list when they are created. The surviving side removes them: the coordinator at its
+//! end; a participant if the coordinator is killed; the next measurement if all are killed.
 
 mod objects;
 

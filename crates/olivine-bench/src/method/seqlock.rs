@@ -6,7 +6,6 @@
 use super::exchange::{Memory, share};
 use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::sys::mapping::Mapping;
 use std::sync::atomic::{Ordering, fence};
@@ -66,7 +65,7 @@ impl Rings {
 }
 
 impl End for Rings {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), _deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let slot = self.slot(self.to, self.sent);
         let version = self.mapping.word(slot);
         fill(&mut self.message);
@@ -89,11 +88,7 @@ impl End for Rings {
         Ok(())
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let slot = self.slot(self.from, self.received);
         let wanted = 2 * (self.received + 1);
         let version = self.mapping.word(slot);
@@ -106,7 +101,6 @@ impl End for Rings {
                 });
             }
             if seen < wanted {
-                deadline.spend()?;
                 continue;
             }
             for (index, piece) in self.message.chunks_mut(WORD).enumerate() {

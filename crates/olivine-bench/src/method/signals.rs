@@ -6,7 +6,6 @@
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
 use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::sys::signal::{Signal, Thread};
 use std::io::ErrorKind;
@@ -84,8 +83,8 @@ impl Wakeup for Line {
         self.signal.send(self.other).map_err(io("send a signal"))
     }
 
-    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
-        sleep_until_filled(slots, deadline, || {
+    fn wait(&self, slots: &Slots) -> Result<()> {
+        sleep_until_filled(slots, || {
             self.signal.fetch().map_err(io("wait for a signal"))?;
             Ok(())
         })
@@ -99,7 +98,7 @@ struct Words {
 }
 
 impl End for Words {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(&mut self.message);
         for piece in self.message.chunks(WORD) {
             let mut word = [0; WORD];
@@ -110,23 +109,17 @@ impl End for Words {
                 if error.kind() != ErrorKind::WouldBlock {
                     return Err(io("queue a signal")(error));
                 }
-                deadline.spend()?;
             }
         }
         Ok(())
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         for piece in self.message.chunks_mut(WORD) {
             let word = loop {
                 let fetched = self.line.signal.fetch().map_err(io("wait for a signal"))?;
-                match fetched {
-                    Some(word) => break word,
-                    None => deadline.look()?,
+                if let Some(word) = fetched {
+                    break word;
                 }
             };
             piece.copy_from_slice(&word.to_ne_bytes()[..piece.len()]);

@@ -1,7 +1,7 @@
 //! Methods that work only between threads: two workers of one participant.
 //!
-//! Everything else is as for other methods: the same orders, the same payload, the same checks. Such
-//! a method saves the other process, so its rows have the setting `threads`.
+//! Everything else is as for other methods: the same orders, the same payload, the same checks.
+//! Such a method saves the other process, so its rows have the setting `threads`.
 
 use super::harness::{Driver, End, drive};
 use super::{Rendezvous, Side};

@@ -5,7 +5,6 @@ use super::bytes::pair_of;
 use super::harness::{Driver, End, drive};
 use super::queue::whole;
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result, io};
 use crate::sys::uring::RingSocket;
 use rustix::net::SocketType;
@@ -38,29 +37,19 @@ struct RingEnd {
     size: usize,
 }
 
-/// An error of io_uring, or a passed deadline.
-struct RingError(BenchError);
-
-impl From<std::io::Error> for RingError {
-    fn from(error: std::io::Error) -> Self {
-        Self(io("use io_uring")(error))
-    }
-}
-
 impl End for RingEnd {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         fill(self.socket.payload());
-        let sent = self.socket.send(|| deadline.look().map_err(RingError));
-        whole(sent.map_err(|trouble| trouble.0)?, self.size)
+        let sent = self.socket.send().map_err(io("send through io_uring"))?;
+        whole(sent, self.size)
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        let received = self.socket.receive(|| deadline.look().map_err(RingError));
-        match received.map_err(|trouble| trouble.0)? {
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        match self
+            .socket
+            .receive()
+            .map_err(io("receive through io_uring"))?
+        {
             0 => Err(BenchError::EndClosed),
             length => {
                 whole(length, self.size)?;

@@ -8,7 +8,6 @@ use super::bytes::{pipes, refused};
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
 use super::harness::Driver;
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -60,9 +59,9 @@ impl Wakeup for Futex {
         Ok(())
     }
 
-    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
+    fn wait(&self, slots: &Slots) -> Result<()> {
         let half = slots.their_half();
-        sleep_until_filled(slots, deadline, || {
+        sleep_until_filled(slots, || {
             // Acquire: pairs with the store of the number, of which this is the lower half.
             let seen = half.load(Ordering::Acquire);
             #[allow(
@@ -92,8 +91,8 @@ impl Wakeup for EventFd {
         Ok(())
     }
 
-    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
-        sleep_until_filled(slots, deadline, || {
+    fn wait(&self, slots: &Slots) -> Result<()> {
+        sleep_until_filled(slots, || {
             match rustix::io::read(&self.theirs, &mut [0; 8]) {
                 Ok(_) | Err(Errno::INTR) => Ok(()),
                 Err(error) => Err(refused("wait on an eventfd")(error)),
@@ -131,13 +130,11 @@ impl Wakeup for Pipes {
         }
     }
 
-    fn wait(&self, slots: &Slots, deadline: &mut Deadline<'_>) -> Result<()> {
-        sleep_until_filled(slots, deadline, || {
-            match rustix::io::read(&self.from, &mut [0; 8]) {
-                Ok(0) => Err(BenchError::EndClosed),
-                Ok(_) | Err(Errno::INTR) => Ok(()),
-                Err(error) => Err(refused("read from a pipe")(error)),
-            }
+    fn wait(&self, slots: &Slots) -> Result<()> {
+        sleep_until_filled(slots, || match rustix::io::read(&self.from, &mut [0; 8]) {
+            Ok(0) => Err(BenchError::EndClosed),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(refused("read from a pipe")(error)),
         })
     }
 }

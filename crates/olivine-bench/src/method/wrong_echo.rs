@@ -3,7 +3,6 @@
 use super::harness::{Driver, End, drive};
 use super::olivine_shm::{ADAPTIVE, Channels};
 use super::{Described, Rendezvous, Side};
-use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::payload::SIZE_MIN;
 
@@ -72,10 +71,10 @@ struct FaultyEnd {
 }
 
 impl End for FaultyEnd {
-    fn send(&mut self, fill: impl FnOnce(&mut [u8]), deadline: &mut Deadline<'_>) -> Result<()> {
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         self.sent += 1;
         if self.sent != WRONG_ANSWER {
-            return self.end.send(fill, deadline);
+            return self.end.send(fill);
         }
         let mut message = vec![0; self.size];
         fill(&mut message);
@@ -88,18 +87,12 @@ impl End for FaultyEnd {
             Lie::Short => message.truncate((self.size / 2).max(SIZE_MIN)),
         }
         self.end.resize(message.len());
-        let sent = self
-            .end
-            .send(|place| place.copy_from_slice(&message), deadline);
+        let sent = self.end.send(|place| place.copy_from_slice(&message));
         self.end.resize(self.size);
         sent
     }
 
-    fn receive<T>(
-        &mut self,
-        handle: impl FnOnce(&[u8]) -> T,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<T> {
-        self.end.receive(handle, deadline)
+    fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        self.end.receive(handle)
     }
 }

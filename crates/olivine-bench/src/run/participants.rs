@@ -313,7 +313,7 @@ impl<'a> Participants<'a> {
         Ok(self.folders[at].path())
     }
 
-    /// Has every end do its part, which takes `expected` by itself.
+    /// Has every end do its part, which takes `expected` at its rate.
     pub(crate) fn run(
         &mut self,
         role: Role,

@@ -21,7 +21,6 @@ pub use stored::{STORE, StoreJob, Stored};
 use super::turns::{Candidate, measure_all};
 use super::{Setup, Watch};
 use crate::clock::TickClock;
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::payload;
 use crate::result::ratio::{self, Ratio, Target};
@@ -283,7 +282,7 @@ pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<Results> {
     }
     let mut setup = setup.clone();
     for mut rival in field.used {
-        // The rows of one that does not list its methods say so.
+        // If it does not list its methods, its rows say so.
         let _ = rival.look(&|| setup.is_stopped());
         setup.programs.push(rival);
     }
@@ -319,15 +318,15 @@ fn rate(clock: &TickClock, count: u64, start: u64, end: u64) -> f64 {
 /// Receives `count` messages, numbered from 0, and checks every byte.
 fn read_back(uri: &str, count: u64, longest: Duration) -> Result<()> {
     let mut subscriber = Subscriber::open(uri)?;
-    let mut deadline = Deadline::of(longest);
     for sequence in 0..count {
-        let look = || deadline.look();
-        let stamp =
-            crate::channel::receive(&mut subscriber, look, |message| payload::check(message))?;
+        if !subscriber.wait(longest)? {
+            let seconds = longest.as_secs();
+            return Err(BenchError::PeerSilent { seconds });
+        }
+        let stamp = crate::channel::receive(&mut subscriber, |message| payload::check(message))?;
         if stamp.is_none_or(|stamp| stamp.sequence != sequence) {
             return Err(BenchError::Wrong { sequence });
         }
-        deadline.renew();
     }
     Ok(())
 }

@@ -53,7 +53,8 @@ pub const MESH: Scenario = Scenario {
 ///
 /// # Errors
 ///
-/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that says why.
+/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that
+/// says why.
 fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<true>>(setup, variants, watch)
 }
@@ -62,7 +63,8 @@ fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found
 ///
 /// # Errors
 ///
-/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that says why.
+/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that
+/// says why.
 fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Mesh<false>>(setup, variants, watch)
 }

@@ -1,8 +1,8 @@
 //! Round trip: a message there, checked, sent back by the same method, checked again.
 //!
 //! Measures: filling and sending, the other side's receiving, checking and sending back, the first
-//! side's receiving and checking; one clock reading per round. Does not measure: queueing (one message in
-//! flight: a closed loop) or a fixed rate; that is `latency`.
+//! side's receiving and checking; one clock reading per round. Does not measure: queueing (one
+//! message in flight: a closed loop) or a fixed rate; that is `latency`.
 
 use super::registry::Scenario;
 use super::turns::{Subject, measure};

@@ -55,8 +55,8 @@ pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Foun
     measure::<BesideBare>(setup, variants, watch)
 }
 
-/// Opens the ends of a method, or of a channel of this library; returns the bytes of its ring, if it
-/// has one.
+/// Opens the ends of a method, or of a channel of this library; returns the bytes of its ring, if
+/// it has one.
 pub(super) fn open(
     session: &mut Session<'_>,
     variant: &Variant,

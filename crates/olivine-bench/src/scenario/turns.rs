@@ -23,11 +23,6 @@ pub(super) trait Subject: Sized {
 
     /// Measures one slice.
     fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures>;
-
-    /// Closes what has ends of its own.
-    fn close(self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// One run of a candidate: opens everything, measures slices, closes everything.
@@ -71,7 +66,6 @@ impl<'a> Candidate<'a> {
                 if turn.is_stopped {
                     return Ok(());
                 }
-                subject.close()?;
                 turn.session.set.close()
             }),
         }
@@ -150,9 +144,9 @@ pub(super) fn measure<S: Subject + 'static>(
 /// Measures every candidate interleaved, run by run. Returns for each candidate a row for each
 /// placement, or one for its failure; none if it had no turn.
 ///
-/// A failure ends only its candidate; the participants are started again. A candidate that fails once
-/// has no figures, whatever earlier runs gave. A turn that fails because of a request to stop is
-/// neither a figure nor a failure.
+/// A failure ends only its candidate; the participants are started again. A candidate that fails
+/// once has no figures, whatever earlier runs gave. A turn that fails because of a request to stop
+/// is neither a figure nor a failure.
 ///
 /// # Errors
 ///

@@ -3,13 +3,10 @@
 //! The mutex is robust: the death of its holder is an error for the next one, never a hang.
 
 use super::mapping::Mapping;
-use super::time::Bound;
-use std::{io, mem, ptr};
+use std::{io, mem};
 
 /// Bytes that a monitor takes.
 pub(crate) const MONITOR_BYTES: usize = 256;
-/// Longest single wait.
-const WAIT_NS: libc::c_long = 400_000_000;
 
 const MUTEX: usize = 0;
 const FILLED: usize = 64;
@@ -46,22 +43,6 @@ fn code(code: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// The end of the longest single wait, on `clock`.
-fn in_a_while(clock: libc::clockid_t) -> io::Result<libc::timespec> {
-    let mut until = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: the structure lives.
-    super::checked(unsafe { libc::clock_gettime(clock, &raw mut until) })?;
-    until.tv_nsec += WAIT_NS;
-    if until.tv_nsec >= 1_000_000_000 {
-        until.tv_nsec -= 1_000_000_000;
-        until.tv_sec += 1;
-    }
-    Ok(until)
-}
-
 impl<'a> Monitor<'a> {
     /// A monitor that one process has created at `offset`, a multiple of 64.
     pub(crate) fn at(mapping: &'a Mapping, offset: usize) -> Self {
@@ -91,8 +72,6 @@ impl<'a> Monitor<'a> {
         code(unsafe {
             libc::pthread_condattr_setpshared(kind.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED)
         })?;
-        // SAFETY: the attributes were made just above.
-        code(unsafe { libc::pthread_condattr_setclock(kind.as_mut_ptr(), libc::CLOCK_MONOTONIC) })?;
         for change in [Change::Filled, Change::Emptied] {
             // SAFETY: the place is large and aligned enough, and no side uses it yet.
             code(unsafe { libc::pthread_cond_init(self.condition(change), kind.as_ptr()) })?;
@@ -113,22 +92,11 @@ impl<'a> Monitor<'a> {
         self.mapping.at(self.offset + offset, length).cast()
     }
 
-    /// Locks the mutex; `None` if its holder keeps it for a while: it may be stopped, and no signal
-    /// to us ends that.
-    pub(crate) fn hold(&'a self) -> io::Result<Option<Held<'a>>> {
+    /// Locks the mutex.
+    pub(crate) fn hold(&'a self) -> io::Result<Held<'a>> {
         // SAFETY: made by `make` before other processes know the place.
-        let mut held = unsafe { libc::pthread_mutex_trylock(self.mutex()) };
-        if held == libc::EBUSY {
-            let until = in_a_while(libc::CLOCK_REALTIME)?;
-            // SAFETY: as above; the structure lives. A clock that is set meanwhile makes one step
-            // longer or shorter.
-            held = unsafe { libc::pthread_mutex_timedlock(self.mutex(), ptr::from_ref(&until)) };
-        }
-        if held == libc::ETIMEDOUT {
-            return Ok(None);
-        }
-        code(held)?;
-        Ok(Some(Held(self)))
+        code(unsafe { libc::pthread_mutex_lock(self.mutex()) })?;
+        Ok(Held(self))
     }
 
     /// Signals one waiter.
@@ -139,18 +107,11 @@ impl<'a> Monitor<'a> {
 }
 
 impl Held<'_> {
-    /// Unlocks, sleeps until signalled or for a while, and locks again, which process `other` may
-    /// delay.
-    pub(crate) fn sleep(&mut self, change: Change, other: i32) -> io::Result<()> {
-        let _bound = Bound::to(other);
-        let until = in_a_while(libc::CLOCK_MONOTONIC)?;
+    /// Unlocks, sleeps until signalled, and locks again.
+    pub(crate) fn sleep(&mut self, change: Change) -> io::Result<()> {
         let (condition, mutex) = (self.0.condition(change), self.0.mutex());
-        // SAFETY: made by `make`; this thread holds the mutex; the structure lives.
-        let told = unsafe { libc::pthread_cond_timedwait(condition, mutex, ptr::from_ref(&until)) };
-        if told == libc::ETIMEDOUT {
-            return Ok(());
-        }
-        code(told)
+        // SAFETY: made by `make`; this thread holds the mutex.
+        code(unsafe { libc::pthread_cond_wait(condition, mutex) })
     }
 }
 

@@ -39,52 +39,40 @@ impl RingSocket {
         &mut self.buffer
     }
 
-    /// Sends the payload; calls `look` whenever a wait ends early. Sleeps while there is no room.
-    pub(crate) fn send<E: From<io::Error>>(
-        &mut self,
-        look: impl FnMut() -> Result<(), E>,
-    ) -> Result<usize, E> {
+    /// Sends the payload. Sleeps while there is no room.
+    pub(crate) fn send(&mut self) -> io::Result<usize> {
         let length = u32::try_from(self.buffer.len()).unwrap_or(u32::MAX);
         let socket = types::Fd(self.socket.as_raw_fd());
         let entry = opcode::Send::new(socket, self.buffer.as_ptr(), length).build();
-        self.perform(&entry, look)
+        self.perform(&entry)
     }
 
-    /// Receives into the payload; calls `look` whenever a wait ends early.
-    pub(crate) fn receive<E: From<io::Error>>(
-        &mut self,
-        look: impl FnMut() -> Result<(), E>,
-    ) -> Result<usize, E> {
+    /// Receives into the payload. Sleeps until there is a message.
+    pub(crate) fn receive(&mut self) -> io::Result<usize> {
         let length = u32::try_from(self.buffer.len()).unwrap_or(u32::MAX);
         let socket = types::Fd(self.socket.as_raw_fd());
         let entry = opcode::Recv::new(socket, self.buffer.as_mut_ptr(), length).build();
-        self.perform(&entry, look)
+        self.perform(&entry)
     }
 
     /// Submits one operation and waits for its end; usually one system call.
-    fn perform<E: From<io::Error>>(
-        &mut self,
-        entry: &io_uring::squeue::Entry,
-        mut look: impl FnMut() -> Result<(), E>,
-    ) -> Result<usize, E> {
+    fn perform(&mut self, entry: &io_uring::squeue::Entry) -> io::Result<usize> {
         let ring = &mut self.ring.0;
         // SAFETY: the buffer lives until the operation's end has been seen: this function does not
         // return before, unless with an error, and then the buffer is given up for good.
         unsafe { ring.submission().push(entry) }.map_err(io::Error::other)?;
         loop {
-            let waited = match ring.submit_and_wait(1) {
-                Ok(_) => Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => look(),
-                Err(error) => Err(error.into()),
-            };
-            if let Err(error) = waited {
-                // The kernel may still write to it.
-                Vec::leak(std::mem::take(&mut self.buffer));
-                return Err(error);
+            match ring.submit_and_wait(1) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => {
+                    // The kernel may still write to it.
+                    Vec::leak(std::mem::take(&mut self.buffer));
+                    return Err(error);
+                }
+                _ => {}
             }
             if let Some(completion) = ring.completion().next() {
                 return usize::try_from(completion.result())
-                    .map_err(|_| io::Error::from_raw_os_error(-completion.result()).into());
+                    .map_err(|_| io::Error::from_raw_os_error(-completion.result()));
             }
         }
     }

@@ -2,7 +2,6 @@
 //! and checked without an inner loop.
 
 use super::{BareEnd, CURSOR, HEADER, MARK, POSITION, Reader, Writer};
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::method::mirror::HEAD;
 use crate::payload::{self, Stamp};
@@ -19,39 +18,29 @@ const LOOK_PAUSES: u32 = 16;
 
 impl BareEnd {
     /// Streams messages one by one, or in batches of which the first header is stored last.
-    pub(super) fn stream(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()> {
+    pub(super) fn stream(&mut self, batches: Batches) {
         match self.size {
-            16 => self.stream_built::<16>(batches, deadline),
-            32 => self.stream_built::<32>(batches, deadline),
-            64 => self.stream_built::<64>(batches, deadline),
-            _ => self.stream_filled(batches, deadline),
+            16 => self.stream_built::<16>(batches),
+            32 => self.stream_built::<32>(batches),
+            64 => self.stream_built::<64>(batches),
+            _ => self.stream_filled(batches),
         }
     }
 
     #[inline(never)]
-    fn stream_built<const SIZE: usize>(
-        &mut self,
-        batches: Batches,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<()> {
-        self.stream_by(SIZE, batches, deadline, |place, stamp| {
+    fn stream_built<const SIZE: usize>(&mut self, batches: Batches) {
+        self.stream_by(SIZE, batches, |place, stamp| {
             place.copy_from_slice(&payload::build::<SIZE>(stamp));
-        })
+        });
     }
 
     #[inline(never)]
-    fn stream_filled(&mut self, batches: Batches, deadline: &mut Deadline<'_>) -> Result<()> {
-        self.stream_by(self.size, batches, deadline, payload::fill)
+    fn stream_filled(&mut self, batches: Batches) {
+        self.stream_by(self.size, batches, payload::fill);
     }
 
     #[inline(always)]
-    fn stream_by(
-        &mut self,
-        size: usize,
-        batches: Batches,
-        deadline: &mut Deadline<'_>,
-        fill: impl Fn(&mut [u8], Stamp),
-    ) -> Result<()> {
+    fn stream_by(&mut self, size: usize, batches: Batches, fill: impl Fn(&mut [u8], Stamp)) {
         let frame = (HEADER + size.next_multiple_of(8)) as u64;
         let capacity = self.capacity as u64;
         let most = (capacity / 4 / frame).max(1);
@@ -64,7 +53,6 @@ impl BareEnd {
         let (mut at, mut room) = (*written, *limit);
         let mut next = batches.first;
         let end = batches.first + batches.count;
-        let mut outcome = Ok(());
         while next != end {
             let count = match batches.batch {
                 0 | 1 => 1,
@@ -72,13 +60,7 @@ impl BareEnd {
             };
             let needed = at + count * frame + HEADER as u64;
             if needed > room {
-                match wait(mapping.word(POSITION), needed - capacity, deadline) {
-                    Ok(position) => room = position + capacity,
-                    Err(error) => {
-                        outcome = Err(error);
-                        break;
-                    }
-                }
+                room = wait(mapping.word(POSITION), needed - capacity) + capacity;
             }
             // Relaxed, here and below: published by the store of the first header.
             ring.word(at + count * frame).store(0, Ordering::Relaxed);
@@ -103,37 +85,25 @@ impl BareEnd {
             next += count;
         }
         (*written, *limit) = (at, room);
-        outcome
     }
 
     /// Checks `count` messages from number `first` on.
-    pub(super) fn take_all(
-        &mut self,
-        first: u64,
-        count: u64,
-        deadline: &mut Deadline<'_>,
-    ) -> Result<()> {
+    pub(super) fn take_all(&mut self, first: u64, count: u64) -> Result<()> {
         if self.size == payload::COMMON {
-            return self.take_common(first, count, deadline);
+            return self.take_common(first, count);
         }
-        self.take_any(first, count, deadline)
+        self.take_any(first, count)
     }
 
     #[inline(never)]
-    fn take_common(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<()> {
-        self.take_by(
-            payload::COMMON,
-            first,
-            count,
-            deadline,
-            payload::check_common,
-        )
+    fn take_common(&mut self, first: u64, count: u64) -> Result<()> {
+        self.take_by(payload::COMMON, first, count, payload::check_common)
     }
 
     #[inline(never)]
-    fn take_any(&mut self, first: u64, count: u64, deadline: &mut Deadline<'_>) -> Result<()> {
+    fn take_any(&mut self, first: u64, count: u64) -> Result<()> {
         let size = self.size;
-        self.take_by(size, first, count, deadline, |message| {
+        self.take_by(size, first, count, |message| {
             payload::check_whole(message, size)
         })
     }
@@ -144,7 +114,6 @@ impl BareEnd {
         size: usize,
         first: u64,
         count: u64,
-        deadline: &mut Deadline<'_>,
         check: impl Fn(&[u8]) -> Option<Stamp>,
     ) -> Result<()> {
         let frame = (HEADER + size.next_multiple_of(8)) as u64;
@@ -171,10 +140,8 @@ impl BareEnd {
                 if released != at {
                     released = store(at);
                 }
-                outcome = deadline.spend();
                 continue;
             }
-            deadline.renew();
             while at < known && next != end {
                 // Acquire: pairs with the store in `stream_by`.
                 let header = ring.word(at).load(Ordering::Acquire);
@@ -201,15 +168,13 @@ impl BareEnd {
 /// Waits until the reader has read the bytes before `position`; returns how far it is.
 #[cold]
 #[inline(never)]
-fn wait(read: &AtomicU64, position: u64, deadline: &mut Deadline<'_>) -> Result<u64> {
+fn wait(read: &AtomicU64, position: u64) -> u64 {
     loop {
         // Acquire: the read bytes are ours again; pairs with the store in `take_by`.
         let found = read.load(Ordering::Acquire);
         if found >= position {
-            deadline.renew();
-            return Ok(found);
+            return found;
         }
-        deadline.spend()?;
         spin_loop();
     }
 }

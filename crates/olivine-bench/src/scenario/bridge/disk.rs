@@ -5,7 +5,6 @@
 
 use super::{Field, Part, Plan, Resources, Target, count_in, rate, read_back};
 use crate::clock::TickClock;
-use crate::deadline::Deadline;
 use crate::error::{Result, io};
 use crate::method::publish;
 use crate::payload::{self, Stamp};
@@ -91,11 +90,10 @@ fn record(turn: &mut Resources<'_>, folder: &Path, settings: &str) -> Result<Fig
     let path = path.display();
     let uri = format!("file://{path}?{settings}&capacity=8MiB&linger=60s");
     let mut publisher = Publisher::open(&uri)?;
-    let mut deadline = Deadline::of(RECORD_MAX);
     let start = TickClock::ticks();
     for sequence in 0..count {
         let stamp = Stamp { sequence, ticks: 0 };
-        publish(&mut publisher, SIZE, stamp, &mut deadline)?;
+        publish(&mut publisher, SIZE, stamp, Some(RECORD_MAX))?;
     }
     publisher.close()?;
     let end = TickClock::ticks();

@@ -6,7 +6,6 @@
 
 use super::{Field, Part, Plan, Resources, Target, count_in, rate, read_back};
 use crate::clock::TickClock;
-use crate::deadline::Deadline;
 use crate::error::{BenchError, Result};
 use crate::method::publish;
 use crate::payload::Stamp;
@@ -103,11 +102,10 @@ fn ours(turn: &mut Resources<'_>, address: &str, subject: &str, size: usize) -> 
     let count = count(turn, size);
     let uri = format!("nats://{address}/{subject}?storage=file&linger=5s&capacity={RING}");
     let mut publisher = Publisher::open(&uri)?;
-    let mut deadline = Deadline::of(STORE_MAX);
     let start = TickClock::ticks();
     for sequence in 0..count {
         let stamp = Stamp { sequence, ticks: 0 };
-        publish(&mut publisher, size, stamp, &mut deadline)?;
+        publish(&mut publisher, size, stamp, Some(STORE_MAX))?;
     }
     let is_stored = publisher.wait_drained(Some(STORE_MAX))?;
     let end = TickClock::ticks();

@@ -1,9 +1,9 @@
 //! Aeron (its C media driver and client): IPC streams between processes, by exclusive publications.
 
-use olivine_bench::affinity;
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
-use olivine_bench::run;
+use olivine_arena::affinity;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::run;
 use rusteron_media_driver::{
     Aeron, AeronDriver, AeronDriverContext, AeronExclusivePublication, AeronSubscription,
     EmbeddedMediaDriver, Handlers, IntoCString,
@@ -34,11 +34,11 @@ static AERON: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&AERON];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Display) -> ArenaError {
+    ArenaError::Library {
         library: "Aeron",
         message: error.to_string(),
     }
@@ -60,7 +60,7 @@ fn open(
     _settings: &str,
 ) -> Result<Box<dyn Driver>> {
     if size > SIZE_MAX {
-        return Err(BenchError::TooLong {
+        return Err(ArenaError::TooLong {
             bytes: size,
             max: SIZE_MAX,
             limit: "Aeron's largest fragment",

@@ -1,11 +1,11 @@
 //! crossbar: its bounded bus of plain values, in shared memory between processes.
 
 use crossbar::{BusSubscriber, Pod, PodBus};
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::method::{
     Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive,
 };
-use olivine_bench::run;
+use olivine_arena::run;
 use std::process::ExitCode;
 
 /// Messages of a ring, and how many the publisher stays behind the slowest subscriber.
@@ -33,7 +33,7 @@ static CROSSBAR: Described = Described {
         128 => open::<128, 16>(side, rendezvous),
         256 => open::<256, 32>(side, rendezvous),
         1024 => open::<1024, 128>(side, rendezvous),
-        bytes => Err(BenchError::TooLong {
+        bytes => Err(ArenaError::TooLong {
             bytes,
             max: SIZE_MAX,
             limit: "a plain value on crossbar's bus, which copies it word by word and is built \
@@ -44,7 +44,7 @@ static CROSSBAR: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&CROSSBAR];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
 /// A message as words, the last one filled up with zeros.
@@ -77,8 +77,8 @@ impl<const W: usize> Message<W> {
     }
 }
 
-fn says(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Display) -> ArenaError {
+    ArenaError::Library {
         library: "crossbar",
         message: error.to_string(),
     }

@@ -2,12 +2,12 @@
 
 use crossbeam_channel::{Receiver, Sender};
 use crossbeam_queue::ArrayQueue;
-use olivine_bench::error::Result;
-use olivine_bench::for_size;
-use olivine_bench::method::{
+use olivine_arena::error::Result;
+use olivine_arena::for_size;
+use olivine_arena::method::{
     Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive_in_threads,
 };
-use olivine_bench::run;
+use olivine_arena::run;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ static CHANNEL: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 2] = [&QUEUE, &CHANNEL];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
 fn queue<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {

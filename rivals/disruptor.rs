@@ -4,12 +4,12 @@ use disruptor::{
     BusySpin, EventPoller, Producer as _, SingleConsumerBarrier, SingleProducer,
     SingleProducerBarrier, build_single_producer,
 };
-use olivine_bench::error::Result;
-use olivine_bench::for_size;
-use olivine_bench::method::{
+use olivine_arena::error::Result;
+use olivine_arena::for_size;
+use olivine_arena::method::{
     Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive_in_threads,
 };
-use olivine_bench::run;
+use olivine_arena::run;
 use std::process::ExitCode;
 
 /// Events of a ring.
@@ -28,7 +28,7 @@ static DISRUPTOR: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&DISRUPTOR];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
 struct To<const N: usize>(SingleProducer<[u8; N], SingleConsumerBarrier>);

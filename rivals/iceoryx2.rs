@@ -3,10 +3,10 @@
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::for_size;
-use olivine_bench::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
-use olivine_bench::run;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::for_size;
+use olivine_arena::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
+use olivine_arena::run;
 use std::process::ExitCode;
 
 /// Samples that a subscriber's buffer holds.
@@ -26,11 +26,11 @@ static ICEORYX2: Described = Described {
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&ICEORYX2];
     set_log_level(LogLevel::Error);
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: impl std::fmt::Debug) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Debug) -> ArenaError {
+    ArenaError::Library {
         library: "iceoryx2",
         message: format!("{error:?}"),
     }

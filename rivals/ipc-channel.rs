@@ -3,9 +3,9 @@
 use ipc_channel::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, TryRecvError, bytes_channel,
 };
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
-use olivine_bench::run;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::run;
 use std::process::ExitCode;
 
 static IPC_CHANNEL: Described = Described {
@@ -21,11 +21,11 @@ static IPC_CHANNEL: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&IPC_CHANNEL];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: impl std::fmt::Debug) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Debug) -> ArenaError {
+    ArenaError::Library {
         library: "ipc-channel",
         message: format!("{error:?}"),
     }

@@ -7,12 +7,12 @@ use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
 use async_nats::{Client, ConnectOptions, Subject, Subscriber};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
-use olivine_bench::affinity;
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
-use olivine_bench::payload::{self, Stamp};
-use olivine_bench::run;
-use olivine_bench::scenario::bridge::{STORE, StoreJob, Stored};
+use olivine_arena::affinity;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::payload::{self, Stamp};
+use olivine_arena::run;
+use olivine_arena::store::{STORE, StoreJob, Stored};
 use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -38,7 +38,7 @@ static CORE: Described = Described {
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&CORE];
     if std::env::args().nth(1).as_deref() != Some(STORE) {
-        return run::main(&METHODS);
+        return run(&METHODS);
     }
     match store() {
         Ok(stored) => {
@@ -52,8 +52,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn says(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Display) -> ArenaError {
+    ArenaError::Library {
         library: "NATS",
         message: error.to_string(),
     }
@@ -85,7 +85,7 @@ fn open(
             Side::Client => client.new_inbox(),
             Side::Server => String::new(),
         };
-        Ok::<_, BenchError>((client, inbox))
+        Ok::<_, ArenaError>((client, inbox))
     });
     let (client, inbox) = opened?;
     let inbox = match side {
@@ -100,7 +100,7 @@ fn open(
         let subscriber = client.subscribe(from).await.map_err(says)?;
         // The server has heard of it, once it answers.
         client.flush().await.map_err(says)?;
-        Ok::<_, BenchError>(subscriber)
+        Ok::<_, ArenaError>(subscriber)
     })?;
     rendezvous.exchange("subscribed")?;
     Ok(drive(
@@ -129,7 +129,7 @@ impl Core {
         let message = self.runtime.block_on(self.subscriber.next());
         message
             .map(|message| message.payload)
-            .ok_or(BenchError::EndClosed)
+            .ok_or(ArenaError::EndClosed)
     }
 }
 

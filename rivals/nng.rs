@@ -2,10 +2,10 @@
 
 use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTimeout};
 use nng::{Protocol, Socket};
-use olivine_bench::affinity;
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
-use olivine_bench::run;
+use olivine_arena::affinity;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::run;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -50,11 +50,11 @@ static TCP: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 2] = [&IPC, &TCP];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Display) -> ArenaError {
+    ArenaError::Library {
         library: "nng",
         message: error.to_string(),
     }

@@ -1,11 +1,11 @@
 //! ringfire: lossless rings in shared memory, between processes.
 
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::for_size;
-use olivine_bench::method::{
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::for_size;
+use olivine_arena::method::{
     Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive,
 };
-use olivine_bench::run;
+use olivine_arena::run;
 use ringfire::{FlowControl, RingConsumer, RingConsumerBuilder, RingProducer, RingProducerBuilder};
 use std::process::ExitCode;
 
@@ -27,11 +27,11 @@ static RINGFIRE: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&RINGFIRE];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Display) -> ArenaError {
+    ArenaError::Library {
         library: "ringfire",
         message: error.to_string(),
     }

@@ -1,9 +1,9 @@
 //! rtrb: bounded single-producer single-consumer ring between threads.
 
-use olivine_bench::error::Result;
-use olivine_bench::for_size;
-use olivine_bench::method::{Described, Driver, Fixed, Method, Pop, Push, Side, drive_in_threads};
-use olivine_bench::run;
+use olivine_arena::error::Result;
+use olivine_arena::for_size;
+use olivine_arena::method::{Described, Driver, Fixed, Method, Pop, Push, Side, drive_in_threads};
+use olivine_arena::run;
 use rtrb::chunks::{ChunkError, WriteChunkUninit};
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ static RTRB: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&RTRB];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
 struct To<const N: usize>(rtrb::Producer<[u8; N]>);
@@ -31,7 +31,7 @@ struct From<const N: usize>(rtrb::Consumer<[u8; N]>);
 
 fn open<const N: usize>(
     side: Side,
-    rendezvous: &mut olivine_bench::method::Rendezvous,
+    rendezvous: &mut olivine_arena::method::Rendezvous,
 ) -> Result<Box<dyn Driver>> {
     drive_in_threads(side, rendezvous, N, || {
         let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());

@@ -1,10 +1,10 @@
 //! shaq: its single-producer single-consumer queue and its broadcast queue, in shared memory
 //! between processes.
 
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::for_size;
-use olivine_bench::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
-use olivine_bench::run;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::for_size;
+use olivine_arena::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
+use olivine_arena::run;
 use shaq::{broadcast, spsc};
 use std::fs::File;
 use std::num::NonZeroUsize;
@@ -38,11 +38,11 @@ static BROADCAST: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 2] = [&SINGLE, &BROADCAST];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: impl std::fmt::Debug) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Debug) -> ArenaError {
+    ArenaError::Library {
         library: "shaq",
         message: format!("{error:?}"),
     }

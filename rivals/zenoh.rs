@@ -1,10 +1,10 @@
 //! zenoh: publish-subscribe between processes, payloads in shared memory, their announcement over
 //! UNIX sockets.
 
-use olivine_bench::affinity;
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
-use olivine_bench::run;
+use olivine_arena::affinity;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::run;
 use std::process::ExitCode;
 use std::time::Duration;
 use zenoh::handlers::FifoChannelHandler;
@@ -39,11 +39,11 @@ static ZENOH: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 1] = [&ZENOH];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: impl std::fmt::Display) -> BenchError {
-    BenchError::Library {
+fn says(error: impl std::fmt::Display) -> ArenaError {
+    ArenaError::Library {
         library: "zenoh",
         message: error.to_string(),
     }
@@ -120,7 +120,7 @@ fn meet(publisher: &Publisher<'_>) -> Result<()> {
     let mut waited = Duration::ZERO;
     while !publisher.matching_status().wait().map_err(says)?.matching() {
         if waited >= MEETING_MAX {
-            return Err(BenchError::PeerSilent {
+            return Err(ArenaError::PeerSilent {
                 seconds: MEETING_MAX.as_secs(),
             });
         }

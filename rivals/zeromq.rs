@@ -1,9 +1,9 @@
 //! ZeroMQ (libzmq): PAIR sockets over TCP and over its ipc transport, between processes.
 
-use olivine_bench::affinity;
-use olivine_bench::error::{BenchError, Result};
-use olivine_bench::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
-use olivine_bench::run;
+use olivine_arena::affinity;
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::run;
 use std::process::ExitCode;
 
 /// Longest single wait in milliseconds.
@@ -36,11 +36,11 @@ static TCP: Described = Described {
 
 fn main() -> ExitCode {
     static METHODS: [&dyn Method; 2] = [&IPC, &TCP];
-    run::main(&METHODS)
+    run(&METHODS)
 }
 
-fn says(error: zmq::Error) -> BenchError {
-    BenchError::Library {
+fn says(error: zmq::Error) -> ArenaError {
+    ArenaError::Library {
         library: "ZeroMQ",
         message: error.message().to_owned(),
     }

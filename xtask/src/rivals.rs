@@ -184,12 +184,15 @@ mod tests {
         }
     }
 
+    /// The packages of this workspace that rivals link.
+    const HARNESS: [&str; 1] = ["olivine-arena"];
+
     /// The permanent dependencies of a package are also locked for the rivals.
     #[test]
     fn the_lock_file_fits_what_the_harness_needs() {
         let lock = read("rivals/Cargo.lock");
         let mut checked = 0;
-        for package in ["olivine", "olivine-net", "olivine-bench"] {
+        for package in HARNESS {
             let is_own = |locked: &&toml::Value| locked["name"].as_str() == Some(package);
             let locked = lock["package"]
                 .as_array()
@@ -213,7 +216,7 @@ mod tests {
                 checked += 1;
             }
         }
-        assert!(checked > 15, "{checked}");
+        assert!(checked > 4, "{checked}");
     }
 
     #[test]

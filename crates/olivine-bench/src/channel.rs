@@ -1,7 +1,7 @@
 //! Channels that a measurement creates and removes, and waits on them.
 
-use crate::error::Result;
 use olivine::{Config, Message, NotSent, Publisher, Subscriber, UriError, admin};
+use olivine_arena::error::{ArenaError, Result};
 use std::time::Duration;
 
 /// Longest single wait for a message.
@@ -59,8 +59,9 @@ pub(crate) fn receive<T>(
 ) -> Result<T> {
     let mut result = None;
     loop {
-        subscriber.wait(WAIT_STEP)?;
-        subscriber.poll(|message| result = Some(handle(&message)), 1)?;
+        subscriber.wait(WAIT_STEP).map_err(ArenaError::method)?;
+        let polled = subscriber.poll(|message| result = Some(handle(&message)), 1);
+        polled.map_err(ArenaError::method)?;
         if let Some(result) = result {
             return Ok(result);
         }
@@ -78,8 +79,9 @@ pub(crate) fn await_room(
 ) -> Result<()> {
     match error {
         NotSent::BackPressured | NotSent::NotConnected => {
-            Ok(publisher.wait_for_room(length, longest)?)
+            let waited = publisher.wait_for_room(length, longest);
+            waited.map_err(ArenaError::method)
         }
-        other => Err(other.into()),
+        other => Err(ArenaError::method(other)),
     }
 }

@@ -6,11 +6,10 @@
 //! that the kernel does not show is 0. Stolen time has steps of 10 ms, and only some hypervisors
 //! report it.
 
-use crate::sys::process::thread_usage;
+use olivine_arena::counts::ThreadCounts;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
-use std::os::unix::fs::FileExt as _;
 
 /// Milliseconds in a step of `/proc/stat`: `USER_HZ` is 100 on every Linux that we run on.
 const STEP_MS: u64 = 10;
@@ -140,33 +139,15 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What the kernel counts of the calling thread. A reading takes a few microseconds.
-#[derive(Debug)]
-pub(crate) struct OwnCounts {
-    schedstat: Option<fs::File>,
-}
-
-impl OwnCounts {
-    pub(crate) fn new() -> Self {
+impl From<&ThreadCounts> for Counts {
+    fn from(thread: &ThreadCounts) -> Self {
         Self {
-            schedstat: fs::File::open("/proc/thread-self/schedstat").ok(),
-        }
-    }
-
-    /// The sums up to now; interrupts and stolen time are not of a thread.
-    pub(crate) fn counts(&self) -> Counts {
-        let mut text = [0; 128];
-        let read = self.schedstat.as_ref();
-        let length = read.and_then(|file| file.read_at(&mut text, 0).ok());
-        let text = String::from_utf8_lossy(&text[..length.unwrap_or(0)]);
-        let usage = thread_usage();
-        Counts {
-            forced_switches_count: usage.forced_switches,
-            voluntary_switches_count: usage.voluntary_switches,
-            minor_faults_count: usage.minor_faults,
-            major_faults_count: usage.major_faults,
-            waited_for_cpu_ns: waited_ns(&text),
-            ..Counts::default()
+            forced_switches_count: thread.forced_switches,
+            voluntary_switches_count: thread.voluntary_switches,
+            minor_faults_count: thread.minor_faults,
+            major_faults_count: thread.major_faults,
+            waited_for_cpu_ns: thread.waited_for_cpu_ns,
+            ..Self::default()
         }
     }
 }
@@ -305,18 +286,6 @@ mod tests {
         0\nintr 5\n";
         assert_eq!(stolen_ms(stat, &[1]), 800);
         assert_eq!(of_thread("", "", ""), Counts::default());
-    }
-
-    #[test]
-    fn page_faults_of_this_thread_are_counted() {
-        let observed = OwnCounts::new();
-        let before = observed.counts();
-        // Untouched pages, each touched once.
-        let mut block = vec![0_u8; 64 << 20];
-        block.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
-        std::hint::black_box(&block);
-        let counts = observed.counts().since(&before);
-        assert!(counts.minor_faults_count > 0, "{counts:?}");
     }
 
     #[test]

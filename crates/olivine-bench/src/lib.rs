@@ -1,29 +1,22 @@
 //! Benchmark scenarios, methods, statistics and results. The `olivine` tool prints them.
 //!
 //! A scenario is one measured situation, a run is one execution of it, a sample is one number. This
-//! process coordinates: it starts pinned participants ([`participant`]), gives them orders, and
+//! process coordinates: it starts pinned participants ([`olivine_arena`]), gives them orders, and
 //! sleeps while they measure. The floor, the hardware limits without a channel, is measured in
 //! slices between the measured slices, so that every result has a ratio to it. No figure is
 //! reported for an unchecked message.
 
-pub mod affinity;
 pub mod channel;
-pub mod clock;
 pub mod error;
 pub mod floor;
 pub mod job;
 pub mod kernel;
 pub mod latency;
-mod limits;
 pub mod load;
 pub mod machine;
 pub mod method;
-pub mod pace;
-pub mod participant;
-pub mod payload;
 pub mod plan;
 pub mod privileges;
-pub mod protocol;
 pub mod render;
 pub mod result;
 pub mod run;
@@ -31,11 +24,11 @@ pub mod scenario;
 pub mod selfcheck;
 pub mod spread;
 mod sys;
-pub mod tally;
 pub mod text;
 pub mod view;
-pub mod words;
 
 pub use error::BenchError;
 /// The CPUs of threads.
 pub use olivine::affinity as cpus;
+/// What participants link, too.
+pub use olivine_arena::{affinity, clock, pace, participant, payload, protocol, tally, words};

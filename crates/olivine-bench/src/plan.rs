@@ -3,13 +3,13 @@
 //! Arguments of the tool and blocks of job files build a [`Matrix`]; only [`Matrix::variants`]
 //! makes variants of it.
 
-use crate::error::BenchError;
 use crate::method::{self, BUILT_IN, Method, OLIVINE, OLIVINE_PREFIX};
 use crate::payload::SIZE_MIN;
 use crate::result::{Load, Parameters, Published};
 use crate::scenario::registry::Scenario;
 use crate::scenario::throughput::{BATCH_MAX, OWN};
 use crate::scenario::{Variant, latency};
+use olivine_arena::error::ArenaError;
 use serde::Deserialize;
 
 /// Selects every built-in method.
@@ -80,7 +80,7 @@ pub enum PlanError {
     },
     /// There is no such method.
     #[error(transparent)]
-    Method(#[from] BenchError),
+    Method(#[from] ArenaError),
     /// The settings of the channel are refused.
     #[error(transparent)]
     Channel(#[from] olivine::UriError),

@@ -2,8 +2,7 @@
 //!
 //! Both change the measurement, so they are never implicit, and a refusal is an error.
 
-use crate::error::{BenchError, Result};
-use crate::sys::process;
+use crate::error::Result;
 use serde::{Deserialize, Serialize};
 
 /// The requested privileges. None by default.
@@ -34,24 +33,11 @@ impl Privileges {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Refused`] naming what the system refused and what to do.
+    /// [`BenchError`](crate::BenchError) naming what the system refused and what to do.
     pub fn take(&self) -> Result<()> {
-        if self.real_time {
-            process::run_first_in_first_out().map_err(|source| BenchError::Refused {
-                what: "run under SCHED_FIFO",
-                how: "run as root, give the program CAP_SYS_NICE, raise `ulimit -r`, or leave \
-                --fifo away",
-                source,
-            })?;
-        }
-        if self.locked_memory {
-            process::lock_memory().map_err(|source| BenchError::Refused {
-                what: "lock memory",
-                how: "run as root, give the program CAP_IPC_LOCK, raise `ulimit -l`, or leave \
-                --mlock away",
-                source,
-            })?;
-        }
-        Ok(())
+        Ok(olivine_arena::privileges::take(
+            self.real_time,
+            self.locked_memory,
+        )?)
     }
 }

@@ -4,6 +4,6 @@
 mod participants;
 mod program;
 
-pub use program::{Program, main};
+pub use program::Program;
 
 pub(crate) use participants::{CLIENT, Participants, SERVER, Stopped};

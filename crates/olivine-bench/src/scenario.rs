@@ -24,6 +24,7 @@ use crate::method::Description;
 use crate::privileges::Privileges;
 use crate::result::{Parameters, Placement, Row};
 use crate::run::{Participants, Program, Stopped};
+use olivine_arena::error::ArenaError;
 use registry::SCENARIOS;
 use std::hash::BuildHasher as _;
 use std::ops::ControlFlow;
@@ -106,19 +107,22 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// [`BenchError::NoMethod`] with the known names.
+    /// [`ArenaError::NoMethod`] with the known names.
     pub(crate) fn find(&self, method: &str) -> Result<(usize, &Description)> {
         let all = || {
             let programs = self.programs.iter().enumerate();
             programs.flat_map(|(at, program)| program.methods().iter().map(move |one| (at, one)))
         };
         let found = all().find(|(_, known)| known.name == method);
-        found.ok_or_else(|| BenchError::NoMethod {
-            name: method.to_owned(),
-            known: all()
-                .map(|(_, known)| known.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", "),
+        found.ok_or_else(|| {
+            ArenaError::NoMethod {
+                name: method.to_owned(),
+                known: all()
+                    .map(|(_, known)| known.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            }
+            .into()
         })
     }
 
@@ -277,7 +281,7 @@ impl<'a> Session<'a> {
 
     /// Starts many participants, each on its CPU; the floor is between the first two.
     fn crowd(&mut self, cpus: &[Vec<u32>]) -> Result<()> {
-        let own = self.setup.programs.first().ok_or(BenchError::EndClosed)?;
+        let own = self.setup.programs.first().ok_or(ArenaError::EndClosed)?;
         self.set = Participants::start(own, cpus, self.setup.privileges, self.stopped)?;
         self.need = CROWD;
         self.floor().map(drop)
@@ -343,7 +347,7 @@ fn pair<'a>(setup: &'a Setup, need: Need, stopped: Stopped<'a>) -> Result<Partic
     } else {
         vec![vec![first], vec![second]]
     };
-    let program = setup.programs.get(program).ok_or(BenchError::EndClosed)?;
+    let program = setup.programs.get(program).ok_or(ArenaError::EndClosed)?;
     Participants::start(program, &cpus, setup.privileges, stopped)
 }
 

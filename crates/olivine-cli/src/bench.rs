@@ -187,7 +187,8 @@ pub(crate) use load::serve as serve_load;
 
 /// Runs as a participant of a measurement.
 pub(crate) fn take_part(args: &ParticipantArgs) -> Outcome {
-    Ok(participate(&Seat::parse(&args.seat)?, method::every())?)
+    let seat = Seat::parse(&args.seat).map_err(BenchError::from)?;
+    Ok(participate(&seat, method::every()).map_err(BenchError::from)?)
 }
 
 /// The given CPUs, or the first two allowed.

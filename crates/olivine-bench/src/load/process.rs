@@ -3,7 +3,7 @@
 use super::error::LoadError;
 use crate::affinity::restored;
 use crate::cpus;
-use crate::sys::process;
+use olivine_arena::sys::process;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};

@@ -8,7 +8,7 @@
 use super::error::{LoadError, io};
 use super::process::Server;
 use super::server::{BODY, PATH};
-use crate::sys::process;
+use olivine_arena::sys::process;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

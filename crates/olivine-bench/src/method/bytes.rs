@@ -4,12 +4,12 @@
 //! Both sides sleep in `read`. One `write` and one `read` per message if the kernel accepts it
 //! whole; in streams, one `write` per batch, and one `read` of the available bytes.
 
-use super::harness::{Driver, End, drive};
-use super::rendezvous::await_readable;
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
-use crate::sys::mapping::{Mapping, page};
+use super::{Driver, End, drive};
 use crate::sys::vm;
+use olivine_arena::error::{ArenaError, Result, io};
+use olivine_arena::rendezvous::await_readable;
+use olivine_arena::sys::mapping::{Mapping, page};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -156,7 +156,7 @@ fn open_splice(
 }
 
 /// Adds the action to an error number.
-pub(super) fn refused(action: &'static str) -> impl Fn(rustix::io::Errno) -> BenchError {
+pub(super) fn refused(action: &'static str) -> impl Fn(rustix::io::Errno) -> ArenaError {
     move |error| io(action)(error.into())
 }
 
@@ -325,7 +325,7 @@ fn write_whole(to: &impl AsFd, message: &[u8]) -> Result<()> {
             Ok(written) => left = &left[written..],
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET) => {
-                return Err(BenchError::EndClosed);
+                return Err(ArenaError::EndClosed);
             }
             Err(error) => return Err(refused("write a message")(error)),
         }
@@ -346,7 +346,7 @@ fn read_whole(from: &impl AsFd, message: &mut [u8]) -> Result<()> {
 fn read_some(from: &impl AsFd, place: &mut [u8]) -> Result<usize> {
     loop {
         match rustix::io::read(from, &mut *place) {
-            Ok(0) | Err(rustix::io::Errno::CONNRESET) => return Err(BenchError::EndClosed),
+            Ok(0) | Err(rustix::io::Errno::CONNRESET) => return Err(ArenaError::EndClosed),
             Ok(length) => return Ok(length),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
             Err(error) => return Err(refused("read a message")(error)),

@@ -2,11 +2,11 @@
 //! sleep.
 
 use super::exchange::{Memory, share};
-use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::error::{Result, io};
-use crate::sys::mapping::Mapping;
+use super::{Driver, End, drive};
 use crate::sys::monitor::{Change, MONITOR_BYTES, Monitor};
+use olivine_arena::error::{Result, io};
+use olivine_arena::sys::mapping::Mapping;
 use std::sync::atomic::Ordering;
 
 /// Slots of a ring.

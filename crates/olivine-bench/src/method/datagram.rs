@@ -1,9 +1,9 @@
 //! Sockets with message boundaries: UNIX datagram and seqpacket, UDP. Both sides sleep in `recv`.
 
 use super::bytes::{pair_of, refused};
-use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
+use super::{Driver, End, drive};
+use olivine_arena::error::{ArenaError, Result, io};
 use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send, sockopt};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -62,7 +62,7 @@ fn open_udp(
     _settings: &str,
 ) -> Result<Box<dyn Driver>> {
     if size > UDP_MAX {
-        return Err(BenchError::TooLong {
+        return Err(ArenaError::TooLong {
             bytes: size,
             max: UDP_MAX,
             limit: "a UDP datagram over IPv4",
@@ -96,7 +96,7 @@ impl Sockets {
                 Ok(_) => return Ok(()),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::MSGSIZE) => {
-                    return Err(BenchError::TooLong {
+                    return Err(ArenaError::TooLong {
                         bytes: self.message.len(),
                         max: sockopt::socket_send_buffer_size(&self.socket).unwrap_or(0) / 2,
                         limit: "the socket's send buffer (net.core.wmem_max)",
@@ -111,15 +111,15 @@ impl Sockets {
         loop {
             match recv(&self.socket, self.message.as_mut_slice(), RecvFlags::TRUNC) {
                 Ok((_, length)) if length == self.message.len() => return Ok(&self.message),
-                Ok((_, 0)) => return Err(BenchError::EndClosed),
+                Ok((_, 0)) => return Err(ArenaError::EndClosed),
                 Ok((_, length)) => {
-                    return Err(BenchError::Protocol {
+                    return Err(ArenaError::Protocol {
                         found: format!("a datagram of {length} bytes"),
                     });
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::CONNRESET) => {
-                    return Err(BenchError::EndClosed);
+                    return Err(ArenaError::EndClosed);
                 }
                 Err(error) => return Err(refused("receive a datagram")(error)),
             }

@@ -4,12 +4,11 @@
 //! No queue, no history, one message at a time: the usual first attempt, and the minimum of shared
 //! memory. The three variants differ in the source of the memory.
 
-use super::harness::{Driver, End, drive};
-use super::rendezvous::Object;
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
-use crate::sys::mapping::{Mapping, page};
-use std::fs::File;
+use super::{Driver, End, drive};
+use olivine_arena::error::{ArenaError, Result, io};
+use olivine_arena::rendezvous::{Object, memory_folder};
+use olivine_arena::sys::mapping::{Mapping, page};
 use std::sync::atomic::Ordering;
 
 pub(super) const POSIX: Described = Described {
@@ -71,30 +70,12 @@ pub(super) fn share(
         };
         return Mapping::segment(id, length).map_err(io("attach a System V segment"));
     }
-    let file = rendezvous.share_file(side, memory, length)?;
+    let folder = match memory {
+        Memory::File => std::env::temp_dir(),
+        Memory::Posix | Memory::SystemV => memory_folder().to_path_buf(),
+    };
+    let file = rendezvous.share_file(side, &folder, length)?;
     Mapping::file(&file, length).map_err(io("map shared memory"))
-}
-
-impl Rendezvous {
-    /// A file of `length` zero bytes, open on both sides. Its name is removed already.
-    pub(super) fn share_file(&mut self, side: Side, memory: Memory, length: usize) -> Result<File> {
-        let descriptor = self.share(side, || {
-            let folder = match memory {
-                Memory::File => std::env::temp_dir(),
-                Memory::Posix | Memory::SystemV => memory_folder(),
-            };
-            let file = tempfile::tempfile_in(folder).map_err(io("make a shared file"))?;
-            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length as u64)
-                .map_err(|error| io("reserve room for a shared file")(error.into()))?;
-            Ok(std::os::fd::OwnedFd::from(file))
-        })?;
-        Ok(descriptor.into())
-    }
-}
-
-/// Folder of POSIX shared memory.
-fn memory_folder() -> std::path::PathBuf {
-    "/dev/shm".into()
 }
 
 fn open(
@@ -188,7 +169,7 @@ impl Slots {
     #[inline(always)]
     pub(super) fn put(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         if self.sent + 1 != self.received + self.lead {
-            return Err(BenchError::OneAtATime);
+            return Err(ArenaError::OneAtATime);
         }
         // SAFETY: the other side has answered our last message, so it reads this slot no more, and
         // will not before it sees the number that is stored below.

@@ -3,17 +3,15 @@
 //! The counters of both sides are on separate cache lines. The writer waits for room, so nothing is
 //! lost. Many shared-memory rings look like this; messages carry their length.
 
-use super::exchange::Memory;
-use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
-use crate::sys::mapping::Mapping;
+use super::{Driver, End, drive};
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::mirror::{place, rings};
+use olivine_arena::sys::mapping::Mapping;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a ring, if one message fits.
 const RING: usize = 1 << 20;
-/// Bytes of the counters before a ring: pages of every size.
-pub(super) const HEAD: usize = 1 << 16;
 /// Bytes of the length before each message.
 const LENGTH: usize = 8;
 /// Offsets of the counters: two cache lines apart.
@@ -40,7 +38,7 @@ fn open(
 ) -> Result<Box<dyn Driver>> {
     let frame = LENGTH + size.next_multiple_of(8);
     if frame > RING {
-        return Err(BenchError::TooLong {
+        return Err(ArenaError::TooLong {
             bytes: size,
             max: RING - LENGTH,
             limit: "the ring",
@@ -59,20 +57,6 @@ fn open(
     Ok(drive(rings, size))
 }
 
-/// The rings of `bytes` bytes that this side reads and writes, each behind its counters.
-pub(super) fn rings(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    bytes: usize,
-) -> Result<(Mapping, Mapping)> {
-    let mut ring = || -> Result<Mapping> {
-        let file = rendezvous.share_file(side, Memory::Posix, HEAD + bytes)?;
-        Mapping::mirrored(&file, HEAD, bytes).map_err(io("map a ring twice"))
-    };
-    let (there, back) = (ring()?, ring()?);
-    Ok(side.from_to(there, back))
-}
-
 struct Rings {
     from: Mapping,
     to: Mapping,
@@ -83,12 +67,6 @@ struct Rings {
     their_read: u64,
     frame: usize,
     size: usize,
-}
-
-/// The offset of a position in the mapping of a ring of `bytes` bytes.
-#[inline(always)]
-pub(super) fn place(position: u64, bytes: usize) -> usize {
-    HEAD + (usize::try_from(position).unwrap_or(0) & (bytes - 1))
 }
 
 impl Rings {
@@ -126,7 +104,7 @@ impl End for Rings {
         // Relaxed: ordered by the load of the counter.
         let length = self.from.word(at).load(Ordering::Relaxed);
         if length != self.size as u64 {
-            return Err(BenchError::Protocol {
+            return Err(ArenaError::Protocol {
                 found: format!("a message of {length} bytes"),
             });
         }

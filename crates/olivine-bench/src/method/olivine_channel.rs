@@ -4,14 +4,15 @@
 //! The client publishes, the server subscribes. The coordinator opens the subscribers first, so the
 //! ends need not meet.
 
-use super::harness::{Driver, done_now, send_paced};
+use super::Driver;
 use super::{Described, Rendezvous, Side};
 use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room};
 use crate::clock::TickClock;
-use crate::error::{BenchError, Result};
 use crate::payload::{self, Stamp};
-use crate::protocol::{Batches, Done, Work};
 use olivine::{Batch, NotSent, Publisher, Subscriber};
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::harness::{done_now, send_paced};
+use olivine_arena::protocol::{Batches, Done, Work};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -38,12 +39,13 @@ fn open(
     uri: &str,
 ) -> Result<Box<dyn Driver>> {
     if side == Side::Server {
-        let subscriber = Subscriber::open(uri)?;
+        let subscriber = Subscriber::open(uri).map_err(ArenaError::method)?;
         return Ok(Box::new(Receiving { subscriber, size }));
     }
-    let mut publisher = Publisher::open(uri)?;
-    if !publisher.wait_for_subscribers(1, Some(JOIN_MAX))? {
-        return Err(BenchError::Protocol {
+    let mut publisher = Publisher::open(uri).map_err(ArenaError::method)?;
+    let joined = publisher.wait_for_subscribers(1, Some(JOIN_MAX));
+    if !joined.map_err(ArenaError::method)? {
+        return Err(ArenaError::Protocol {
             found: "no subscriber joined the channel".to_owned(),
         });
     }
@@ -51,8 +53,8 @@ fn open(
 }
 
 /// The error of work that the other end does.
-fn one_way() -> BenchError {
-    BenchError::Protocol {
+fn one_way() -> ArenaError {
+    ArenaError::Protocol {
         found: "work of the other end of a channel".to_owned(),
     }
 }
@@ -307,12 +309,15 @@ impl Receiving {
                     next += 1;
                 },
                 room,
-            )?;
+            );
+            let taken = taken.map_err(ArenaError::method)?;
             if let Some(sequence) = wrong {
-                return Err(BenchError::Wrong { sequence });
+                return Err(ArenaError::Wrong { sequence });
             }
             if taken == 0 {
-                self.subscriber.wait(WAIT_STEP)?;
+                self.subscriber
+                    .wait(WAIT_STEP)
+                    .map_err(ArenaError::method)?;
             }
         }
         Ok(())
@@ -347,12 +352,15 @@ impl Receiving {
                     }
                 },
                 POLL_LIMIT,
-            )?;
+            );
+            let taken = taken.map_err(ArenaError::method)?;
             if let Some(sequence) = wrong {
-                return Err(BenchError::Wrong { sequence });
+                return Err(ArenaError::Wrong { sequence });
             }
             if taken == 0 {
-                self.subscriber.wait(WAIT_STEP)?;
+                self.subscriber
+                    .wait(WAIT_STEP)
+                    .map_err(ArenaError::method)?;
             }
         }
         Ok(ends)

@@ -1,10 +1,10 @@
 //! Olivine between processes, with each wait strategy: a channel for each direction.
 
-use super::harness::{Driver, End, drive};
+use super::{Driver, End, drive};
 use super::{Method, Rendezvous, Side};
 use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room, receive};
-use crate::error::{BenchError, Result};
-use olivine::{Config, OpenError, Publisher, Subscriber};
+use olivine::{Config, Publisher, Subscriber};
+use olivine_arena::error::{ArenaError, Result};
 
 pub(super) const SPIN: Olivine = Olivine {
     name: "olivine-spin",
@@ -87,14 +87,14 @@ impl Olivine {
                 self.wait,
                 rendezvous.folder().join("channels").display()
             );
-            Ok(Config::parse(&text).map_err(OpenError::from)?)
+            Config::parse(&text).map_err(ArenaError::method)
         };
         let (there, back) = (uri("there")?, uri("back")?);
         let (from, to) = side.from_to(there, back);
-        let subscriber = Subscriber::open(&from.uri())?;
+        let subscriber = Subscriber::open(&from.uri()).map_err(ArenaError::method)?;
         // Both subscribe before either publishes, so that no first message is missed.
         rendezvous.exchange("subscribed")?;
-        let publisher = Publisher::open(&to.uri())?;
+        let publisher = Publisher::open(&to.uri()).map_err(ArenaError::method)?;
         rendezvous.exchange("open")?;
         Ok(Channels::new(publisher, subscriber, size))
     }
@@ -144,7 +144,7 @@ impl End for Channels {
         let result = receive(&mut self.subscriber, |message| {
             handle.take().map(|handle| handle(message))
         })?;
-        result.ok_or_else(|| BenchError::Protocol {
+        result.ok_or_else(|| ArenaError::Protocol {
             found: "two messages where one was asked for".to_owned(),
         })
     }
@@ -158,7 +158,7 @@ impl End for Channels {
             if check.take().is_none_or(|check| !check(message)) {
                 return Ok(false);
             }
-            publisher.try_publish(message)?;
+            publisher.try_publish(message).map_err(ArenaError::method)?;
             Ok(true)
         })?
     }
@@ -192,11 +192,14 @@ impl End for Channels {
     fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
         loop {
             let limit = limit.min(POLL_LIMIT);
-            let taken = self.subscriber.poll(|message| handle(&message), limit)?;
+            let taken = self.subscriber.poll(|message| handle(&message), limit);
+            let taken = taken.map_err(ArenaError::method)?;
             if taken > 0 {
                 return Ok(taken);
             }
-            self.subscriber.wait(WAIT_STEP)?;
+            self.subscriber
+                .wait(WAIT_STEP)
+                .map_err(ArenaError::method)?;
         }
     }
 }

@@ -4,11 +4,11 @@
 //! Both sides are pinned, and each has one thread per connection on its CPU. A spinning end would
 //! block the thread that it waits for, so this method sleeps.
 
-use super::harness::{Driver, drive};
 use super::olivine_shm::Channels;
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result};
+use super::{Driver, drive};
 use olivine::{Publisher, Subscriber};
+use olivine_arena::error::{ArenaError, Result};
 use std::time::Duration;
 
 /// Longest wait for the other side's subscriber.
@@ -40,12 +40,15 @@ fn open(
     };
     let query = format!("{wait}linger=1s&expire=1s{more}{settings}");
     let (theirs, ours) = side.from_to("there", "back");
-    let mut publisher = Publisher::open(&format!("tcp://127.0.0.1:0/{ours}?{query}"))?;
+    let mut publisher = Publisher::open(&format!("tcp://127.0.0.1:0/{ours}?{query}"))
+        .map_err(ArenaError::method)?;
     let address = publisher.link_status().unwrap_or_default().address;
     let far = rendezvous.exchange(address)?;
-    let subscriber = Subscriber::open(&format!("tcp://{far}/{theirs}?{query}"))?;
-    if !publisher.wait_for_subscribers(1, Some(CONNECT_MAX))? {
-        return Err(BenchError::Protocol {
+    let subscriber =
+        Subscriber::open(&format!("tcp://{far}/{theirs}?{query}")).map_err(ArenaError::method)?;
+    let joined = publisher.wait_for_subscribers(1, Some(CONNECT_MAX));
+    if !joined.map_err(ArenaError::method)? {
+        return Err(ArenaError::Protocol {
             found: "no connection of the other side".to_owned(),
         });
     }

@@ -1,10 +1,10 @@
 //! Message queues of the kernel, one for each direction. Both sides sleep in the kernel.
 
-use super::harness::{Driver, End, drive};
-use super::rendezvous::Object;
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
-use crate::sys::queue::{Posix, SystemV};
+use super::{Driver, End, drive};
+use olivine_arena::error::{ArenaError, Result, io};
+use olivine_arena::rendezvous::Object;
+use olivine_arena::sys::queue::{Posix, SystemV};
 use std::ffi::CString;
 use std::io::ErrorKind;
 
@@ -39,7 +39,7 @@ fn limit(path: &str) -> Option<usize> {
 
 fn within(size: usize, path: &'static str, name: &'static str) -> Result<()> {
     match limit(path) {
-        Some(max) if size > max => Err(BenchError::TooLong {
+        Some(max) if size > max => Err(ArenaError::TooLong {
             bytes: size,
             max,
             limit: name,
@@ -105,7 +105,7 @@ fn open_posix(
     let folder = folder.to_string_lossy().into_owned();
     let mut open = |direction: &str| -> Result<Posix> {
         let name = format!("/{folder}-{direction}");
-        let text = CString::new(name.as_str()).map_err(|_| BenchError::EndClosed)?;
+        let text = CString::new(name.as_str()).map_err(|_| ArenaError::EndClosed)?;
         match side {
             Side::Client => {
                 let queue = Posix::make(&text, size).map_err(io("make a POSIX queue"))?;
@@ -168,7 +168,7 @@ pub(super) fn whole(length: usize, size: usize) -> Result<()> {
     if length == size {
         return Ok(());
     }
-    Err(BenchError::Protocol {
+    Err(ArenaError::Protocol {
         found: format!("a message of {length} bytes, not {size}"),
     })
 }

@@ -1,10 +1,11 @@
 //! The list of methods, and the search by name.
 
 use super::{
-    Description, Method, bare_ring, bytes, condvar, datagram, exchange, mirror, olivine_channel,
-    olivine_shm, olivine_tcp, queue, seqlock, signals, uring, vm, wakeup, wrong_echo,
+    Description, Method, bytes, condvar, datagram, exchange, mirror, olivine_channel, olivine_shm,
+    olivine_tcp, queue, seqlock, signals, uring, vm, wakeup, wrong_echo,
 };
-use crate::error::{BenchError, Result};
+use olivine_arena::bare_ring::BARE_RING;
+use olivine_arena::error::{ArenaError, Result};
 use std::sync::LazyLock;
 
 /// This library with both sides spinning: the reference of comparisons.
@@ -14,7 +15,7 @@ pub const OLIVINE: &dyn Method = &olivine_shm::SPIN;
 pub(crate) const FUTEX: &dyn Method = &wakeup::FUTEX;
 
 /// The plain loop beside each stream.
-pub(crate) const BARE: &dyn Method = &bare_ring::BARE_RING;
+pub(crate) const BARE: &dyn Method = &BARE_RING;
 
 /// Methods that need only the kernel and this library.
 pub const BUILT_IN: &[&dyn Method] = &[
@@ -28,7 +29,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &exchange::FILE,
     &seqlock::SEQ_LOCK,
     &mirror::MIRROR,
-    &bare_ring::BARE_RING,
+    &BARE_RING,
     &condvar::CONDVAR,
     &wakeup::FUTEX,
     &wakeup::EVENT_FD,
@@ -68,36 +69,17 @@ pub fn every() -> &'static [&'static dyn Method] {
     &EVERY
 }
 
-/// The method called `name`.
-///
-/// # Errors
-///
-/// [`BenchError::NoMethod`] with the known names.
-pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn Method> {
-    let found = methods.iter().find(|method| method.name() == name);
-    found.copied().ok_or_else(|| BenchError::NoMethod {
-        name: name.to_owned(),
-        known: names(methods).join(", "),
-    })
-}
-
 /// Whether `method` can be streamed, `batch_count` messages at a time.
 ///
 /// # Errors
 ///
-/// [`BenchError::OneAtATime`]; [`BenchError::NoBatches`].
+/// [`ArenaError::OneAtATime`]; [`ArenaError::NoBatches`].
 pub fn check_stream(method: &Description, batch_count: u64) -> Result<()> {
     if !method.streams {
-        return Err(BenchError::OneAtATime);
+        return Err(ArenaError::OneAtATime);
     }
     if batch_count > 1 && !method.batches {
-        return Err(BenchError::NoBatches);
+        return Err(ArenaError::NoBatches);
     }
     Ok(())
-}
-
-/// The names of methods.
-#[must_use]
-pub fn names(methods: &[&'static dyn Method]) -> Vec<&'static str> {
-    methods.iter().map(|method| method.name()).collect()
 }

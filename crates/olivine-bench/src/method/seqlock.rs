@@ -4,10 +4,10 @@
 //! Loses messages if the reader is slower, so it is measured for round trips only. Both sides spin.
 
 use super::exchange::{Memory, share};
-use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result};
-use crate::sys::mapping::Mapping;
+use super::{Driver, End, drive};
+use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::sys::mapping::Mapping;
 use std::sync::atomic::{Ordering, fence};
 
 /// Slots of a ring.
@@ -96,7 +96,7 @@ impl End for Rings {
             // Acquire: pairs with the last store in `send`.
             let seen = version.load(Ordering::Acquire);
             if seen > wanted {
-                return Err(BenchError::Wrong {
+                return Err(ArenaError::Wrong {
                     sequence: self.received,
                 });
             }

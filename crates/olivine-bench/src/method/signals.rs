@@ -4,10 +4,10 @@
 //! race at the start.
 
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
-use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
+use super::{Driver, End, drive};
 use crate::sys::signal::{Signal, Thread};
+use olivine_arena::error::{ArenaError, Result, io};
 use std::io::ErrorKind;
 
 pub(super) const PLAIN: Described = Described {
@@ -60,7 +60,7 @@ fn meet(blocked: std::io::Result<Signal>, rendezvous: &mut Rendezvous) -> Result
     let signal = blocked.map_err(io("block a signal"))?;
     let own = Thread::own();
     let line = rendezvous.exchange(format!("{} {}", own.process, own.thread))?;
-    let other = parse(&line).ok_or(BenchError::Protocol { found: line })?;
+    let other = parse(&line).ok_or(ArenaError::Protocol { found: line })?;
     Ok(Line { signal, other })
 }
 

@@ -2,11 +2,11 @@
 //! in it.
 
 use super::bytes::pair_of;
-use super::harness::{Driver, End, drive};
 use super::queue::whole;
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
+use super::{Driver, End, drive};
 use crate::sys::uring::RingSocket;
+use olivine_arena::error::{ArenaError, Result, io};
 use rustix::net::SocketType;
 
 /// Sockets that are used through io_uring.
@@ -50,7 +50,7 @@ impl End for RingEnd {
             .receive()
             .map_err(io("receive through io_uring"))?
         {
-            0 => Err(BenchError::EndClosed),
+            0 => Err(ArenaError::EndClosed),
             length => {
                 whole(length, self.size)?;
                 Ok(handle(self.socket.payload()))

@@ -1,11 +1,11 @@
 //! `process_vm_writev`: the kernel copies the message into the receiver's memory, where the
 //! receiver spins.
 
-use super::harness::{Driver, End, drive};
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result, io};
-use crate::sys::mapping::Mapping;
+use super::{Driver, End, drive};
 use crate::sys::vm;
+use olivine_arena::error::{ArenaError, Result, io};
+use olivine_arena::sys::mapping::Mapping;
 use rustix::process::{PTracer, Pid, getpid, set_ptracer};
 use std::sync::atomic::Ordering;
 
@@ -34,7 +34,7 @@ fn open(
     let (outbox, inbox) = (map()?, map()?);
     let own = getpid().as_raw_nonzero();
     let line = rendezvous.exchange(format!("{own} {}", inbox.address()))?;
-    let (process, address) = parse(&line).ok_or(BenchError::Protocol { found: line })?;
+    let (process, address) = parse(&line).ok_or(ArenaError::Protocol { found: line })?;
     if let Some(process) = Pid::from_raw(process) {
         // Needed if only parents may access a process; unknown to kernels without this rule.
         let _ = set_ptracer(PTracer::ProcessID(process));

@@ -4,11 +4,11 @@
 //! The message is in plain shared memory (see `exchange`); the wake-up reports it. Both sides sleep
 //! in the kernel.
 
+use super::Driver;
 use super::bytes::{pipes, refused};
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
-use super::harness::Driver;
 use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result};
+use olivine_arena::error::{ArenaError, Result};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -125,14 +125,14 @@ impl Wakeup for Pipes {
     fn wake(&self, _slots: &Slots) -> Result<()> {
         match rustix::io::write(&self.to, &[1]) {
             Ok(_) => Ok(()),
-            Err(Errno::PIPE) => Err(BenchError::EndClosed),
+            Err(Errno::PIPE) => Err(ArenaError::EndClosed),
             Err(error) => Err(refused("write to a pipe")(error)),
         }
     }
 
     fn wait(&self, slots: &Slots) -> Result<()> {
         sleep_until_filled(slots, || match rustix::io::read(&self.from, &mut [0; 8]) {
-            Ok(0) => Err(BenchError::EndClosed),
+            Ok(0) => Err(ArenaError::EndClosed),
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(refused("read from a pipe")(error)),
         })

@@ -1,10 +1,10 @@
 //! Methods with wrong replies, for the self-check.
 
-use super::harness::{Driver, End, drive};
 use super::olivine_shm::{ADAPTIVE, Channels};
 use super::{Described, Rendezvous, Side};
-use crate::error::Result;
+use super::{Driver, End, drive};
 use crate::payload::SIZE_MIN;
+use olivine_arena::error::Result;
 
 /// The wrong reply: not the first, which a careless check might only look at.
 const WRONG_ANSWER: u64 = 77;

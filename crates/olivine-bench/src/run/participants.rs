@@ -10,7 +10,6 @@ use crate::floor::distribution;
 use crate::kernel::Counts;
 use crate::latency::Latency;
 use crate::method::Side;
-use crate::method::{Held, meeting_folder};
 use crate::participant::Seat;
 use crate::payload;
 use crate::privileges::Privileges;
@@ -19,6 +18,8 @@ use crate::protocol::{
 };
 use crate::result::ClockAhead;
 use crate::words::SharedWords;
+use olivine_arena::error::ArenaError;
+use olivine_arena::rendezvous::{Held, meeting_folder};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
@@ -134,7 +135,14 @@ impl<'a> Participants<'a> {
         }
         all.meet()?;
         if !privileges.is_none() {
-            let order = Order::Privileges(privileges);
+            let Privileges {
+                real_time,
+                locked_memory,
+            } = privileges;
+            let order = Order::Privileges {
+                real_time,
+                locked_memory,
+            };
             let orders: Vec<_> = (0..count).map(|end| (end, order.clone())).collect();
             all.perform(&orders, ANSWER_MAX)?;
         }
@@ -172,7 +180,7 @@ impl<'a> Participants<'a> {
         while left > 0 {
             let (end, answer) = match self.next(limit) {
                 Ok(answer) => answer,
-                Err(BenchError::PeerSilent { .. }) if failure.is_some() => break,
+                Err(BenchError::Arena(ArenaError::PeerSilent { .. })) if failure.is_some() => break,
                 Err(error) => return Err(error),
             };
             let Some(place) = orders.iter().position(|(ordered, _)| *ordered == end) else {
@@ -222,7 +230,7 @@ impl<'a> Participants<'a> {
             }
             if left.is_zero() {
                 let seconds = (limit - begun).as_secs();
-                return Err(BenchError::PeerSilent { seconds });
+                return Err(ArenaError::PeerSilent { seconds }.into());
             }
             let wait = Timespec {
                 tv_sec: left.as_secs().cast_signed(),
@@ -262,7 +270,7 @@ impl<'a> Participants<'a> {
         unpinned: bool,
     ) -> Result<()> {
         if size < payload::SIZE_MIN {
-            return Err(BenchError::TooShort { bytes: size });
+            return Err(ArenaError::TooShort { bytes: size }.into());
         }
         let folder = meeting_folder()?;
         let order = |side| {
@@ -292,7 +300,7 @@ impl<'a> Participants<'a> {
         size: usize,
     ) -> Result<()> {
         if size < payload::SIZE_MIN {
-            return Err(BenchError::TooShort { bytes: size });
+            return Err(ArenaError::TooShort { bytes: size }.into());
         }
         let order = Order::Open(Opening {
             role: Role::Measured,
@@ -327,7 +335,7 @@ impl<'a> Participants<'a> {
             .collect();
         let done = self.perform(&orders, ANSWER_MAX + expected)?;
         for one in &done {
-            self.kernel = self.kernel.plus(&one.kernel);
+            self.kernel = self.kernel.plus(&(&one.kernel).into());
         }
         Ok(done)
     }
@@ -419,7 +427,7 @@ impl<'a> Process<'a> {
     fn start(program: &'a Program, seat: &Seat) -> Result<Self> {
         let (mut child, said) = program.start(seat)?;
         let (orders, output) = (child.stdin.take(), child.stdout.take());
-        let output = output.ok_or(BenchError::EndClosed)?;
+        let output = output.ok_or(ArenaError::EndClosed)?;
         Ok(Self {
             program,
             child,
@@ -485,10 +493,7 @@ impl<'a> Process<'a> {
         let _ = self.child.kill();
         match self.child.wait() {
             Ok(status) => self.program.reason(self.said.as_ref(), status),
-            Err(source) => BenchError::Io {
-                action: "wait for a participant",
-                source,
-            },
+            Err(error) => io("wait for a participant")(error),
         }
     }
 }
@@ -507,9 +512,10 @@ fn unfit(answer: &Answer) -> BenchError {
         Answer::Failed { message, .. } => BenchError::PeerFailed {
             message: message.clone(),
         },
-        other => BenchError::Protocol {
+        other => ArenaError::Protocol {
             found: format!("{other:?}"),
-        },
+        }
+        .into(),
     }
 }
 
@@ -549,6 +555,6 @@ mod tests {
         let error = start("echo good morning; sleep 100").to_string();
         assert!(error.contains("it answered 'good morning'"), "{error}");
         let error = start("echo '{\"worker\":7,\"said\":{\"answer\":\"started\"}}'; sleep 100");
-        assert!(matches!(error, BenchError::Protocol { .. }), "{error}");
+        assert!(error.to_string().contains("does not fit"), "{error}");
     }
 }

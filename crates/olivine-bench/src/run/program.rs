@@ -1,26 +1,23 @@
 //! A program that takes part in measurements: this tool, or that of another library, so that this
 //! library never depends on one.
 //!
-//! Each program links the harness and its methods. It lists them, and it runs as a participant:
-//! [`main`] is the whole main function of a rival.
+//! Each program links the harness and its methods. It lists them, and it runs as a participant.
 
-use crate::error::{BenchError, Result, chain, io};
-use crate::method::{Description, Method};
-use crate::participant::{Seat, participate};
-use crate::protocol::COMMAND;
-use crate::sys::process;
+use crate::error::{BenchError, Result, io};
+use olivine_arena::method::{Description, Method};
+use olivine_arena::participant::Seat;
+use olivine_arena::protocol::{COMMAND, LIST};
+use olivine_arena::sys::process;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// Prefix of the names of rivals' programs.
 const PREFIX: &str = "rival-";
-/// The word with which a rival's program lists its methods.
-const LIST: &str = "list";
 /// How long a rival's program may take to start and list its methods.
 const START_MAX: Duration = Duration::from_secs(30);
 /// Letters of a wrong answer that are shown.
@@ -29,35 +26,6 @@ const SHOWN_MAX: usize = 40;
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 /// Time between two checks of a request to stop.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// The main function of a rival's program.
-#[must_use]
-pub fn main(methods: &'static [&'static dyn Method]) -> ExitCode {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let done = match words.split_first() {
-        Some((word, [])) if word == LIST => list(methods),
-        Some((word, seat)) if word == COMMAND => {
-            Seat::parse(seat).and_then(|seat| participate(&seat, methods))
-        }
-        _ => Err(BenchError::Protocol {
-            found: "run this through `olivine bench pingpong --rivals`".to_owned(),
-        }),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without standard error there is no place for a report.
-            let _ = writeln!(std::io::stderr(), "{}", chain(&error));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn list(methods: &[&'static dyn Method]) -> Result<()> {
-    let known: Vec<Description> = methods.iter().map(|&method| method.into()).collect();
-    let text = serde_json::to_string(&known).map_err(|error| io("write a list")(error.into()))?;
-    writeln!(std::io::stdout().lock(), "{text}").map_err(io("write a list"))
-}
 
 /// A program, and the methods that it can measure.
 #[derive(Clone, Debug)]

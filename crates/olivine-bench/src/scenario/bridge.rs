@@ -16,18 +16,17 @@ mod server;
 mod stored;
 mod stream;
 
-pub use stored::{STORE, StoreJob, Stored};
-
 use super::turns::{Candidate, measure_all};
 use super::{Setup, Watch};
 use crate::clock::TickClock;
-use crate::error::{BenchError, Result};
+use crate::error::Result;
 use crate::payload;
 use crate::result::ratio::{self, Ratio, Target};
 use crate::result::{Figures, Load, Parameters, Results, Row};
 use crate::run::Program;
 use crate::text;
 use olivine::{Scheme, Subscriber};
+use olivine_arena::error::ArenaError;
 use server::Shared;
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -264,8 +263,8 @@ impl<'a> Field<'a> {
 ///
 /// # Errors
 ///
-/// [`BenchError`] if the two processes cannot be started, or the person stopped before there was a
-/// result.
+/// [`BenchError`](crate::BenchError) if the participants cannot be started, or the person stopped
+/// before there was a result.
 pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<Results> {
     let mut field = Field {
         rivals: Program::find(&plan.rivals).unwrap_or_default(),
@@ -321,11 +320,11 @@ fn read_back(uri: &str, count: u64, longest: Duration) -> Result<()> {
     for sequence in 0..count {
         if !subscriber.wait(longest)? {
             let seconds = longest.as_secs();
-            return Err(BenchError::PeerSilent { seconds });
+            return Err(ArenaError::PeerSilent { seconds }.into());
         }
         let stamp = crate::channel::receive(&mut subscriber, |message| payload::check(message))?;
         if stamp.is_none_or(|stamp| stamp.sequence != sequence) {
-            return Err(BenchError::Wrong { sequence });
+            return Err(ArenaError::Wrong { sequence }.into());
         }
     }
     Ok(())

@@ -15,7 +15,7 @@ use crate::floor::nanos;
 use crate::result::{Figures, Load};
 use crate::run::Participants;
 use crate::spread::Spread;
-use crate::sys::process::Ended;
+use olivine_arena::sys::process::Ended;
 
 /// Bytes of a burst: half of a pipe, and little of the smallest measured ring.
 const BURST_BYTES: u64 = 32 << 10;

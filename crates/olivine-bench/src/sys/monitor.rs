@@ -2,7 +2,7 @@
 //!
 //! The mutex is robust: the death of its holder is an error for the next one, never a hang.
 
-use super::mapping::Mapping;
+use olivine_arena::sys::mapping::Mapping;
 use std::{io, mem};
 
 /// Bytes that a monitor takes.

@@ -3,7 +3,7 @@
 //! Both are kept blocked in the receiving thread and fetched with `sigtimedwait`, so that no
 //! handler runs.
 
-use super::checked;
+use olivine_arena::sys::checked;
 use std::{io, mem, ptr};
 
 /// Longest single wait.

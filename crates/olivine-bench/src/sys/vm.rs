@@ -1,7 +1,7 @@
 //! Memory of another process through the kernel, and pages passed to a pipe.
 
-use super::length;
-use super::mapping::Mapping;
+use olivine_arena::sys::length;
+use olivine_arena::sys::mapping::Mapping;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 

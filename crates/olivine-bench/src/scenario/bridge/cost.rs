@@ -2,7 +2,7 @@
 //! instead. It is the scenario `cost`, whatever happens to the messages later.
 
 use super::{Field, Part, Target};
-use crate::error::{BenchError, Result, io};
+use crate::error::{Result, io};
 use crate::method::Side;
 use crate::protocol::Role;
 use crate::result::Parameters;
@@ -11,7 +11,8 @@ use crate::scenario::cost::Bursts;
 use crate::scenario::throughput::{OWN, SLICE_NS, Stream, channel};
 use crate::scenario::turns::Candidate;
 use crate::scenario::{Session, Setup, Variant};
-use crate::sys::process::{self, Ended};
+use olivine_arena::error::ArenaError;
+use olivine_arena::sys::process::{self, Ended};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
 
@@ -55,7 +56,7 @@ fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
         .setup
         .programs
         .first()
-        .ok_or(BenchError::EndClosed)?;
+        .ok_or(ArenaError::EndClosed)?;
     let mut command = Command::new(own.path());
     command
         .args(["bridge", &config.uri(), &far("connect")])

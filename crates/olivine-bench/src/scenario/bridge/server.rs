@@ -1,8 +1,9 @@
 //! A NATS server that is started for the measurement, with streams in a folder.
 
-use crate::error::{BenchError, Result, io};
-use crate::method::Held;
-use crate::sys::process;
+use crate::error::{Result, io};
+use olivine_arena::error::ArenaError;
+use olivine_arena::rendezvous::Held;
+use olivine_arena::sys::process;
 use rustix::process::Signal;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
@@ -76,7 +77,7 @@ impl NatsServer {
     ///
     /// # Errors
     ///
-    /// What the system refuses; [`BenchError::Library`] if it does not answer.
+    /// What the system refuses; [`ArenaError::Library`] if it does not answer.
     fn start(program: &Path, folder: &Path) -> Result<Self> {
         let folder = Held::make(folder, PREFIX)?;
         let port = process::free_port().map_err(io("find a free port"))?;
@@ -97,10 +98,11 @@ impl NatsServer {
         while !server.answers() {
             let has_ended = !matches!(server.child.0.try_wait(), Ok(None));
             if has_ended || Instant::now() >= give_up {
-                return Err(BenchError::Library {
+                return Err(ArenaError::Library {
                     library: "nats-server",
                     message: "it does not answer".to_owned(),
-                });
+                }
+                .into());
             }
             std::thread::park_timeout(LOOK);
         }

@@ -12,7 +12,8 @@ use crate::payload::Stamp;
 use crate::result::{Figures, Parameters};
 use crate::run::Program;
 use olivine::Publisher;
-use serde::{Deserialize, Serialize};
+use olivine_arena::error::ArenaError;
+use olivine_arena::store::{STORE, StoreJob, Stored};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -27,32 +28,6 @@ const OURS: &str = "nats://";
 const CLIENT: &str = "NATS client";
 const CLIENT_IDS: &str = "NATS client, ids";
 const TARGET: Target = Target::AtLeast(0.8);
-/// The word that makes a rival's program store a [`StoreJob`].
-pub const STORE: &str = "store";
-
-/// What the program of a client library is asked to store.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct StoreJob {
-    /// Where the server is: `127.0.0.1:4222`.
-    pub address: String,
-    /// Subject, and name of the stream.
-    pub subject: String,
-    /// Payload of a message in bytes.
-    pub size_bytes: usize,
-    /// Messages, numbered from 0.
-    pub count: u64,
-    /// Each message has an id by which the server recognizes repeats, like those of a channel.
-    pub ids: bool,
-}
-
-/// The result.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[allow(clippy::exhaustive_structs, reason = "made by other programs")]
-pub struct Stored {
-    /// From the first message to the acknowledgement of the last one.
-    pub seconds: f64,
-}
-
 pub(super) fn enter(field: &mut Field<'_>, plan: &Plan) {
     let Some(shared) = field.server(plan) else {
         return;
@@ -134,7 +109,8 @@ fn check(address: &str, subject: &str, count: u64) -> Result<()> {
 }
 
 fn missing(what: &str) -> BenchError {
-    BenchError::Protocol {
+    ArenaError::Protocol {
         found: format!("a message that {what}"),
     }
+    .into()
 }

@@ -13,7 +13,7 @@ const POSIX_MESSAGES: libc::c_long = 8;
 
 /// A System V queue.
 #[derive(Debug)]
-pub(crate) struct SystemV {
+pub struct SystemV {
     id: i32,
     /// Type and payload of the message being sent or received; aligned for the type.
     message: Vec<libc::c_long>,
@@ -22,14 +22,14 @@ pub(crate) struct SystemV {
 
 impl SystemV {
     /// Makes a queue; returns its number.
-    pub(crate) fn make() -> io::Result<i32> {
+    pub fn make() -> io::Result<i32> {
         // SAFETY: takes no pointers.
         checked(unsafe { libc::msgget(libc::IPC_PRIVATE, libc::IPC_CREAT | 0o600) })
     }
 
     /// Removes a queue that this user made. A missing queue, or that of another user, is left as it
     /// is.
-    pub(crate) fn remove(id: i32) {
+    pub fn remove(id: i32) {
         // SAFETY: all bytes zero are a valid `msqid_ds`.
         let mut found: libc::msqid_ds = unsafe { std::mem::zeroed() };
         // SAFETY: the structure lives, and is what this command writes.
@@ -41,7 +41,7 @@ impl SystemV {
     }
 
     /// An end for messages of `size` bytes.
-    pub(crate) fn open(id: i32, size: usize) -> Self {
+    pub fn open(id: i32, size: usize) -> Self {
         let words = 1 + size.div_ceil(KIND_BYTES);
         let mut message = vec![0; words];
         message[0] = KIND;
@@ -49,7 +49,7 @@ impl SystemV {
     }
 
     /// The payload of the message being sent or received.
-    pub(crate) fn payload(&mut self) -> &mut [u8] {
+    pub fn payload(&mut self) -> &mut [u8] {
         let base = self.message[1..].as_mut_ptr().cast();
         // SAFETY: the words behind the first hold at least `size` bytes, and `self` is borrowed
         // mutably.
@@ -57,7 +57,7 @@ impl SystemV {
     }
 
     /// Sends the payload. Sleeps while the queue is full.
-    pub(crate) fn send(&mut self) -> io::Result<()> {
+    pub fn send(&mut self) -> io::Result<()> {
         let message = self.message.as_ptr().cast();
         // SAFETY: the buffer holds the type and `size` bytes.
         checked(unsafe { libc::msgsnd(self.id, message, self.size, 0) })?;
@@ -65,7 +65,7 @@ impl SystemV {
     }
 
     /// Receives into the payload; returns its length. Sleeps while the queue is empty.
-    pub(crate) fn receive(&mut self) -> io::Result<usize> {
+    pub fn receive(&mut self) -> io::Result<usize> {
         let message = self.message.as_mut_ptr().cast();
         // SAFETY: the buffer has room for the type and `size` bytes; a longer message is an error.
         length(unsafe { libc::msgrcv(self.id, message, self.size, KIND, 0) })
@@ -74,13 +74,13 @@ impl SystemV {
 
 /// A POSIX queue.
 #[derive(Debug)]
-pub(crate) struct Posix {
+pub struct Posix {
     descriptor: libc::mqd_t,
 }
 
 impl Posix {
     /// Makes a queue for messages of `size` bytes. `name` is new and starts with a slash.
-    pub(crate) fn make(name: &CStr, size: usize) -> io::Result<Self> {
+    pub fn make(name: &CStr, size: usize) -> io::Result<Self> {
         // SAFETY: all bytes zero are a valid `mq_attr`.
         let mut form: libc::mq_attr = unsafe { std::mem::zeroed() };
         form.mq_maxmsg = POSIX_MESSAGES;
@@ -94,7 +94,7 @@ impl Posix {
     }
 
     /// Opens a queue.
-    pub(crate) fn open(name: &CStr) -> io::Result<Self> {
+    pub fn open(name: &CStr) -> io::Result<Self> {
         // SAFETY: the name lives.
         let descriptor = unsafe { libc::mq_open(name.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
         checked(descriptor)?;
@@ -102,13 +102,13 @@ impl Posix {
     }
 
     /// Removes a queue's name. A missing one is fine.
-    pub(crate) fn remove(name: &CStr) {
+    pub fn remove(name: &CStr) {
         // SAFETY: the name lives.
         unsafe { libc::mq_unlink(name.as_ptr()) };
     }
 
     /// Sends a message. Sleeps while the queue is full.
-    pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
+    pub fn send(&self, message: &[u8]) -> io::Result<()> {
         let base = message.as_ptr().cast();
         // SAFETY: the message lives.
         checked(unsafe { libc::mq_send(self.descriptor, base, message.len(), 0) })?;
@@ -116,7 +116,7 @@ impl Posix {
     }
 
     /// Receives a message; returns its length. Sleeps while the queue is empty.
-    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let base = buffer.as_mut_ptr().cast();
         // SAFETY: the buffer lives and is as long as said.
         length(unsafe { libc::mq_receive(self.descriptor, base, buffer.len(), ptr::null_mut()) })

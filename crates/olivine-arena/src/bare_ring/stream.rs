@@ -2,8 +2,8 @@
 //! and checked without an inner loop.
 
 use super::{BareEnd, CURSOR, HEADER, MARK, POSITION, Reader, Writer};
-use crate::error::{BenchError, Result};
-use crate::method::mirror::HEAD;
+use crate::error::{ArenaError, Result};
+use crate::mirror::HEAD;
 use crate::payload::{self, Stamp};
 use crate::protocol::Batches;
 use std::hint::spin_loop;
@@ -150,7 +150,7 @@ impl BareEnd {
                 let found = check(unsafe { ring.bytes(at, size) });
                 let is_next = found.is_some_and(|stamp| stamp.sequence == next);
                 if header != size as u64 | MARK || !is_next {
-                    outcome = Err(BenchError::Wrong { sequence: next });
+                    outcome = Err(ArenaError::Wrong { sequence: next });
                     break;
                 }
                 at += frame;

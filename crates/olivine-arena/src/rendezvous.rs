@@ -7,11 +7,10 @@
 
 mod objects;
 
-pub(crate) use objects::Object;
-pub use objects::remove;
+pub use objects::{Object, remove};
 
-use super::Side;
-use crate::error::{BenchError, Result, io};
+use crate::error::{ArenaError, Result, io};
+use crate::protocol::Side;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::{
@@ -44,7 +43,7 @@ const SOCKET: &str = "socket";
 /// A folder that the next measurement removes if this process is killed. Dropping it removes
 /// everything.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub struct Held {
     path: PathBuf,
     /// Locked as long as this process lives: a folder with a free lock is a leftover.
     _lock: File,
@@ -53,7 +52,11 @@ pub(crate) struct Held {
 impl Held {
     /// Creates a folder in `base`, after removing leftovers of killed processes with names of this
     /// `prefix`.
-    pub(crate) fn make(base: &Path, prefix: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// System errors.
+    pub fn make(base: &Path, prefix: &str) -> Result<Self> {
         objects::sweep(base, prefix);
         loop {
             let path = tempfile::Builder::new()
@@ -73,7 +76,9 @@ impl Held {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -82,6 +87,12 @@ impl Drop for Held {
     fn drop(&mut self) {
         remove(&self.path);
     }
+}
+
+/// The folder of POSIX shared memory.
+#[must_use]
+pub fn memory_folder() -> &'static Path {
+    Path::new("/dev/shm")
 }
 
 /// Base of the folders: the folder of channels if one is set, else shared memory, if there is such
@@ -98,12 +109,20 @@ fn base() -> PathBuf {
 
 /// Creates a folder for two ends, after removing leftovers of killed measurements. Dropping it
 /// removes everything.
-pub(crate) fn meeting_folder() -> Result<Held> {
+///
+/// # Errors
+///
+/// System errors.
+pub fn meeting_folder() -> Result<Held> {
     Held::make(&base(), PREFIX)
 }
 
 /// Waits until something can be read or accepted.
-pub(crate) fn await_readable(what: &impl AsFd) -> Result<()> {
+///
+/// # Errors
+///
+/// [`ArenaError::PeerSilent`] after 5 s; system errors.
+pub fn await_readable(what: &impl AsFd) -> Result<()> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut entries = [PollFd::new(what, PollFlags::IN)];
     let begun = Instant::now();
@@ -123,17 +142,17 @@ pub(crate) fn await_readable(what: &impl AsFd) -> Result<()> {
     }
 }
 
-fn silent() -> BenchError {
-    BenchError::PeerSilent {
+fn silent() -> ArenaError {
+    ArenaError::PeerSilent {
         seconds: WAIT.as_secs(),
     }
 }
 
 /// An error of a rendezvous: its other side is gone, or a system error of `action`.
-fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> BenchError {
+fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> ArenaError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
     move |error| match error.kind() {
-        BrokenPipe | ConnectionReset => BenchError::EndClosed,
+        BrokenPipe | ConnectionReset => ArenaError::EndClosed,
         _ => io(action)(error),
     }
 }
@@ -150,7 +169,7 @@ pub struct Rendezvous {
 fn welcome(folder: &Path) -> Result<UnixStream> {
     let path = folder.join(SOCKET);
     let listener =
-        UnixListener::bind(&path).map_err(|source| BenchError::Socket { path, source })?;
+        UnixListener::bind(&path).map_err(|source| ArenaError::Socket { path, source })?;
     await_readable(&listener)?;
     let (stream, _) = listener.accept().map_err(io("accept at the rendezvous"))?;
     Ok(stream)
@@ -210,7 +229,7 @@ impl Rendezvous {
     /// # Errors
     ///
     /// System errors; the object is then removed.
-    pub(crate) fn note(&self, object: &Object) -> Result<()> {
+    pub fn note(&self, object: &Object) -> Result<()> {
         objects::note(&self.folder, object)
     }
 
@@ -218,7 +237,7 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// [`BenchError::EndClosed`] if the other side gave up; system errors.
+    /// [`ArenaError::EndClosed`] if the other side gave up; system errors.
     pub fn tell(&mut self, text: impl std::fmt::Display) -> Result<()> {
         let line = format!("{text}\n");
         self.stream()?
@@ -230,7 +249,7 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// [`BenchError::PeerSilent`] after 5 s; [`BenchError::EndClosed`] if the other side gave up.
+    /// [`ArenaError::PeerSilent`] after 5 s; [`ArenaError::EndClosed`] if the other side gave up.
     pub fn hear(&mut self) -> Result<String> {
         let stream = self.stream()?;
         let mut line = Vec::new();
@@ -238,7 +257,7 @@ impl Rendezvous {
         // Byte by byte: after the line may come a descriptor, which a buffer cannot hold.
         while line.len() < LINE_MAX {
             match stream.read(&mut byte) {
-                Ok(0) => return Err(BenchError::EndClosed),
+                Ok(0) => return Err(ArenaError::EndClosed),
                 Ok(_) if byte == *b"\n" => break,
                 Ok(_) => line.push(byte[0]),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -255,10 +274,10 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] for another line.
+    /// As [`Rendezvous::hear`]; [`ArenaError::Protocol`] for another line.
     pub fn hear_number<N: std::str::FromStr>(&mut self) -> Result<N> {
         let found = self.hear()?;
-        found.parse().map_err(|_| BenchError::Protocol { found })
+        found.parse().map_err(|_| ArenaError::Protocol { found })
     }
 
     /// Sends a line to the other side and reads one from it.
@@ -275,7 +294,7 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// [`BenchError::EndClosed`] if the other side gave up; system errors.
+    /// [`ArenaError::EndClosed`] if the other side gave up; system errors.
     pub fn give(&mut self, descriptor: impl AsFd) -> Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -291,7 +310,7 @@ impl Rendezvous {
     ///
     /// # Errors
     ///
-    /// As [`Rendezvous::hear`]; [`BenchError::Protocol`] for anything else.
+    /// As [`Rendezvous::hear`]; [`ArenaError::Protocol`] for anything else.
     pub fn take(&mut self) -> Result<OwnedFd> {
         let stream = self.stream()?;
         await_readable(stream)?;
@@ -302,19 +321,23 @@ impl Rendezvous {
         let got = recvmsg(stream, &mut pieces, &mut control, RecvFlags::CMSG_CLOEXEC)
             .map_err(|error| io("take a descriptor")(error.into()))?;
         if got.bytes == 0 {
-            return Err(BenchError::EndClosed);
+            return Err(ArenaError::EndClosed);
         }
         let descriptors = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        descriptors.ok_or_else(|| BenchError::Protocol {
+        descriptors.ok_or_else(|| ArenaError::Protocol {
             found: "a byte without a descriptor".to_owned(),
         })
     }
 
     /// A descriptor that both sides get: the client creates it, the server receives it.
-    pub(crate) fn share<T: AsFd + From<OwnedFd>>(
+    ///
+    /// # Errors
+    ///
+    /// Errors of `make`; as [`Rendezvous::give`] and [`Rendezvous::take`].
+    pub fn share<T: AsFd + From<OwnedFd>>(
         &mut self,
         side: Side,
         make: impl FnOnce() -> Result<T>,
@@ -328,6 +351,21 @@ impl Rendezvous {
             Side::Server => Ok(self.take()?.into()),
         }
     }
+
+    /// A file of `length` zero bytes in `folder`, open on both sides. Its name is removed already.
+    ///
+    /// # Errors
+    ///
+    /// System errors; as [`Rendezvous::share`].
+    pub fn share_file(&mut self, side: Side, folder: &Path, length: usize) -> Result<File> {
+        let descriptor = self.share(side, || {
+            let file = tempfile::tempfile_in(folder).map_err(io("make a shared file"))?;
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, length as u64)
+                .map_err(|error| io("reserve room for a shared file")(error.into()))?;
+            Ok(OwnedFd::from(file))
+        })?;
+        Ok(descriptor.into())
+    }
 }
 
 #[cfg(test)]
@@ -338,7 +376,7 @@ mod tests {
     fn failed_socket_is_reported_with_its_folder() {
         let bound = |path: PathBuf| {
             let source = UnixListener::bind(&path).unwrap_err();
-            BenchError::Socket { path, source }.to_string()
+            ArenaError::Socket { path, source }.to_string()
         };
         let missing = bound("/nonexistent/rendezvous".into());
         assert_eq!(missing, "cannot bind the socket /nonexistent/rendezvous");
@@ -371,7 +409,7 @@ mod tests {
             rendezvous().hear().map(drop),
         ] {
             let error = outcome.unwrap_err();
-            assert!(matches!(error, BenchError::EndClosed), "{error}");
+            assert!(matches!(error, ArenaError::EndClosed), "{error}");
         }
     }
 }

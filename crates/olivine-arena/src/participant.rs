@@ -3,15 +3,20 @@
 //! Its waits have no limit. If the coordinator is gone, standard input ends, and so does this
 //! process, after it has removed what its methods share.
 
+use crate::affinity;
+use crate::bare_ring::BARE_RING;
 use crate::clock::TickClock;
-use crate::cpus;
-use crate::error::{BenchError, Result, chain, io};
-use crate::kernel::OwnCounts;
+use crate::counts::Counter;
+use crate::error::{ArenaError, Result, chain, io};
+use crate::harness::Driver;
 use crate::limits;
-use crate::method::{self, Driver, Method, Rendezvous, Side};
+use crate::method::{Description, Method, find};
+use crate::privileges;
 use crate::protocol::{
-    Answer, BACK, Done, GATE, Limit, Line, Opening, Order, Role, STAMP, THERE, WORDS, Work, samples,
+    Answer, BACK, COMMAND, Done, GATE, LIST, Limit, Line, Opening, Order, Role, STAMP, Side, THERE,
+    WORDS, Work, samples,
 };
+use crate::rendezvous::{self, Rendezvous};
 use crate::words::SharedWords;
 use std::fs::File;
 use std::hint::spin_loop;
@@ -19,6 +24,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -41,7 +47,9 @@ pub struct Seat {
 }
 
 impl Seat {
-    pub(crate) fn new(folder: &Path, ends: usize, first: usize, cpus: &[u32]) -> Self {
+    /// A process with a worker on each of `cpus`: of all `ends`, those from number `first` on.
+    #[must_use]
+    pub fn new(folder: &Path, ends: usize, first: usize, cpus: &[u32]) -> Self {
         Self {
             folder: folder.to_path_buf(),
             ends,
@@ -51,7 +59,8 @@ impl Seat {
     }
 
     /// As words of a command line.
-    pub(crate) fn words(&self) -> [String; 4] {
+    #[must_use]
+    pub fn words(&self) -> [String; 4] {
         let cpus: Vec<String> = self.cpus.iter().map(ToString::to_string).collect();
         [
             self.folder.display().to_string(),
@@ -65,7 +74,7 @@ impl Seat {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Protocol`] if these are not the words of a seat.
+    /// [`ArenaError::Protocol`] if these are not the words of a seat.
     pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<Self> {
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let found = match words.as_slice() {
@@ -85,10 +94,39 @@ impl Seat {
             }
             _ => None,
         };
-        found.ok_or_else(|| BenchError::Protocol {
+        found.ok_or_else(|| ArenaError::Protocol {
             found: words.join(" "),
         })
     }
+}
+
+/// The main function of a program that takes part, with its methods.
+#[must_use]
+pub fn run(methods: &'static [&'static dyn Method]) -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.split_first() {
+        Some((word, [])) if word == LIST => list(methods),
+        Some((word, seat)) if word == COMMAND => {
+            Seat::parse(seat).and_then(|seat| participate(&seat, methods))
+        }
+        _ => Err(ArenaError::Protocol {
+            found: "run this through `olivine bench pingpong --rivals`".to_owned(),
+        }),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without standard error there is no place for a report.
+            let _ = writeln!(std::io::stderr(), "{}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn list(methods: &[&'static dyn Method]) -> Result<()> {
+    let known: Vec<Description> = methods.iter().map(|&method| method.into()).collect();
+    let text = serde_json::to_string(&known).map_err(|error| io("write a list")(error.into()))?;
+    writeln!(std::io::stdout().lock(), "{text}").map_err(io("write a list"))
 }
 
 /// Where the answers go. What a library prints goes to standard error.
@@ -101,7 +139,7 @@ type Joined = Arc<Mutex<Vec<PathBuf>>>;
 ///
 /// # Errors
 ///
-/// [`BenchError`] if the start fails; the failure of an order is answered instead.
+/// [`ArenaError`] if the start fails; the failure of an order is answered instead.
 pub fn participate(seat: &Seat, methods: &'static [&'static dyn Method]) -> Result<()> {
     let output = answers().map_err(io("keep standard output for answers"))?;
     let joined: Joined = Arc::default();
@@ -161,7 +199,7 @@ fn answers() -> std::io::Result<Output> {
 /// Removes the objects shared with the other participants. Missing ones are fine.
 fn remove(joined: &Joined) {
     let joined = joined.lock().unwrap_or_else(PoisonError::into_inner);
-    joined.iter().for_each(|folder| method::remove(folder));
+    joined.iter().for_each(|folder| rendezvous::remove(folder));
 }
 
 /// A thread that carries out orders.
@@ -172,7 +210,7 @@ struct Worker {
     words: SharedWords,
     file: File,
     /// What the kernel counts of this thread.
-    own: OwnCounts,
+    own: Counter,
     samples: Vec<u64>,
     bytes: Vec<u8>,
     methods: &'static [&'static dyn Method],
@@ -205,7 +243,7 @@ impl Worker {
         joined: Joined,
     ) -> Result<Self> {
         let end = seat.first + number;
-        cpus::pin(seat.cpus[number]).map_err(io("pin a worker"))?;
+        affinity::pin(seat.cpus[number]).map_err(io("pin a worker"))?;
         let words = SharedWords::attach(&seat.folder.join(WORDS));
         let file = File::options()
             .write(true)
@@ -216,7 +254,7 @@ impl Worker {
             ends: seat.ends,
             words: words.map_err(io("attach to the shared words"))?,
             file: file.map_err(io("open a file for samples"))?,
-            own: OwnCounts::new(),
+            own: Counter::new(),
             samples: Vec::new(),
             bytes: Vec::new(),
             methods,
@@ -233,7 +271,7 @@ impl Worker {
             let answer = match self.perform(order, &mut opened) {
                 Ok(done) => Answer::Done(done),
                 Err(error) => Answer::Failed {
-                    follows: matches!(error, BenchError::EndClosed | BenchError::PeerSilent { .. }),
+                    follows: matches!(error, ArenaError::EndClosed | ArenaError::PeerSilent { .. }),
                     message: chain(&error),
                 },
             };
@@ -260,11 +298,14 @@ impl Worker {
     fn perform(&mut self, order: Order, opened: &mut Opened) -> Result<Done> {
         self.samples.clear();
         let done = match order {
-            Order::Privileges(privileges) => privileges.take().map(|()| Done::default()),
+            Order::Privileges {
+                real_time,
+                locked_memory,
+            } => privileges::take(real_time, locked_memory).map(|()| Done::default()),
             Order::Open(opening) => self.open(&opening, opened).map(|()| Done::default()),
             Order::Run { role, gate, work } => match opened.of(role) {
                 Some(driver) => self.run(driver.as_mut(), gate, &work),
-                None => Err(BenchError::Protocol {
+                None => Err(ArenaError::Protocol {
                     found: "work before a method was opened".to_owned(),
                 }),
             },
@@ -303,10 +344,10 @@ impl Worker {
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         joined.push(opening.folder.clone());
         drop(joined);
-        let method = match opening.role {
-            Role::Measured => method::find(self.methods, &opening.method)?,
+        let method: &dyn Method = match opening.role {
+            Role::Measured => find(self.methods, &opening.method)?,
             // Programs that bring their own methods know it, too.
-            Role::Bare => method::BARE,
+            Role::Bare => &BARE_RING,
         };
         let mut rendezvous = Rendezvous::new(opening.side, &opening.folder);
         let mut open = || {
@@ -314,7 +355,7 @@ impl Worker {
             method.open(side, &mut rendezvous, size, &opening.settings)
         };
         let driver = if opening.unpinned {
-            crate::affinity::unpinned(open)
+            affinity::unpinned(open)
         } else {
             open()
         };
@@ -416,7 +457,7 @@ mod tests {
         assert_eq!(Seat::parse(&seat.words()).unwrap(), seat);
         for words in [&["a", "b", "c", "d"][..], &["a", "2", "0", "1,x"], &["a"]] {
             let error = Seat::parse(words).unwrap_err();
-            assert!(matches!(error, BenchError::Protocol { .. }), "{error}");
+            assert!(matches!(error, ArenaError::Protocol { .. }), "{error}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The harness: the work of every method in a slice, in both processes.
 
 use crate::clock::TickClock;
-use crate::error::{BenchError, Result};
+use crate::error::{ArenaError, Result};
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
 use crate::protocol::{Batches, Done, Paced, Work};
@@ -107,7 +107,11 @@ pub trait End {
 
 /// Has `send` send each message when it is due. How late each one left is added to `delays`, in
 /// ticks.
-pub(super) fn send_paced(
+///
+/// # Errors
+///
+/// Errors of `send`.
+pub fn send_paced(
     paced: &Paced,
     delays: &mut Vec<u64>,
     mut send: impl FnMut(Stamp) -> Result<()>,
@@ -147,12 +151,13 @@ pub trait Driver {
     ///
     /// # Errors
     ///
-    /// [`BenchError::Wrong`] for an unexpected message; errors of the end.
+    /// [`ArenaError::Wrong`] for an unexpected message; errors of the end.
     fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done>;
 }
 
 /// What was done until now.
-pub(super) fn done_now() -> Done {
+#[must_use]
+pub fn done_now() -> Done {
     let now = TickClock::ticks();
     Done {
         end_ticks: now,
@@ -191,7 +196,7 @@ impl<E: End> Driver for Harness<E> {
                 publishers: 1,
             } => self.take(first, count)?,
             Work::Take { publishers, .. } => {
-                return Err(BenchError::Protocol {
+                return Err(ArenaError::Protocol {
                     found: format!("{publishers} publishers of a method with one"),
                 });
             }
@@ -222,7 +227,7 @@ impl<E: End> Harness<E> {
             end.send(|place| payload::fill(place, stamp))?;
             let answer = end.receive(|answer| payload::check_whole(answer, size))?;
             if answer != Some(stamp) {
-                return Err(BenchError::Wrong { sequence });
+                return Err(ArenaError::Wrong { sequence });
             }
             let now = TickClock::ticks();
             samples.push(now.wrapping_sub(last));
@@ -240,7 +245,7 @@ impl<E: End> Harness<E> {
                 payload::check_whole(message, size).is_some_and(|stamp| stamp.sequence == sequence)
             };
             if !end.echo(stage, is_due)? {
-                return Err(BenchError::Wrong { sequence });
+                return Err(ArenaError::Wrong { sequence });
             }
         }
         Ok(())
@@ -304,7 +309,7 @@ impl<E: End> Harness<E> {
             };
             self.end.receive_many(room, check)?;
             if let Some(sequence) = wrong {
-                return Err(BenchError::Wrong { sequence });
+                return Err(ArenaError::Wrong { sequence });
             }
         }
         Ok(())
@@ -320,7 +325,7 @@ impl<E: End> Harness<E> {
                 (Some(stamp), now) if stamp.sequence == sequence => {
                     samples.push(now.wrapping_sub(stamp.ticks));
                 }
-                _ => return Err(BenchError::Wrong { sequence }),
+                _ => return Err(ArenaError::Wrong { sequence }),
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! memory.
 
 use super::checked;
+use crate::counts::ThreadCounts;
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,7 +12,7 @@ use std::process::{Child, Command};
 /// Starts a process in a new group: terminal input is for us, and we end it in our order. The
 /// kernel sends it `last` when the calling thread ends for any reason, so that a killed measurement
 /// leaves nothing.
-pub(crate) fn start(command: &mut Command, last: Signal) -> io::Result<Child> {
+pub fn start(command: &mut Command, last: Signal) -> io::Result<Child> {
     let parent = getpid();
     let bind = move || {
         set_parent_process_death_signal(Some(last))?;
@@ -30,7 +31,8 @@ pub(crate) fn start(command: &mut Command, last: Signal) -> io::Result<Child> {
 
 /// A process that is killed when this is dropped: what it did was checked elsewhere.
 #[derive(Debug)]
-pub(crate) struct Ended(pub(crate) Child);
+#[allow(clippy::exhaustive_structs, reason = "a process, and nothing else")]
+pub struct Ended(pub Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {
@@ -41,7 +43,7 @@ impl Drop for Ended {
 }
 
 /// A currently unused port of the loopback interface.
-pub(crate) fn free_port() -> io::Result<u16> {
+pub fn free_port() -> io::Result<u16> {
     let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(probe.local_addr()?.port())
 }
@@ -60,27 +62,19 @@ pub(crate) fn run_first_in_first_out() -> io::Result<()> {
     Ok(())
 }
 
-/// What a thread has used so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Usage {
-    pub(crate) forced_switches: u64,
-    pub(crate) voluntary_switches: u64,
-    pub(crate) minor_faults: u64,
-    pub(crate) major_faults: u64,
-}
-
-/// What the calling thread has used.
-pub(crate) fn thread_usage() -> Usage {
+/// What the calling thread has used, without the time that it waited.
+pub(crate) fn thread_usage() -> ThreadCounts {
     // SAFETY: all bytes zero are a valid `rusage`.
     let mut found: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the structure lives. Without an answer all stays 0.
     unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut found) };
     let count = |count: libc::c_long| u64::try_from(count).unwrap_or(0);
-    Usage {
+    ThreadCounts {
         forced_switches: count(found.ru_nivcsw),
         voluntary_switches: count(found.ru_nvcsw),
         minor_faults: count(found.ru_minflt),
         major_faults: count(found.ru_majflt),
+        waited_for_cpu_ns: 0,
     }
 }
 

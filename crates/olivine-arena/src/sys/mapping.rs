@@ -11,7 +11,7 @@ use std::{io, ptr, slice};
 
 /// Memory shared with another process.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     base: NonNull<u8>,
     length: usize,
     kind: Kind,
@@ -24,7 +24,7 @@ enum Kind {
 }
 
 /// System pages in bytes.
-pub(crate) fn page() -> usize {
+pub fn page() -> usize {
     // SAFETY: takes no pointers.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
@@ -32,14 +32,14 @@ pub(crate) fn page() -> usize {
 
 impl Mapping {
     /// Maps the first `length` bytes of a file, which must be that long.
-    pub(crate) fn file(file: &File, length: usize) -> io::Result<Self> {
+    pub fn file(file: &File, length: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe { map(ptr::null_mut(), length, MapFlags::SHARED, file)? };
         Ok(Self::of(base, length, Kind::Mapped))
     }
 
     /// Memory of this process only, which others reach through the kernel.
-    pub(crate) fn private(length: usize) -> io::Result<Self> {
+    pub fn private(length: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe {
             rustix::mm::mmap_anonymous(
@@ -55,7 +55,7 @@ impl Mapping {
 
     /// Maps `head` bytes of a file and behind them, twice in a row, the `ring` bytes that follow in
     /// the file.
-    pub(crate) fn mirrored(file: &File, head: usize, ring: usize) -> io::Result<Self> {
+    pub fn mirrored(file: &File, head: usize, ring: usize) -> io::Result<Self> {
         let length = head + 2 * ring;
         // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe {
@@ -79,7 +79,7 @@ impl Mapping {
     }
 
     /// Attaches a System V segment.
-    pub(crate) fn segment(id: i32, length: usize) -> io::Result<Self> {
+    pub fn segment(id: i32, length: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address chosen by the kernel overlaps no other mapping.
         let base = unsafe { libc::shmat(id, ptr::null(), 0) };
         if base.addr() == usize::MAX {
@@ -90,14 +90,14 @@ impl Mapping {
     }
 
     /// Makes a System V segment of `length` zero bytes; returns its number.
-    pub(crate) fn make_segment(length: usize) -> io::Result<i32> {
+    pub fn make_segment(length: usize) -> io::Result<i32> {
         // SAFETY: takes no pointers.
         checked(unsafe { libc::shmget(libc::IPC_PRIVATE, length, libc::IPC_CREAT | 0o600) })
     }
 
     /// Marks a System V segment that this user made: it goes with its last user. A missing segment,
     /// or that of another user, is left as it is.
-    pub(crate) fn remove_segment(id: i32) {
+    pub fn remove_segment(id: i32) {
         // SAFETY: all bytes zero are a valid `shmid_ds`.
         let mut found: libc::shmid_ds = unsafe { std::mem::zeroed() };
         // SAFETY: the structure lives, and is what this command writes.
@@ -118,7 +118,7 @@ impl Mapping {
     ///
     /// If they are not in the mapping.
     #[inline(always)]
-    pub(super) fn at(&self, offset: usize, length: usize) -> *mut u8 {
+    pub fn at(&self, offset: usize, length: usize) -> *mut u8 {
         let end = offset.checked_add(length);
         assert!(
             end.is_some_and(|end| end <= self.length),
@@ -130,13 +130,13 @@ impl Mapping {
     }
 
     /// The address that another process needs to write into this mapping through the kernel.
-    pub(crate) fn address(&self) -> usize {
+    pub fn address(&self) -> usize {
         self.base.as_ptr().expose_provenance()
     }
 
     /// The 64-bit word at `offset`, a multiple of 8.
     #[inline(always)]
-    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8), "no word is at {offset}");
         // SAFETY: in bounds, aligned (mappings start at pages), and all processes use it
         // atomically.
@@ -145,7 +145,7 @@ impl Mapping {
 
     /// The 32-bit word at `offset`, a multiple of 4.
     #[inline(always)]
-    pub(crate) fn half(&self, offset: usize) -> &AtomicU32 {
+    pub fn half(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4), "no half word is at {offset}");
         // SAFETY: in bounds, aligned (mappings start at pages), and all processes use it
         // atomically.
@@ -158,7 +158,7 @@ impl Mapping {
     ///
     /// No thread of any process writes them while the slice lives.
     #[inline(always)]
-    pub(crate) unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         // SAFETY: in bounds and initialised by the kernel; the caller vouches for the rest.
         unsafe { slice::from_raw_parts(self.at(offset, length), length) }
     }
@@ -170,7 +170,7 @@ impl Mapping {
     /// No other thread of any process reads or writes them while the slice lives.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the caller vouches that it is alone")]
-    pub(crate) unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
+    pub unsafe fn bytes_mut(&self, offset: usize, length: usize) -> &mut [u8] {
         // SAFETY: in bounds and initialised by the kernel; the caller vouches for the rest.
         unsafe { slice::from_raw_parts_mut(self.at(offset, length), length) }
     }
@@ -179,7 +179,7 @@ impl Mapping {
 /// The ring of a mapping that [`Mapping::mirrored`] made, reached by positions: counts of bytes
 /// that never wrap. No access is checked, because none can leave the mapping.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Doubled<'a> {
+pub struct Doubled<'a> {
     base: NonNull<u8>,
     mask: u64,
     mapping: PhantomData<&'a Mapping>,
@@ -191,7 +191,7 @@ impl Mapping {
     /// # Panics
     ///
     /// If `ring` is not a power of two of 8 or more, or both copies are not in the mapping.
-    pub(crate) fn doubled(&self, head: usize, ring: usize) -> Doubled<'_> {
+    pub fn doubled(&self, head: usize, ring: usize) -> Doubled<'_> {
         assert!(
             ring.is_power_of_two() && ring >= 8 && head.is_multiple_of(8),
             "no ring has {ring} bytes behind {head}"
@@ -226,7 +226,7 @@ impl<'a> Doubled<'a> {
 
     /// The word at `position`, a multiple of 8.
     #[inline(always)]
-    pub(crate) fn word(self, position: u64) -> &'a AtomicU64 {
+    pub fn word(self, position: u64) -> &'a AtomicU64 {
         // SAFETY: in bounds, aligned by the mask, and all processes use it atomically.
         unsafe { AtomicU64::from_ptr(self.at(position).cast()) }
     }
@@ -241,7 +241,7 @@ impl<'a> Doubled<'a> {
     ///
     /// No thread of any process writes them while the slice lives.
     #[inline(always)]
-    pub(crate) unsafe fn bytes(self, position: u64, length: usize) -> &'a [u8] {
+    pub unsafe fn bytes(self, position: u64, length: usize) -> &'a [u8] {
         assert!(length as u64 <= self.mask, "{length} bytes in no ring");
         // SAFETY: the word and these bytes are at most a ring, and the ring is mapped twice in a
         // row; initialised by the kernel; the caller vouches for the rest.
@@ -258,7 +258,7 @@ impl<'a> Doubled<'a> {
     ///
     /// No other thread of any process reads or writes them while the slice lives.
     #[inline(always)]
-    pub(crate) unsafe fn bytes_mut(self, position: u64, length: usize) -> &'a mut [u8] {
+    pub unsafe fn bytes_mut(self, position: u64, length: usize) -> &'a mut [u8] {
         assert!(length as u64 <= self.mask, "{length} bytes in no ring");
         // SAFETY: as in `bytes`.
         unsafe { slice::from_raw_parts_mut(self.behind(position), length) }

@@ -13,40 +13,51 @@
 //!
 //! Samples are ticks. They stay in the worker's memory during a slice, and then go to its file.
 
-use crate::kernel::Counts;
+#![allow(
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    reason = "the coordinator and the participants state each of them"
+)]
+
+use crate::counts::ThreadCounts;
 use crate::pace::Rest;
-use crate::privileges::Privileges;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-pub(crate) const THERE: usize = 0;
-pub(crate) const BACK: usize = 1;
-pub(crate) const STAMP: usize = 2;
-pub(crate) const GATE: usize = 3;
+/// Word of the ball on its way there.
+pub const THERE: usize = 0;
+/// Word of the ball on its way back.
+pub const BACK: usize = 1;
+/// Word of the server's clock.
+pub const STAMP: usize = 2;
+/// Word of the first end's gate.
+pub const GATE: usize = 3;
 
 /// The word of a participant's command, before its arguments.
 pub const COMMAND: &str = "__participant";
+/// The word with which a program lists its methods.
+pub const LIST: &str = "list";
 /// Name of the file with the shared words.
-pub(crate) const WORDS: &str = "words";
+pub const WORDS: &str = "words";
 
 /// Name of the file with the samples of an end.
-pub(crate) fn samples(end: usize) -> String {
+#[must_use]
+pub fn samples(end: usize) -> String {
     format!("samples-{end}")
 }
 
-/// What one worker is told or says.
+/// An order to a worker, or its answer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Line<T> {
+pub struct Line<T> {
     /// Its number in its process.
-    pub(crate) worker: usize,
+    pub worker: usize,
     /// The order or the answer.
-    pub(crate) said: T,
+    pub said: T,
 }
 
 /// Which end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[allow(clippy::exhaustive_enums, reason = "a connection has two ends")]
 pub enum Side {
     /// Creates kernel objects, sends first.
     Client,
@@ -56,7 +67,7 @@ pub enum Side {
 
 impl Side {
     /// The value of this side out of (client, server).
-    pub(crate) fn pick<T>(self, client: T, server: T) -> T {
+    pub fn pick<T>(self, client: T, server: T) -> T {
         match self {
             Self::Client => client,
             Self::Server => server,
@@ -75,7 +86,7 @@ impl Side {
 /// Which of the open methods; one of each may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Role {
+pub enum Role {
     /// It is measured.
     Measured,
     /// It is the bare stream beside what is measured: the method `bare-ring`.
@@ -85,21 +96,38 @@ pub(crate) enum Role {
 /// An order to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
-pub(crate) enum Order {
+pub enum Order {
     /// Use these privileges from now on.
-    Privileges(Privileges),
+    Privileges {
+        /// `SCHED_FIFO` for the worker's thread.
+        real_time: bool,
+        /// `mlockall` for its process.
+        locked_memory: bool,
+    },
     /// Open an end of a method.
     Open(Opening),
     /// Do the work of a slice, once all ends have reached `gate`.
-    Run { role: Role, gate: u64, work: Work },
+    Run {
+        /// Of which method.
+        role: Role,
+        /// Number of the gate; a pair meets at the next one, too, before it answers.
+        gate: u64,
+        /// What to do.
+        work: Work,
+    },
     /// Exchange `rounds` balls on the shared words, the first being `first`, once both ends have
     /// reached `gate`. The client's samples are the round trips; if `stamped`, they are its clock
     /// before, the server's clock, and its clock after.
     Balls {
+        /// Which end.
         side: Side,
+        /// Number of the gate.
         gate: u64,
+        /// Number of the first ball.
         first: u64,
+        /// How many.
         rounds: u64,
+        /// Whether the server's clock is sampled.
         stamped: bool,
     },
     /// Measure a limit of the hardware.
@@ -110,22 +138,26 @@ pub(crate) enum Order {
 
 /// How to open an end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Opening {
-    pub(crate) role: Role,
-    pub(crate) method: String,
-    pub(crate) settings: String,
-    pub(crate) size_bytes: usize,
+pub struct Opening {
+    /// What it is for.
+    pub role: Role,
+    /// Name of the method.
+    pub method: String,
+    /// Its settings.
+    pub settings: String,
+    /// Bytes of a message.
+    pub size_bytes: usize,
     /// Where the two ends meet.
-    pub(crate) folder: PathBuf,
-    pub(crate) side: Side,
+    pub folder: PathBuf,
+    /// Which end.
+    pub side: Side,
     /// Whether threads that the method starts may use every allowed CPU.
-    pub(crate) unpinned: bool,
+    pub unpinned: bool,
 }
 
 /// What an end does in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "work", rename_all = "snake_case")]
-#[allow(clippy::exhaustive_enums, reason = "a method's end does each of them")]
 pub enum Work {
     /// Sends `rounds` messages from number `first` on, each after the reply to the last one is
     /// checked. The samples are the round trips.
@@ -168,7 +200,6 @@ pub enum Work {
 
 /// Messages that are streamed one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::exhaustive_structs, reason = "the arguments of one slice")]
 pub struct Batches {
     /// Number of the first message.
     pub first: u64,
@@ -182,7 +213,6 @@ pub struct Batches {
 
 /// Messages that are sent one way when each is due, evenly spaced.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[allow(clippy::exhaustive_structs, reason = "the arguments of one slice")]
 pub struct Paced {
     /// Number of the first one.
     pub first: u64,
@@ -202,10 +232,12 @@ pub struct Paced {
 /// A limit of the hardware that one CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "limit", rename_all = "snake_case")]
-pub(crate) enum Limit {
+pub enum Limit {
     /// Copying `size_bytes` at a time through `ring_bytes`.
     Copy {
+        /// Bytes of a copy.
         size_bytes: usize,
+        /// Bytes that the copies walk through.
         ring_bytes: usize,
     },
     /// An empty system call.
@@ -218,7 +250,6 @@ pub(crate) enum Limit {
 
 /// What an end did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(clippy::exhaustive_structs, reason = "made by every method")]
 pub struct Done {
     /// The clock when the work began.
     pub start_ticks: u64,
@@ -229,19 +260,20 @@ pub struct Done {
     /// Samples in the file of this end, or repetitions of a limit.
     pub count: u64,
     /// What the kernel counted for the thread in the meantime.
-    pub kernel: Counts,
+    pub kernel: ThreadCounts,
 }
 
 /// An answer of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
-pub(crate) enum Answer {
+pub enum Answer {
     /// Started, pinned and attached to the words.
     Started,
     /// An order was carried out.
     Done(Done),
     /// An order failed.
     Failed {
+        /// Why, in one line.
         message: String,
         /// Whether it may only follow from a failure of another end.
         follows: bool,

@@ -3,9 +3,10 @@
 //! Everything else is as for other methods: the same orders, the same payload, the same checks.
 //! Such a method saves the other process, so its rows have the setting `threads`.
 
-use super::harness::{Driver, End, drive};
-use super::{Rendezvous, Side};
-use crate::error::{BenchError, Result};
+use crate::error::{ArenaError, Result};
+use crate::harness::{Driver, End, drive};
+use crate::protocol::Side;
+use crate::rendezvous::Rendezvous;
 use std::sync::{Mutex, PoisonError};
 
 /// Makes the driver of the server's end, in the server's thread.
@@ -19,7 +20,7 @@ static MADE: Mutex<Option<Make>> = Mutex::new(None);
 ///
 /// # Errors
 ///
-/// [`BenchError`] if `make` fails, here or on the other side.
+/// [`ArenaError`] if `make` fails, here or on the other side.
 pub fn drive_in_threads<A, B>(
     side: Side,
     rendezvous: &mut Rendezvous,
@@ -39,5 +40,5 @@ where
     }
     rendezvous.hear()?;
     let made = place().take();
-    made.map(|made| made()).ok_or(BenchError::EndClosed)
+    made.map(|made| made()).ok_or(ArenaError::EndClosed)
 }

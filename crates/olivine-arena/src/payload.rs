@@ -29,7 +29,7 @@ const WORDS_MAX: usize = 256;
 /// Bytes of a block: its word and a piece of the table.
 const BLOCK: usize = 4096;
 /// The most common size: small market data. Its code has no loop.
-pub(crate) const COMMON: usize = 32;
+pub const COMMON: usize = 32;
 
 /// Source of the blocks of long messages: two blocks long, so that a piece may start anywhere in
 /// the first.
@@ -194,7 +194,7 @@ pub fn check(message: &[u8]) -> Option<Stamp> {
 
 /// [`check_whole`] of messages of [`COMMON`] bytes.
 #[inline(always)]
-pub(crate) fn check_common(message: &[u8]) -> Option<Stamp> {
+pub fn check_common(message: &[u8]) -> Option<Stamp> {
     let message: &[u8; COMMON] = message.try_into().ok()?;
     let word = |index: usize| u64::from_le_bytes(message.as_chunks::<8>().0[index]);
     let stamp = Stamp {

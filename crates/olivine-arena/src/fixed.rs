@@ -4,8 +4,8 @@
 //! this library. [`Copies`] is for queues that take and return values, with one copy in and one
 //! out.
 
-use super::harness::End;
-use crate::error::{BenchError, Result};
+use crate::error::{ArenaError, Result};
+use crate::harness::End;
 
 /// The sending end of a queue of `N`-byte messages.
 pub trait Push<const N: usize> {
@@ -233,9 +233,9 @@ pub const FIXED_SIZES: [usize; 9] = [16, 32, 64, 100, 128, 256, 1024, 4096, 8192
 
 /// Refuses a size without a queue of arrays.
 #[must_use]
-pub fn no_such_size(bytes: usize) -> BenchError {
+pub fn no_such_size(bytes: usize) -> ArenaError {
     let known = FIXED_SIZES.map(|size| size.to_string()).join(", ");
-    BenchError::NoSize { bytes, known }
+    ArenaError::NoSize { bytes, known }
 }
 
 /// Evaluates an expression with a constant in place of one of the sizes: `for_size!(size, N =>
@@ -261,7 +261,7 @@ macro_rules! for_size {
             1024 => with!(1024),
             4096 => with!(4096),
             8192 => with!(8192),
-            other => Err($crate::method::no_such_size(other)),
+            other => Err($crate::fixed::no_such_size(other)),
         }
     }};
 }

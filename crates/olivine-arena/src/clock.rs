@@ -4,8 +4,13 @@
 //! rate; else the kernel's monotonic clock, about 20–40 ns. It is not wall time and does not jump.
 
 use crate::sys::time::{counter, counter_is_constant};
-use olivine::clock::monotonic_ns;
 use std::sync::OnceLock;
+
+/// Nanoseconds of the kernel's monotonic clock.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
 
 /// Converts counter ticks to nanoseconds.
 ///
@@ -113,7 +118,7 @@ impl TickClock {
 /// Ordinary least squares on centred data; any statistics text under "simple regression".
 ///
 /// ```
-/// use olivine_bench::clock::ticks_per_nano;
+/// use olivine_arena::clock::ticks_per_nano;
 /// assert_eq!(ticks_per_nano(&[0, 300, 600], &[0, 100, 200]), Some(3.0));
 /// assert_eq!(ticks_per_nano(&[5, 5], &[9, 9]), None);
 /// ```

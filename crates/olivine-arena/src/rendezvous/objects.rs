@@ -24,7 +24,8 @@ const OTHERS: u32 = 0o077;
 
 /// A kernel object that outlives its users.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Object {
+#[non_exhaustive]
+pub enum Object {
     /// A System V queue.
     Queue(i32),
     /// A System V segment.

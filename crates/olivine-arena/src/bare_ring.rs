@@ -3,21 +3,20 @@
 //! Each frame has its header last; the header behind it is cleared first. The writer stores a
 //! cursor; the reader stores its position once it has read an eighth of the ring. Neither side
 //! checks a length, sleeps, or survives the other's death. Streams are compared with it: they have
-//! separate loops ([`stream`]), as streams of a channel have (`docs/method.md`).
+//! separate loops (`stream.rs`), as streams of a channel have (`docs/method.md`).
 
 mod stream;
 
-use super::harness::{Driver, End, drive};
-use super::mirror::{place, rings};
-use super::{Described, Rendezvous, Side};
-use crate::error::{BenchError, Result};
+use crate::error::{ArenaError, Result};
+use crate::harness::{Driver, End, drive};
+use crate::method::{Described, Rendezvous, Side};
+use crate::mirror::{place, rings};
 use crate::protocol::Batches;
 use crate::sys::mapping::Mapping;
-use olivine::{Config, OpenError};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of a ring, if the settings do not say.
-const RING: u64 = 1 << 20;
+const RING: usize = 1 << 20;
 /// Bytes of the header before each message: its length and a mark.
 const HEADER: usize = 8;
 /// Distinguishes a header from cleared memory.
@@ -27,7 +26,7 @@ const CURSOR: usize = 0;
 const POSITION: usize = 128;
 
 /// Two bare rings.
-pub(super) const BARE_RING: Described = Described {
+pub const BARE_RING: Described = Described {
     name: "bare-ring",
     about: "the frames of a channel in a mirrored ring without checks, spinning",
     wait: "spin",
@@ -44,13 +43,10 @@ fn open(
     size: usize,
     settings: &str,
 ) -> Result<Box<dyn Driver>> {
-    let mark = if settings.is_empty() { "" } else { "?" };
-    let config = Config::parse(&format!("shm://bare{mark}{settings}")).map_err(OpenError::from)?;
-    let capacity = config.get_capacity().unwrap_or(RING).next_power_of_two();
-    let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+    let capacity = capacity(settings)?.next_power_of_two();
     let frame = HEADER + size.next_multiple_of(8);
     if frame + HEADER > capacity {
-        return Err(BenchError::TooLong {
+        return Err(ArenaError::TooLong {
             bytes: size,
             max: capacity - 2 * HEADER,
             limit: "the ring",
@@ -73,6 +69,27 @@ fn open(
         size,
     };
     Ok(drive(end, size))
+}
+
+/// The capacity in the settings of a channel, in bytes or with a unit: `capacity=4MiB`.
+fn capacity(settings: &str) -> Result<usize> {
+    let given = settings
+        .split('&')
+        .find_map(|pair| pair.strip_prefix("capacity="));
+    let Some(given) = given else { return Ok(RING) };
+    let units = [
+        ("KiB", 1_usize << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("", 1),
+    ];
+    let found = units.iter().find_map(|(unit, bytes)| {
+        let number: usize = given.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*bytes)
+    });
+    found.ok_or_else(|| ArenaError::Protocol {
+        found: format!("capacity={given}"),
+    })
 }
 
 struct BareEnd {
@@ -155,7 +172,7 @@ impl BareEnd {
             return Ok(false);
         }
         if header != self.size as u64 | MARK {
-            return Err(BenchError::Protocol {
+            return Err(ArenaError::Protocol {
                 found: format!("a message of {} bytes", header & !MARK),
             });
         }
@@ -208,5 +225,21 @@ impl End for BareEnd {
 
     fn take_specialised(&mut self, first: u64, count: u64) -> Option<Result<()>> {
         Some(self.take_all(first, count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_has_a_unit_or_a_default() {
+        assert_eq!(capacity("").unwrap(), RING);
+        assert_eq!(capacity("align=64").unwrap(), RING);
+        assert_eq!(capacity("align=64&capacity=64KiB").unwrap(), 64 << 10);
+        assert_eq!(capacity("capacity=4194304").unwrap(), 4 << 20);
+        for wrong in ["capacity=much", "capacity=4TiB", "capacity="] {
+            assert!(capacity(wrong).is_err(), "{wrong}");
+        }
     }
 }

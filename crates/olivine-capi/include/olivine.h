@@ -220,6 +220,19 @@ typedef struct olivine_setting {
   const char *value;
 } olivine_setting;
 
+// The type of a channel's messages. This structure does not change between versions.
+//
+// A channel compares name, size and alignment: a value that Rust, C++ or Python states alike is of
+// the same type (docs/types.md).
+typedef struct olivine_type {
+  // Name and version of the layout, 1 to 64 bytes: change it when a field changes. Never NULL.
+  const char *name;
+  // Bytes of a value: `sizeof`. Every message has this length.
+  size_t size;
+  // `_Alignof`: 1, 2, 4 or 8.
+  size_t align;
+} olivine_type;
+
 // What travels with a message besides its bytes. This structure does not change between versions.
 // Where a function takes NULL for it, the tag is 0 and the topic the publisher's own.
 typedef struct olivine_label {
@@ -358,6 +371,20 @@ olivine_status olivine_publisher_open_with(const char *uri,
                                            const struct olivine_setting *settings,
                                            size_t count,
                                            struct olivine_publisher **publisher);
+
+// As `olivine_publisher_open_with`, for values of `type`: the channel's type. It refuses a message
+// or a claim of another length than `type->size`: `BAD_ARGUMENT`.
+//
+// `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+//
+// # Safety
+//
+// As for `olivine_publisher_open_with`; `type` may be read, its name is a text.
+olivine_status olivine_publisher_open_typed(const char *uri,
+                                            const struct olivine_setting *settings,
+                                            size_t count,
+                                            const struct olivine_type *type,
+                                            struct olivine_publisher **publisher);
 
 // Sends a copy of a message if there is room. Never waits. `*position`, if `position` is not NULL,
 // is where the publisher is then, in bytes of its lane.
@@ -634,6 +661,20 @@ olivine_status olivine_subscriber_open_with(const char *uri,
                                             const struct olivine_setting *settings,
                                             size_t count,
                                             struct olivine_subscriber **subscriber);
+
+// As `olivine_subscriber_open_with`, for values of `type`, which is the channel's type. Their
+// messages have `type->size` bytes.
+//
+// `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+//
+// # Safety
+//
+// As for `olivine_subscriber_open_with`; `type` may be read, its name is a text.
+olivine_status olivine_subscriber_open_typed(const char *uri,
+                                             const struct olivine_setting *settings,
+                                             size_t count,
+                                             const struct olivine_type *type,
+                                             struct olivine_subscriber **subscriber);
 
 // Hands up to `limit` messages to `handler`, each with `context`. Never sleeps. `*count`, if
 // `count` is not NULL, is how many were consumed, also where the answer is not `OK`: 0 if there

@@ -311,6 +311,15 @@ inline olivine_status unwind_publisher(olivine_publisher *publisher) {
 using PublisherHandle = Handle<olivine_publisher, olivine_publisher_close, unwind_publisher>;
 using SubscriberHandle = Handle<olivine_subscriber, olivine_subscriber_drop>;
 
+// A handle that `open` makes; `type` is what it takes before the handle, if anything.
+template <class Opened, class Open, class... Type>
+Opened opened(Open open, const std::string &uri, const Settings &settings, Type... type) {
+    const auto rows = detail::rows(settings);
+    Opened handle;
+    check(open(uri.c_str(), rows.data(), rows.size(), type..., handle.place()));
+    return handle;
+}
+
 } // namespace detail
 
 class Publisher;
@@ -388,7 +397,12 @@ class Publisher {
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws
     // UriError or OpenError.
     explicit Publisher(const std::string &uri, const Settings &settings = {})
-        : handle_(open(uri, settings)) {}
+        : handle_(detail::opened<detail::PublisherHandle>(olivine_publisher_open_with, uri,
+              settings)) {}
+    // The same for values of a type, which is the channel's. OpenError if it carries another.
+    Publisher(const std::string &uri, const olivine_type &type, const Settings &settings = {})
+        : handle_(detail::opened<detail::PublisherHandle>(olivine_publisher_open_typed, uri,
+              settings, &type)) {}
 
     // Each verb has three forms: try_x never waits, x waits by the wait strategy, x_timeout waits
     // for a time.
@@ -462,12 +476,7 @@ class Publisher {
         return Claim(handle_.cell(), claim);
     }
     // Reserves a message, waiting for room.
-    Claim claim(std::size_t length, Label label = {}) {
-        olivine_claim claim = OLIVINE_CLAIM_INIT;
-        const olivine_label with = {label.topic, label.tag};
-        check(olivine_publisher_claim(handle_.get(), length, &with, &claim));
-        return Claim(handle_.cell(), claim);
-    }
+    Claim claim(std::size_t length, Label label = {}) { return claim_timeout(length, {}, label); }
     // Reserves a message, waiting for room; throws BackPressured when the time is over.
     Claim claim_timeout(std::size_t length, Timeout timeout, Label label = {}) {
         olivine_claim claim = OLIVINE_CLAIM_INIT;
@@ -542,12 +551,6 @@ class Publisher {
     }
 
   private:
-    static detail::PublisherHandle open(const std::string &uri, const Settings &settings) {
-        const auto rows = detail::rows(settings);
-        detail::PublisherHandle handle;
-        check(olivine_publisher_open_with(uri.c_str(), rows.data(), rows.size(), handle.place()));
-        return handle;
-    }
     static std::vector<olivine_part> rows_of(const std::vector<Part> &messages) {
         std::vector<olivine_part> parts;
         parts.reserve(messages.size());
@@ -590,7 +593,12 @@ class Subscriber {
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws
     // UriError or OpenError.
     explicit Subscriber(const std::string &uri, const Settings &settings = {})
-        : handle_(open(uri, settings)) {}
+        : handle_(detail::opened<detail::SubscriberHandle>(olivine_subscriber_open_with, uri,
+              settings)) {}
+    // The same for values of a type, which is the channel's. OpenError if it carries another.
+    Subscriber(const std::string &uri, const olivine_type &type, const Settings &settings = {})
+        : handle_(detail::opened<detail::SubscriberHandle>(olivine_subscriber_open_typed, uri,
+              settings, &type)) {}
 
     // The next message, or nothing where there is none. Never sleeps. Throws EndOfStream.
     std::optional<Message> try_receive() {
@@ -777,12 +785,6 @@ class Subscriber {
         }
         check(status);
         return Message(message);
-    }
-    static detail::SubscriberHandle open(const std::string &uri, const Settings &settings) {
-        const auto rows = detail::rows(settings);
-        detail::SubscriberHandle handle;
-        check(olivine_subscriber_open_with(uri.c_str(), rows.data(), rows.size(), handle.place()));
-        return handle;
     }
 
     detail::SubscriberHandle handle_;

@@ -7,16 +7,27 @@
 
 namespace olivine {
 
-// Sends values of one type, each as the bytes that it has in memory, padding included. `T` is
-// trivially copyable and no pointer. Programs that receive have the same type and layout.
-template <class T> class TypedPublisher {
+// Name and version of the layout of `T`, 1 to 64 bytes; change it when a field changes. `T` has it
+// as `static constexpr const char *TYPE_NAME`, or the program specializes this structure.
+template <class T> struct TypeName {
+    static constexpr const char *value = T::TYPE_NAME;
+};
+
+// What a channel compares: name, size and alignment, as Rust, C and Python state them.
+template <class T> constexpr olivine_type type_of() noexcept {
     static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
         "a value travels as its bytes: use a type without pointers and virtual functions");
+    static_assert(alignof(T) <= 8, "messages start on 8-byte boundaries");
+    return {TypeName<T>::value, sizeof(T), alignof(T)};
+}
 
+// Sends values of one type, each as the bytes that it has in memory, padding included. `T` is
+// trivially copyable, and the channel's type: OpenError where it carries another.
+template <class T> class TypedPublisher {
   public:
     // As Publisher's.
     explicit TypedPublisher(const std::string &uri, const Settings &settings = {})
-        : publisher_(uri, settings) {}
+        : publisher_(uri, type_of<T>(), settings) {}
 
     // As those of Publisher, which say what blocks and what is thrown.
     std::optional<Position> try_publish(const T &value, Label label = {}) {
@@ -59,16 +70,14 @@ template <class T> class TypedPublisher {
 
 // Receives values of one type, as copies. A value is consumed when a call returns it, also by a
 // durable subscriber: where it must come again if the program dies, use subscriber(). A message of
-// another length is not consumed: UsageError says its length, and subscriber() can receive it.
+// another length, which no typed publisher sends, is not consumed: UsageError says its length.
 template <class T> class TypedSubscriber {
-    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> &&
-            std::is_default_constructible_v<T>,
-        "a value travels as its bytes: use a type without pointers and virtual functions");
+    static_assert(std::is_default_constructible_v<T>, "a value is received into a new one");
 
   public:
     // As Subscriber's.
     explicit TypedSubscriber(const std::string &uri, const Settings &settings = {})
-        : subscriber_(uri, settings) {}
+        : subscriber_(uri, type_of<T>(), settings) {}
 
     // The next value, or nothing where there is none. Never sleeps. Throws EndOfStream.
     std::optional<T> try_receive() {

@@ -1,10 +1,10 @@
 //! What C passes, looked at before it is used.
 
 use crate::failure::Failure;
-use crate::structs::{Label, Setting, Versioned};
+use crate::structs::{Label, Setting, Type, Versioned};
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::NonNull;
-use olivine::{Config, Label as RustLabel};
+use olivine::{Config, Label as RustLabel, MessageType};
 use std::time::Duration;
 
 /// More than any version of a structure will ever have: what is larger was never set.
@@ -131,6 +131,22 @@ pub(crate) unsafe fn config(
         pairs.push((key, value));
     }
     Ok(Config::parse_with(uri, pairs)?)
+}
+
+/// The type that a program states.
+///
+/// # Safety
+///
+/// `stated` is NULL or may be read; its name is as for [`text`].
+pub(crate) unsafe fn message_type(stated: *const Type) -> Result<MessageType, Failure> {
+    // SAFETY: by contract NULL, or ours to read.
+    let stated = unsafe { stated.as_ref() }.ok_or_else(|| Failure::Null { argument: "type" })?;
+    // SAFETY: the contract is the same.
+    let name = unsafe { text("type.name", stated.name) }?;
+    MessageType::new(name, stated.size, stated.align).map_err(|error| Failure::Bad {
+        argument: "type",
+        problem: format!("names no type of messages: {error}").into(),
+    })
 }
 
 /// Where a result goes; NULL where the caller does not want it.

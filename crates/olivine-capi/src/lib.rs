@@ -14,6 +14,7 @@ mod argument;
 pub mod failure;
 mod handle;
 pub mod publisher;
+mod sending;
 pub mod status;
 pub mod structs;
 pub mod subscriber;

@@ -1,147 +1,36 @@
 //! The sending end.
 
 use crate::argument::{
-    bytes, check, config, fill, give, label, labelled, place, row, text, timeout,
+    bytes, check, config, fill, give, label, labelled, message_type, place, row, text, timeout,
 };
 use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, take, with};
+use crate::sending::{NOT_AT_ALL, Sending};
 use crate::status::Status;
-use crate::structs::{Claim, Label, Part, PublisherStats, Setting};
+use crate::structs::{Claim, Label, Part, PublisherStats, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::{BatchNotSent, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
+use olivine::{BatchNotSent, Outgoing, Publisher as RustPublisher};
 use std::time::Duration;
-
-/// A publisher, and what it is in the middle of.
-#[derive(Debug)]
-pub(crate) enum State {
-    Open(Box<RustPublisher>),
-    Claimed(OwnedClaim),
-    /// A call panicked half way.
-    Gone,
-}
 
 /// Sends messages into a channel.
 #[derive(Debug)]
-pub struct Publisher(Handle<State>);
+pub struct Publisher(Handle<Sending>);
 
 impl Opaque for Publisher {
-    type Value = State;
+    type Value = Sending;
     const WHAT: &'static str = "publisher";
 
-    fn new(handle: Handle<State>) -> Self {
+    fn new(handle: Handle<Sending>) -> Self {
         Self(handle)
     }
 
-    fn handle(&self) -> &Handle<State> {
+    fn handle(&self) -> &Handle<Sending> {
         &self.0
     }
 
-    fn into_handle(self) -> Handle<State> {
+    fn into_handle(self) -> Handle<Sending> {
         self.0
-    }
-}
-
-impl State {
-    /// The publisher, for whatever an open claim forbids.
-    #[inline(always)]
-    fn idle(&mut self) -> Result<&mut RustPublisher, Failure> {
-        match self {
-            Self::Open(publisher) => Ok(publisher),
-            Self::Claimed(_) => Err(Failure::ClaimOpen),
-            Self::Gone => Err(Failure::Panicked),
-        }
-    }
-
-    /// The publisher, to look at.
-    fn look(&self) -> Result<&RustPublisher, Failure> {
-        match self {
-            Self::Open(publisher) => Ok(publisher),
-            Self::Claimed(claim) => Ok(claim.publisher()),
-            Self::Gone => Err(Failure::Panicked),
-        }
-    }
-
-    /// `failure`, with the reason where the link has failed.
-    #[cold]
-    #[inline(never)]
-    fn explained(&self, failure: Failure) -> Failure {
-        match failure {
-            Failure::Sent(NotSent::LinkFailed) => Failure::Link(
-                self.look()
-                    .ok()
-                    .and_then(|publisher| publisher.link_failure())
-                    .map(Box::new),
-            ),
-            other => other,
-        }
-    }
-
-    #[inline(always)]
-    fn claim(
-        &mut self,
-        room: Outgoing<'_, usize>,
-        timeout: Option<Duration>,
-    ) -> Result<(*mut u8, usize), Failure> {
-        match self.try_claim(room) {
-            Err(Failure::Sent(NotSent::BackPressured | NotSent::NotConnected))
-                if timeout != NOT_AT_ALL =>
-            {
-                self.idle()?.wait_for_room(room, timeout)?;
-                self.try_claim(room)
-            }
-            done => done,
-        }
-    }
-
-    #[inline(always)]
-    fn try_claim(&mut self, room: Outgoing<'_, usize>) -> Result<(*mut u8, usize), Failure> {
-        self.idle()?;
-        let Self::Open(publisher) = core::mem::replace(self, Self::Gone) else {
-            return Err(Failure::Panicked);
-        };
-        match OwnedClaim::try_claim(publisher, room) {
-            Ok(mut claim) => {
-                let place = (claim.as_mut_ptr(), claim.len());
-                *self = Self::Claimed(claim);
-                Ok(place)
-            }
-            Err((publisher, error)) => {
-                *self = Self::Open(publisher);
-                Err(error.into())
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn commit(&mut self) -> Result<u64, Failure> {
-        match core::mem::replace(self, Self::Gone) {
-            Self::Claimed(claim) => {
-                let (publisher, position) = claim.commit();
-                *self = Self::Open(publisher);
-                Ok(position?.0)
-            }
-            other => {
-                *self = other;
-                Err(Failure::NoClaim)
-            }
-        }
-    }
-
-    /// The publisher, to close it; an open claim is given up.
-    fn into_publisher(self) -> Result<RustPublisher, Failure> {
-        match self {
-            Self::Open(publisher) => Ok(*publisher),
-            Self::Claimed(claim) => Ok(*claim.abort()),
-            Self::Gone => Err(Failure::Panicked),
-        }
-    }
-
-    fn abort(&mut self) {
-        match core::mem::replace(self, Self::Gone) {
-            Self::Claimed(claim) => *self = Self::Open(claim.abort()),
-            other => *self = other,
-        }
     }
 }
 
@@ -153,18 +42,15 @@ impl State {
 #[inline(always)]
 unsafe fn send<R>(
     publisher: *mut Publisher,
-    call: impl FnOnce(&mut State) -> Result<R, Failure>,
+    call: impl FnOnce(&mut Sending) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     // SAFETY: the contract is the same.
     unsafe {
-        with(publisher, |state| {
-            call(state).map_err(|failure| state.explained(failure))
+        with(publisher, |end| {
+            call(end).map_err(|failure| end.state.explained(failure))
         })
     }
 }
-
-/// The time-out of verbs that never wait.
-const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
 
 /// Sends a copy of a message within a time.
 ///
@@ -186,8 +72,9 @@ unsafe fn publish(
         let message = message.label(unsafe { label(with_label) }?);
         // SAFETY: the contract is the same.
         let sent = unsafe {
-            send(publisher, |state| {
-                let publisher = state.idle()?;
+            send(publisher, |end| {
+                end.check("length", length)?;
+                let publisher = end.state.idle()?;
                 Ok(match timeout {
                     None => publisher.publish(message),
                     NOT_AT_ALL => publisher.try_publish(message),
@@ -226,8 +113,11 @@ unsafe fn publish_batch(
         }
         // SAFETY: the contract is the same.
         let (sent, outcome) = unsafe {
-            send(publisher, |state| {
-                let publisher = state.idle()?;
+            send(publisher, |end| {
+                for part in parts {
+                    end.check("messages[].length", part.length)?;
+                }
+                let publisher = end.state.idle()?;
                 let done = match timeout {
                     None => publisher.publish_batch(messages),
                     Some(timeout) => publisher.publish_batch_timeout(messages, timeout),
@@ -235,7 +125,7 @@ unsafe fn publish_batch(
                 Ok(match done {
                     Ok(all) => (all, Ok(())),
                     Err(BatchNotSent { published, reason }) => {
-                        (published, Err(state.explained(reason.into())))
+                        (published, Err(end.state.explained(reason.into())))
                     }
                 })
             })
@@ -266,7 +156,12 @@ unsafe fn claim(
         // SAFETY: the contract is the same.
         let room = Outgoing::sized(length).label(unsafe { label(with_label) }?);
         // SAFETY: the contract is the same.
-        let (data, length) = unsafe { send(publisher, |state| state.claim(room, timeout)) }?;
+        let (data, length) = unsafe {
+            send(publisher, |end| {
+                end.check("length", length)?;
+                end.state.claim(room, timeout)
+            })
+        }?;
         let reserved = Claim {
             struct_size: size_of::<Claim>(),
             data,
@@ -324,7 +219,36 @@ pub unsafe extern "C" fn olivine_publisher_open_with(
         // SAFETY: the contract is the same.
         let config = unsafe { config(uri, settings, count) }?;
         let opened = RustPublisher::open_with(&config)?;
-        *to = handle::give(State::Open(Box::new(opened)));
+        *to = handle::give(Sending::new(opened, None));
+        Ok(())
+    })
+}
+
+/// As `olivine_publisher_open_with`, for values of `type`: the channel's type. It refuses a message
+/// or a claim of another length than `type->size`: `BAD_ARGUMENT`.
+///
+/// `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+///
+/// # Safety
+///
+/// As for `olivine_publisher_open_with`; `type` may be read, its name is a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_publisher_open_typed(
+    uri: *const c_char,
+    settings: *const Setting,
+    count: usize,
+    r#type: *const Type,
+    publisher: *mut *mut Publisher,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("publisher", publisher) }?;
+        // SAFETY: the contract is the same.
+        let stated = unsafe { message_type(r#type) }?;
+        // SAFETY: the contract is the same.
+        let config = unsafe { config(uri, settings, count) }?;
+        let opened = RustPublisher::open_for(&config, &stated)?;
+        *to = handle::give(Sending::new(opened, Some(stated.size())));
         Ok(())
     })
 }
@@ -536,7 +460,7 @@ pub unsafe extern "C" fn olivine_publisher_commit(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let sent = unsafe { send(publisher, State::commit) }?;
+        let sent = unsafe { send(publisher, |end| end.state.commit()) }?;
         // SAFETY: the contract is the same.
         unsafe { give(position, sent) };
         Ok(())
@@ -553,8 +477,8 @@ pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> S
     guard(|| {
         // SAFETY: the contract is the same.
         unsafe {
-            with(publisher, |state| {
-                state.abort();
+            with(publisher, |end| {
+                end.state.abort();
                 Ok(())
             })
         }
@@ -576,8 +500,8 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
     guard(|| {
         // SAFETY: the contract is the same.
         let reached = unsafe {
-            send(publisher, |state| {
-                let publisher = state.idle()?;
+            send(publisher, |end| {
+                let publisher = end.state.idle()?;
                 Ok(publisher.wait_for_subscribers(count, timeout(timeout_ms))?)
             })
         }?;
@@ -599,8 +523,8 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
     guard(|| {
         // SAFETY: the contract is the same.
         let reached = unsafe {
-            send(publisher, |state| {
-                Ok(state.idle()?.wait_drained(timeout(timeout_ms))?)
+            send(publisher, |end| {
+                Ok(end.state.idle()?.wait_drained(timeout(timeout_ms))?)
             })
         }?;
         reached.then_some(()).ok_or_else(|| Failure::TimedOut)
@@ -622,7 +546,7 @@ pub unsafe extern "C" fn olivine_publisher_cursor(
         // SAFETY: the contract is the same.
         let to = unsafe { place("position", position) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |state| Ok(state.look()?.cursor().0)) }?;
+        *to = unsafe { with(publisher, |end| Ok(end.state.look()?.cursor().0)) }?;
         Ok(())
     })
 }
@@ -642,7 +566,7 @@ pub unsafe extern "C" fn olivine_publisher_message_max(
         // SAFETY: the contract is the same.
         let to = unsafe { place("length", length) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |state| Ok(state.look()?.message_max())) }?;
+        *to = unsafe { with(publisher, |end| Ok(end.state.look()?.message_max())) }?;
         Ok(())
     })
 }
@@ -661,7 +585,7 @@ pub unsafe extern "C" fn olivine_publisher_count_subscribers(
         // SAFETY: the contract is the same.
         let to = unsafe { place("count", count) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |state| Ok(state.look()?.count_subscribers())) }?;
+        *to = unsafe { with(publisher, |end| Ok(end.state.look()?.count_subscribers())) }?;
         Ok(())
     })
 }
@@ -681,7 +605,11 @@ pub unsafe extern "C" fn olivine_publisher_check_unlinked(
         // SAFETY: the contract is the same.
         let to = unsafe { place("is_unlinked", is_unlinked) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |state| Ok(state.look()?.check_unlinked().into())) }?;
+        *to = unsafe {
+            with(publisher, |end| {
+                Ok(end.state.look()?.check_unlinked().into())
+            })
+        }?;
         Ok(())
     })
 }
@@ -698,7 +626,7 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let now = unsafe { with(publisher, |state| Ok(state.look()?.stats().into())) }?;
+        let now = unsafe { with(publisher, |end| Ok(end.state.look()?.stats().into())) }?;
         // SAFETY: the contract is the same.
         unsafe { fill("stats", stats, now) }
     })
@@ -731,7 +659,10 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        unsafe { take(publisher) }?.into_publisher()?.close()?;
+        unsafe { take(publisher) }?
+            .state
+            .into_publisher()?
+            .close()?;
         Ok(())
     })
 }
@@ -755,7 +686,7 @@ pub unsafe extern "C" fn olivine_publisher_close_failed(
         // SAFETY: the contract is the same.
         let reason = unsafe { text("reason", reason) }?;
         // SAFETY: the contract is the same.
-        let publisher = unsafe { take(publisher) }?.into_publisher()?;
+        let publisher = unsafe { take(publisher) }?.state.into_publisher()?;
         publisher.close_failed(reason)?;
         Ok(())
     })

@@ -24,6 +24,21 @@ pub struct Setting {
     pub value: *const c_char,
 }
 
+/// The type of a channel's messages. This structure does not change between versions.
+///
+/// A channel compares name, size and alignment: a value that Rust, C++ or Python states alike is of
+/// the same type (docs/types.md).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Type {
+    /// Name and version of the layout, 1 to 64 bytes: change it when a field changes. Never NULL.
+    pub name: *const c_char,
+    /// Bytes of a value: `sizeof`. Every message has this length.
+    pub size: usize,
+    /// `_Alignof`: 1, 2, 4 or 8.
+    pub align: usize,
+}
+
 /// What travels with a message besides its bytes. This structure does not change between versions.
 /// Where a function takes NULL for it, the tag is 0 and the topic the publisher's own.
 #[repr(C)]
@@ -203,4 +218,5 @@ const _: () = assert!(
         && size_of::<Part>() == 32
         && size_of::<Label>() == 16
         && size_of::<Setting>() == 16
+        && size_of::<Type>() == 24
 );

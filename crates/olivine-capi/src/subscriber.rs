@@ -1,10 +1,10 @@
 //! The receiving end.
 
-use crate::argument::{config, fill, give, place, timeout};
+use crate::argument::{config, fill, give, message_type, place, timeout};
 use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, take, with};
 use crate::status::Status;
-use crate::structs::{Detail, Message, Setting};
+use crate::structs::{Detail, Message, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
 use olivine::{Durable as RustDurable, Subscriber as RustSubscriber};
@@ -83,6 +83,34 @@ pub unsafe extern "C" fn olivine_subscriber_open_with(
         // SAFETY: the contract is the same.
         let config = unsafe { config(uri, settings, count) }?;
         *to = handle::give(RustSubscriber::open_with(&config)?);
+        Ok(())
+    })
+}
+
+/// As `olivine_subscriber_open_with`, for values of `type`, which is the channel's type. Their
+/// messages have `type->size` bytes.
+///
+/// `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+///
+/// # Safety
+///
+/// As for `olivine_subscriber_open_with`; `type` may be read, its name is a text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn olivine_subscriber_open_typed(
+    uri: *const c_char,
+    settings: *const Setting,
+    count: usize,
+    r#type: *const Type,
+    subscriber: *mut *mut Subscriber,
+) -> Status {
+    guard(|| {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place("subscriber", subscriber) }?;
+        // SAFETY: the contract is the same.
+        let stated = unsafe { message_type(r#type) }?;
+        // SAFETY: the contract is the same.
+        let config = unsafe { config(uri, settings, count) }?;
+        *to = handle::give(RustSubscriber::open_for(&config, &stated)?);
         Ok(())
     })
 }

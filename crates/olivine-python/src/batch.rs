@@ -19,6 +19,9 @@ pub(crate) trait Messages {
     /// One of them, while the interpreter is held.
     fn get<'a>(&'a self, py: Python<'a>, index: usize) -> Outgoing<'a>;
 
+    /// Its bytes.
+    fn length(&self, index: usize) -> usize;
+
     /// The room that it needs.
     fn size(&self, index: usize) -> Outgoing<'_, usize>;
 }
@@ -34,9 +37,12 @@ impl Messages for [Part] {
         Outgoing::new(part.bytes.get(py)).label(part.label())
     }
 
+    fn length(&self, index: usize) -> usize {
+        self[index].bytes.len()
+    }
+
     fn size(&self, index: usize) -> Outgoing<'_, usize> {
-        let part = &self[index];
-        Outgoing::sized(part.bytes.len()).label(part.label())
+        Outgoing::sized(self.length(index)).label(self[index].label())
     }
 }
 
@@ -56,6 +62,10 @@ impl Messages for Array<'_> {
     fn get<'a>(&'a self, py: Python<'a>, index: usize) -> Outgoing<'a> {
         let tag = self.tags.get(py, index);
         Outgoing::new(self.rows.get(py, index)).label(label(tag, self.topic))
+    }
+
+    fn length(&self, _index: usize) -> usize {
+        self.rows.row
     }
 
     fn size(&self, _index: usize) -> Outgoing<'_, usize> {

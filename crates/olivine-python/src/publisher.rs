@@ -5,10 +5,10 @@ use crate::claim::Claim;
 use crate::ending::{Ending, failure};
 use crate::errors::{BackPressured, NotConnected, closed, in_use, of_open, of_sent, viewed, with};
 use crate::rows::{Rows, Tags};
-use crate::settings::{config, link};
+use crate::settings::{config, link, message_type};
 use crate::views::{Bytes, Span, Views};
 use crate::waits::{Cancel, aside, forget, seconds, wait};
-use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
+use olivine::{Label, MessageType, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -20,13 +20,16 @@ use std::time::{Duration, Instant};
 /// While a call sends bytes, no other thread may write them. numpy, for example, writes without
 /// holding the interpreter.
 ///
-/// Keywords are keys of URIs: `print(olivine.settings())` lists them.
+/// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
+/// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Publisher {
     pub(crate) state: Mutex<State>,
     /// The process that opened it.
     pub(crate) opener: u32,
     cancel: Cancel,
+    /// Bytes of each message, if the channel has a type.
+    value_length: Option<usize>,
     /// Why the stream has failed, where ending it was refused and it is still open.
     failed: Mutex<Option<String>>,
 }
@@ -162,16 +165,27 @@ fn send(
 #[pymethods]
 impl Publisher {
     #[new]
-    #[pyo3(signature = (uri, **keys))]
-    fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    #[pyo3(signature = (uri, *, r#type = None, **keys))]
+    fn new(
+        py: Python<'_>,
+        uri: &str,
+        r#type: Option<&Bound<'_, PyAny>>,
+        keys: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
         let config = config(uri, keys)?;
-        let opened = aside(py, "opening", move || RustPublisher::open_with(&config))?;
+        let stated = r#type.map(message_type).transpose()?;
+        let value_length = stated.as_ref().map(MessageType::size);
+        let opened = aside(py, "opening", move || match stated {
+            Some(stated) => RustPublisher::open_for(&config, &stated),
+            None => RustPublisher::open_with(&config),
+        })?;
         let publisher = opened.map_err(|error| of_open(py, &error))?;
         Ok(Self {
             state: Mutex::new(State::Open(Box::new(publisher))),
             failed: Mutex::new(None),
             opener: std::process::id(),
             cancel: Cancel::default(),
+            value_length,
         })
     }
 
@@ -185,6 +199,7 @@ impl Publisher {
         topic: Option<&str>,
     ) -> PyResult<Option<u64>> {
         let message = Bytes::of(message)?;
+        self.check(message.len())?;
         let mut state = lock(&self.state)?;
         let publisher = state.idle()?;
         match publisher.try_publish(Outgoing::new(message.get(py)).label(label(tag, topic))) {
@@ -204,6 +219,7 @@ impl Publisher {
         topic: Option<&str>,
     ) -> PyResult<u64> {
         let message = Bytes::of(message)?;
+        self.check(message.len())?;
         let mut state = lock(&self.state)?;
         send(
             py,
@@ -226,6 +242,7 @@ impl Publisher {
         topic: Option<&str>,
     ) -> PyResult<u64> {
         let message = Bytes::of(message)?;
+        self.check(message.len())?;
         let timeout = seconds(Some(timeout))?;
         let mut state = lock(&self.state)?;
         send(
@@ -338,6 +355,7 @@ impl Publisher {
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Option<Claim>> {
+        slf.get().check(length)?;
         let room = Outgoing::sized(length).label(label(tag, topic));
         match Self::reserve(slf, room, Some(Duration::ZERO)) {
             Err(error) if means_no_room(slf.py(), &error) => Ok(None),
@@ -353,6 +371,7 @@ impl Publisher {
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Claim> {
+        slf.get().check(length)?;
         Self::reserve(slf, Outgoing::sized(length).label(label(tag, topic)), None)
     }
 
@@ -365,6 +384,7 @@ impl Publisher {
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Claim> {
+        slf.get().check(length)?;
         let timeout = seconds(Some(timeout))?;
         Self::reserve(
             slf,
@@ -572,6 +592,17 @@ impl Publisher {
         })
     }
 
+    /// Refuses a message that is not one value of the channel's type.
+    #[inline]
+    fn check(&self, length: usize) -> PyResult<()> {
+        match self.value_length {
+            Some(value) if value != length => Err(PyValueError::new_err(format!(
+                "the message has {length} bytes, and values of the channel's type have {value}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn batch(
         &self,
         py: Python<'_>,
@@ -610,6 +641,12 @@ impl Publisher {
         timeout: Option<Duration>,
     ) -> PyResult<usize> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        if self.value_length.is_some() {
+            // Nothing is sent before all of them are values.
+            (0..messages.count())
+                .try_for_each(|index| self.check(messages.length(index)))
+                .map_err(|error| with(py, error, "published", 0_u64))?;
+        }
         let mut state = lock(&self.state)?;
         let publisher = state.idle()?;
         let mut published = 0;

@@ -2,8 +2,8 @@
 //! elsewhere says.
 
 use crate::errors::of_uri;
-use olivine::{Config, End, Key, LinkStatus, Scheme};
-use pyo3::exceptions::{PyKeyError, PyTypeError};
+use olivine::{Config, End, Key, LinkStatus, MessageType, Scheme};
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 
@@ -22,6 +22,28 @@ pub(crate) fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Co
     }
     let pairs = pairs.iter().map(|(key, value)| (&**key, &**value));
     Config::parse_with(uri, pairs).map_err(|error| of_uri(&error))
+}
+
+/// The type that a program states: its name, and what has a size and an alignment, a type of numpy
+/// or a structure of ctypes.
+pub(crate) fn message_type(stated: &Bound<'_, PyAny>) -> PyResult<MessageType> {
+    let py = stated.py();
+    let Ok((name, kind)) = stated.extract::<(String, Bound<'_, PyAny>)>() else {
+        return Err(PyTypeError::new_err(
+            "type is not (name, kind): give a name of 1 to 64 bytes, and a dtype of numpy or a \
+             structure of ctypes",
+        ));
+    };
+    let ctypes = py.import("ctypes")?;
+    let (size, align) = match ctypes.call_method1("sizeof", (&kind,)) {
+        Ok(size) => (size, ctypes.call_method1("alignment", (&kind,))?),
+        Err(_) => {
+            let kind = py.import("numpy")?.call_method1("dtype", (&kind,))?;
+            (kind.getattr("itemsize")?, kind.getattr("alignment")?)
+        }
+    };
+    MessageType::new(&name, size.extract()?, align.extract()?)
+        .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 /// What the settings are: every key of URIs, or `key` alone, with values and default.

@@ -3,7 +3,7 @@
 use crate::errors::{closed, in_use, of_open, of_received, of_system, ours, viewed, wrong_length};
 use crate::message::{Found, Message, lane};
 use crate::rows::{Detail, Details, Empty, Rows};
-use crate::settings::{config, link};
+use crate::settings::{config, link, message_type};
 use crate::views::Views;
 use crate::waits::{Cancel, aside, seconds, wait};
 use olivine::{Durable, ReceiveError, Subscriber as RustSubscriber};
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 /// `close`. If it is dropped, dies, or leaves its `with` block by an exception, the next subscriber
 /// of that name gets its last message again, first.
 ///
-/// Keywords are keys of URIs: `print(olivine.settings())` lists them.
+/// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
+/// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Subscriber {
     pub(crate) state: Mutex<State>,
@@ -332,10 +333,19 @@ pub(crate) fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
 #[pymethods]
 impl Subscriber {
     #[new]
-    #[pyo3(signature = (uri, **keys))]
-    fn new(py: Python<'_>, uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+    #[pyo3(signature = (uri, *, r#type = None, **keys))]
+    fn new(
+        py: Python<'_>,
+        uri: &str,
+        r#type: Option<&Bound<'_, PyAny>>,
+        keys: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
         let config = config(uri, keys)?;
-        let opened = aside(py, "opening", move || RustSubscriber::open_with(&config))?;
+        let stated = r#type.map(message_type).transpose()?;
+        let opened = aside(py, "opening", move || match stated {
+            Some(stated) => RustSubscriber::open_for(&config, &stated),
+            None => RustSubscriber::open_with(&config),
+        })?;
         let subscriber = opened.map_err(|error| of_open(py, &error))?;
         let views = Views::default();
         let cancel = Arc::<Cancel>::default();

@@ -31,7 +31,7 @@ class Help(unittest.TestCase):
                     self.assertNotIn("...", str(signature), name)
         self.assertGreater(seen, 60)
         for cls in [olivine.Publisher, olivine.Subscriber]:
-            self.assertEqual(list(inspect.signature(cls).parameters), ["uri", "keys"])
+            self.assertEqual(list(inspect.signature(cls).parameters), ["uri", "type", "keys"])
         for name in olivine.__all__:
             member = getattr(olivine, name)
             if inspect.isclass(member) or inspect.isroutine(member):

@@ -273,6 +273,42 @@ pub enum ReceiveError {
     },
 }
 
+/// A type that no channel carries.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageTypeError {
+    /// The name is empty or too long.
+    #[error("the name of the type has {length} bytes: choose one of 1 to 64 bytes")]
+    Name {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// Values need an alignment that messages do not have.
+    #[error(
+        "type '{name}' has an alignment of {align} bytes: messages start on 8-byte boundaries, so \
+         it must be 1, 2, 4 or 8"
+    )]
+    Align {
+        /// The name.
+        name: String,
+        /// The alignment in bytes.
+        align: usize,
+    },
+    /// The size does not fit the alignment.
+    #[error(
+        "type '{name}' has {size} bytes: a size is a multiple of the alignment, here {align}, and \
+         at least 1"
+    )]
+    Size {
+        /// The name.
+        name: String,
+        /// The size in bytes.
+        size: usize,
+        /// The alignment in bytes.
+        align: usize,
+    },
+}
+
 /// An error and its causes, in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

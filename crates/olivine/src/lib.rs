@@ -108,11 +108,14 @@ pub use channel::status::{Durable, LaneState, LaneStatus};
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::{Typed, TypedClaim};
-pub use error::{Damage, JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
+pub use error::{
+    Damage, JournalError, LinkError, MessageTypeError, NotSent, OpenError, ReceiveError,
+    SealedError,
+};
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
-pub use message::{Label, Message, Outgoing, OwnedMessage, Plain, Position};
+pub use message::{Label, Message, MessageType, Outgoing, OwnedMessage, Plain, Position};
 pub use uri::{
     Compression, Config, Delivery, End, Expire, FileSettings, HugePages, Key, NatsSettings, Pace,
     Peers, Retention, Role, Rotation, Scheme, SealedSettings, Slow, Start, Storage, SyncPolicy,

@@ -1,9 +1,12 @@
 //! Messages: positions, labels, outgoing and received messages, typed messages.
 
+use crate::error::MessageTypeError;
 use crate::region::View;
+use crate::ring::layout::{TYPE_NAME_BYTES, fnv};
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
+use std::borrow::Cow;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// A position in a lane: bytes since the lane began, headers and padding included. Never wraps.
@@ -293,11 +296,131 @@ pub trait Plain: FromBytes + IntoBytes + Immutable + KnownLayout + 'static {
     const TYPE_NAME: &'static str;
 }
 
-/// Hash of a plain type's layout; never 0.
-pub(crate) fn layout_hash<T: Plain>() -> u64 {
-    let numbers = [size_of::<T>() as u64, align_of::<T>() as u64];
-    let bytes = T::TYPE_NAME
-        .bytes()
-        .chain(numbers.iter().flat_map(|n| n.to_le_bytes()));
-    crate::ring::layout::fnv(bytes).max(1)
+/// The type of a channel's messages, stated by a program that has no Rust type for it: a binding of
+/// another language, or a tool.
+///
+/// A channel compares name, size and alignment, so equal values in two languages are one type:
+/// `docs/types.md` has the rule.
+///
+/// ```
+/// use olivine::{Config, MessageType, OpenError, Publisher, Subscriber};
+///
+/// let config = Config::parse("inproc://stated-types")?;
+/// let quote = MessageType::new("quote v1", 24, 8)?;
+/// let mut subscriber = Subscriber::open_for(&config, &quote)?;
+/// let mut publisher = Publisher::open_for(&config, &quote)?;
+/// publisher.publish(&[0; 24])?;
+/// assert_eq!(subscriber.receive()?.len(), quote.size());
+///
+/// let other = MessageType::new("quote v2", 32, 8)?;
+/// let refused = Publisher::open_for(&config, &other);
+/// assert!(matches!(refused, Err(OpenError::Type { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageType {
+    pub(crate) name: Cow<'static, str>,
+    size: usize,
+    align: usize,
+}
+
+impl MessageType {
+    /// A type of this name, whose values have `size` bytes and an alignment of `align` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageTypeError`]: the name has 1 to 64 bytes, the alignment is 1, 2, 4 or 8, and the
+    /// size is a multiple of it, from 1.
+    pub fn new(name: &str, size: usize, align: usize) -> Result<Self, MessageTypeError> {
+        if name.is_empty() || name.len() > TYPE_NAME_BYTES {
+            return Err(MessageTypeError::Name { length: name.len() });
+        }
+        let name = name.to_owned();
+        if ![1, 2, 4, 8].contains(&align) {
+            return Err(MessageTypeError::Align { name, align });
+        }
+        if size == 0 || !size.is_multiple_of(align) {
+            return Err(MessageTypeError::Size { name, size, align });
+        }
+        Ok(Self {
+            name: name.into(),
+            size,
+            align,
+        })
+    }
+
+    /// The type of messages that are values of `T`.
+    #[must_use]
+    pub fn of<T: Plain>() -> Self {
+        const {
+            assert!(
+                align_of::<T>() <= 8,
+                "messages start on 8-byte boundaries: a type may not need more"
+            );
+            assert!(T::TYPE_NAME.len() <= TYPE_NAME_BYTES && !T::TYPE_NAME.is_empty());
+        }
+        Self {
+            name: T::TYPE_NAME.into(),
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+        }
+    }
+
+    /// Name and version of the layout.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of a value: the length of every message.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Alignment of a value in bytes.
+    #[must_use]
+    pub fn align(&self) -> usize {
+        self.align
+    }
+
+    /// What a channel stores and compares; never 0.
+    pub(crate) fn hash(&self) -> u64 {
+        let numbers = [self.size as u64, self.align as u64];
+        let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
+        fnv(self.name.bytes().chain(numbers)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hash_of_a_type_is_the_value_in_the_document() {
+        let hash = MessageType::new("quote v1", 24, 8).unwrap().hash();
+        assert_eq!(hash, 0x3491_c642_5507_0348);
+        crate::documents::assert_states("docs/types.md", &format!("0x{hash:016x}"));
+        let other = |name, size, align| MessageType::new(name, size, align).unwrap().hash();
+        assert_ne!(hash, other("quote v1", 24, 4));
+        assert_ne!(hash, other("quote v1", 32, 8));
+        assert_ne!(hash, other("quote v2", 24, 8));
+    }
+
+    #[test]
+    fn types_that_no_channel_carries_are_refused() {
+        let refused = |name: &str, size, align| {
+            let error = MessageType::new(name, size, align).unwrap_err();
+            error.to_string()
+        };
+        assert!(refused("", 8, 8).contains("0 bytes"));
+        assert!(refused(&"n".repeat(65), 8, 8).contains("65 bytes"));
+        for align in [0, 3, 16, usize::MAX] {
+            assert!(refused("q", 48, align).contains("1, 2, 4 or 8"));
+        }
+        for size in [0, 9, usize::MAX] {
+            assert!(refused("q", size, 2).contains("multiple"), "{size}");
+        }
+        assert!(MessageType::new(&"n".repeat(64), 6, 2).is_ok());
+    }
 }

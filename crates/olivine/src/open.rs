@@ -11,9 +11,8 @@ use crate::bridge::relay::Relay;
 use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
-use crate::channel::typed::tag_of;
 use crate::error::OpenError;
-use crate::message::Plain;
+use crate::message::{MessageType, Plain};
 use crate::uri::{Config, End, Scheme, UriError};
 use schemes::{inlet, outlet, ring_of};
 
@@ -38,6 +37,16 @@ impl Publisher {
     pub fn open_with(config: &Config) -> Result<Self, OpenError> {
         Self::open_anywhere(config, TypeTag::default())
     }
+
+    /// As [`Publisher::open_with`], for values of a type that the program states. It must publish
+    /// whole values: a typed subscriber refuses a message of another length as corrupt.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; `Type` if the channel has another type.
+    pub fn open_for(config: &Config, stated: &MessageType) -> Result<Self, OpenError> {
+        Self::open_anywhere(config, stated.into())
+    }
 }
 
 impl<T: Plain> Publisher<T> {
@@ -56,7 +65,7 @@ impl<T: Plain> Publisher<T> {
     ///
     /// As [`Publisher::typed`].
     pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
-        Self::open_anywhere(config, tag_of::<T>())
+        Self::open_anywhere(config, (&MessageType::of::<T>()).into())
     }
 }
 
@@ -93,6 +102,15 @@ impl Subscriber {
     pub fn open_with(config: &Config) -> Result<Self, OpenError> {
         Self::open_anywhere(config, TypeTag::default())
     }
+
+    /// As [`Subscriber::open_with`], for values of a type that the program states.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; `Type` if the channel has another type.
+    pub fn open_for(config: &Config, stated: &MessageType) -> Result<Self, OpenError> {
+        Self::open_anywhere(config, stated.into())
+    }
 }
 
 impl<T: Plain> Subscriber<T> {
@@ -111,7 +129,7 @@ impl<T: Plain> Subscriber<T> {
     ///
     /// As [`Subscriber::typed`].
     pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
-        Self::open_anywhere(config, tag_of::<T>())
+        Self::open_anywhere(config, (&MessageType::of::<T>()).into())
     }
 }
 

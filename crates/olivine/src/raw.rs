@@ -154,9 +154,8 @@ use crate::bridge::between::{Bridge, refuse_topic};
 use crate::channel::attach::TypeTag;
 use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
-use crate::channel::typed::tag_of;
 use crate::error::{LinkError, OpenError};
-use crate::message::Plain;
+use crate::message::{MessageType, Plain};
 use crate::uri::{Config, End, Scheme, UriError};
 use std::sync::Arc;
 
@@ -193,7 +192,12 @@ pub fn typed_publisher<T: Plain>(
     outlet: impl Outlet + 'static,
 ) -> Result<Publisher<T>, OpenError> {
     validate_publisher(ring)?;
-    behind::publisher(ring, &tag_of::<T>(), place.to_owned(), Box::new(outlet))
+    behind::publisher(
+        ring,
+        &(&MessageType::of::<T>()).into(),
+        place.to_owned(),
+        Box::new(outlet),
+    )
 }
 
 /// Opens a subscriber of `ring` (`shm://` or `inproc://`) whose messages come through `inlet`.
@@ -227,7 +231,12 @@ pub fn typed_subscriber<T: Plain>(
 ) -> Result<Subscriber<T>, OpenError> {
     validate_subscriber(ring)?;
     let inlet = validated(inlet, validate_subscriber);
-    behind::subscriber(ring, &tag_of::<T>(), place.to_owned(), inlet)
+    behind::subscriber(
+        ring,
+        &(&MessageType::of::<T>()).into(),
+        place.to_owned(),
+        inlet,
+    )
 }
 
 /// Carries the messages of `ring` through `outlet`, as [`Bridge::start`] does. `place` names the

@@ -8,7 +8,7 @@ mod pairs;
 mod place;
 mod stage;
 
-use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
+use olivine::{Config, MessageType, Outgoing, Publisher, ReceiveError, Subscriber};
 use stage::{Link, Running, TestFolder, WATCHDOG, numbered};
 
 const MESSAGES: u64 = 50_000;
@@ -153,6 +153,25 @@ fn values_of_one_type_in_cpp_arrive_alone_and_in_arrays() {
             assert_eq!(Running::launch(&program, &[]).finish(), "typed");
         }
     }
+}
+
+#[test]
+fn values_of_rust_arrive_in_cpp_where_both_state_the_same_type() {
+    let place = TestFolder::new();
+    let Some(program) = place.compile("c++", "c++17", "typed.cpp", Link::Shared) else {
+        return;
+    };
+    let uri = place.uri("");
+    let subscriber = Running::start(&program, &[&uri]);
+    let tick = MessageType::new("tick v1", 24, 8).unwrap();
+    let config = Config::parse(&uri).unwrap();
+    let mut publisher = Publisher::open_for(&config, &tick).unwrap();
+    for sequence in 0..1000_i64 {
+        let words = [-sequence, 7, sequence].map(i64::to_ne_bytes);
+        publisher.publish(&words.concat()).unwrap();
+    }
+    publisher.close().unwrap();
+    assert_eq!(subscriber.finish(), "1000 ticks");
 }
 
 #[test]

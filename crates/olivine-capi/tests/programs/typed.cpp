@@ -11,14 +11,60 @@
     }
 
 struct Quote {
+    static constexpr const char *TYPE_NAME = "quote v1";
     double bid;
     double ask;
     char name[8];
     int levels[3];
 };
 
-int main() {
+// What a program in Rust sends.
+struct Tick {
+    static constexpr const char *TYPE_NAME = "tick v1";
+    std::int64_t bid, ask;
+    std::uint64_t sequence;
+};
+
+struct Wide {
+    static constexpr const char *TYPE_NAME = "tick v1";
+    Tick tick;
+    double more;
+};
+
+// A type without a member for the name.
+template <> struct olivine::TypeName<double> {
+    static constexpr const char *value = "double";
+};
+
+// Receives what a program in Rust sends through a channel of the same type.
+static int receive(const char *uri) {
+    olivine::TypedSubscriber<Tick> subscriber(uri);
+#if defined(__cpp_exceptions)
+    try {
+        olivine::TypedPublisher<Wide> other(uri);
+        WANT(false);
+    } catch (const olivine::OpenError &error) {
+        WANT(error.status() == OLIVINE_STATUS_OPEN_TYPE);
+        WANT(std::string(error.what()).find("of another size") != std::string::npos);
+    }
+#endif
+    std::puts("open");
+    std::fflush(stdout);
+    for (std::uint64_t n = 0; n < 1000; ++n) {
+        const Tick tick = subscriber.receive();
+        WANT(tick.sequence == n && tick.bid == -static_cast<std::int64_t>(n) && tick.ask == 7);
+    }
+    std::puts("1000 ticks");
+    return 0;
+}
+
+int main(int argc, char **argv) {
     using namespace std::chrono_literals;
+    if (argc == 2) {
+        return receive(argv[1]);
+    }
+    olivine::TypedPublisher<double> prices("inproc://prices");
+    WANT(prices.try_publish(1.5).has_value());
     olivine::TypedSubscriber<Quote> subscriber("inproc://typed", {{"capacity", "4KiB"}});
     olivine::TypedPublisher<Quote> publisher("inproc://typed");
     WANT(!subscriber.try_receive());
@@ -39,17 +85,34 @@ int main() {
     WANT(subscriber.poll_into(found, 8, details) == 7);
     WANT(found[4].bid == 9 && details[6].position > details[0].position);
     WANT(subscriber.poll_into(found, 8) == 0);
-    // A message of another length stays.
-    publisher.publisher().publish("other");
+    // No message of another length is sent.
 #if defined(__cpp_exceptions)
     try {
-        subscriber.receive();
+        publisher.publisher().publish("other");
         WANT(false);
     } catch (const olivine::UsageError &error) {
-        WANT(std::string(error.what()).find("has 5 bytes") != std::string::npos);
+        WANT(std::string(error.what()).find("is 5, and values") != std::string::npos);
+    }
+    try {
+        publisher.publisher().claim(8);
+        WANT(false);
+    } catch (const olivine::UsageError &) {
+    }
+    std::size_t sent = 9;
+    try {
+        publisher.publisher().publish_batch({{{found, sizeof(Quote)}}, {"other"}}, &sent);
+        WANT(false);
+    } catch (const olivine::UsageError &) {
+        WANT(sent == 0);
+    }
+    // A publisher of bytes is refused.
+    try {
+        olivine::Publisher bytes("inproc://typed");
+        WANT(false);
+    } catch (const olivine::OpenError &error) {
+        WANT(error.status() == OLIVINE_STATUS_OPEN_TYPE);
     }
 #endif
-    WANT(subscriber.subscriber().receive().text() == "other");
     publisher.close();
 #if defined(__cpp_exceptions)
     std::size_t copied = 9;

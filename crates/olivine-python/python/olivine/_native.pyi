@@ -97,10 +97,13 @@ class Publisher:
     While a call sends bytes, no other thread may write them. numpy, for example, writes without
     holding the interpreter.
 
-    Keywords are keys of URIs: `print(olivine.settings())` lists them.
+    Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
+    states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
     """
 
-    def __new__(cls, uri: str, **keys: _Setting) -> Self:
+    def __new__(
+        cls, uri: str, *, type: tuple[str, Any] | None = None, **keys: _Setting
+    ) -> Self:
         """Opens the channel, and creates it if necessary.
 
         Raises UriError or OpenError; nothing stays behind then.
@@ -386,10 +389,13 @@ class Subscriber:
     `close`. If it is dropped, dies, or leaves its `with` block by an exception, the next subscriber
     of that name gets its last message again, first.
 
-    Keywords are keys of URIs: `print(olivine.settings())` lists them.
+    Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
+    states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
     """
 
-    def __new__(cls, uri: str, **keys: _Setting) -> Self:
+    def __new__(
+        cls, uri: str, *, type: tuple[str, Any] | None = None, **keys: _Setting
+    ) -> Self:
         """Opens the channel, and creates it if necessary.
 
         Raises UriError or OpenError; nothing stays behind then.

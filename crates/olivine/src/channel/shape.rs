@@ -7,6 +7,7 @@
 
 use super::attached::{Attached, is_slot_taken};
 use crate::error::OpenError;
+use crate::message::MessageType;
 use crate::region::Words;
 use crate::ring::gate::bits;
 use crate::ring::layout::{Geometry, NO_POSITION, control, fixed, lane_entry};
@@ -25,6 +26,16 @@ pub(crate) struct TypeTag {
     pub(crate) name: Cow<'static, str>,
     /// Accepts the channel's type: for bridges, which do not read messages.
     pub(crate) any: bool,
+}
+
+impl From<&MessageType> for TypeTag {
+    fn from(stated: &MessageType) -> Self {
+        Self {
+            hash: stated.hash(),
+            name: stated.name.clone(),
+            any: false,
+        }
+    }
 }
 
 /// What an opener does with the settings that it does not name.
@@ -211,10 +222,14 @@ impl ShapeRequest {
         let is_other = !self.any_type && found.type_hash != self.shape.type_hash;
         if found.is_fixed(fixed::TYPE) && is_other {
             let show = crate::ring::layout::type_shown;
+            let mut shown = show(&found.type_name);
+            if found.type_name == self.shape.type_name {
+                shown += " of another size or alignment";
+            }
             return Err(OpenError::Type {
                 channel: channel.to_owned(),
                 asked: show(&self.shape.type_name),
-                found: show(&found.type_name),
+                found: shown,
             });
         }
         Ok(())

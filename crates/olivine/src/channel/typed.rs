@@ -3,29 +3,12 @@
 use super::batch::{Batch, BatchNotSent};
 use super::claim::Claim;
 use super::publisher::Publisher;
-use super::shape::TypeTag;
 use super::subscriber::Subscriber;
 use crate::error::{Damage, NotSent, ReceiveError};
-use crate::message::{Label, Message, Outgoing, Plain, Position, layout_hash};
-use crate::ring::layout::TYPE_NAME_BYTES;
+use crate::message::{Label, Message, Outgoing, Plain, Position};
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 use std::time::Duration;
-
-pub(crate) fn tag_of<T: Plain>() -> TypeTag {
-    const {
-        assert!(
-            align_of::<T>() <= 8,
-            "messages start on 8-byte boundaries: a type may not need more"
-        );
-        assert!(T::TYPE_NAME.len() <= TYPE_NAME_BYTES && !T::TYPE_NAME.is_empty());
-    }
-    TypeTag {
-        hash: layout_hash::<T>(),
-        name: T::TYPE_NAME.into(),
-        any: false,
-    }
-}
 
 impl<T: Plain> Publisher<T> {
     /// Sends a copy of `value` if there is room. Never waits. Returns the position after it.

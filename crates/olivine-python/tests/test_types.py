@@ -1,0 +1,80 @@
+"""Types of messages, stated as other languages state them."""
+
+import ctypes
+import unittest
+
+import olivine
+from case import Case
+from olivine import Publisher, Subscriber
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+
+class Quote(ctypes.Structure):
+    _fields_ = [("bid", ctypes.c_double), ("ask", ctypes.c_double), ("sequence", ctypes.c_uint32)]
+
+
+class Types(Case):
+    def typed(self, kind, name="quote v1"):
+        subscriber = Subscriber("shm://typed", dir=self.folder, type=(name, kind))
+        publisher = Publisher("shm://typed", dir=self.folder, type=(name, kind))
+        self.addCleanup(publisher.close)
+        self.addCleanup(subscriber.close)
+        return publisher, subscriber
+
+    def test_values_of_a_structure_arrive_and_no_other_lengths_are_sent(self):
+        publisher, subscriber = self.typed(Quote)
+        publisher.publish(bytes(Quote(1.5, 2.5, 7)))
+        self.assertEqual(Quote.from_buffer_copy(bytes(subscriber.receive())).sequence, 7)
+        for call in [
+            lambda: publisher.publish(b"other"),
+            lambda: publisher.try_publish(b"other"),
+            lambda: publisher.publish_timeout(b"other", 1),
+            lambda: publisher.claim(8),
+            lambda: publisher.try_claim(8),
+            lambda: publisher.claim_timeout(8, 1),
+        ]:
+            with self.assertRaisesRegex(ValueError, "values of the channel's type have 24"):
+                call()
+        with self.assertRaises(ValueError) as raised:
+            publisher.publish_batch([bytes(24), b"other"])
+        self.assertEqual(raised.exception.published, 0)
+        self.assertIsNone(subscriber.try_receive())
+
+    def test_another_type_and_a_publisher_of_bytes_are_refused(self):
+        self.typed(Quote)
+        for stated in [("quote v2", Quote), ("quote v1", ctypes.c_double), None]:
+            with self.assertRaisesRegex(olivine.OpenError, "carries 'quote v1"):
+                Publisher("shm://typed", dir=self.folder, type=stated)
+        # Bytes of every type can be read.
+        Subscriber("shm://typed", dir=self.folder).close()
+
+    def test_bad_types_are_refused_in_words(self):
+        for stated, error, words in [
+            ("quote v1", TypeError, "is not .name, kind."),
+            (("", Quote), ValueError, "0 bytes"),
+            (("q" * 65, Quote), ValueError, "65 bytes"),
+            (("q", ctypes.c_longdouble), ValueError, "1, 2, 4 or 8"),
+        ]:
+            with self.assertRaisesRegex(error, words):
+                Publisher("inproc://refused", type=stated)
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_a_dtype_and_a_structure_of_the_same_layout_are_one_type(self):
+        publisher, subscriber = self.typed(Quote)
+        kind = numpy.dtype([("bid", "f8"), ("ask", "f8"), ("sequence", "u4")], align=True)
+        rows = numpy.zeros(3, kind)
+        with Publisher("shm://typed", dir=self.folder, type=("quote v1", kind)) as other:
+            self.assertEqual(other.publish_array(rows), 3)
+            with self.assertRaises(ValueError) as raised:
+                other.publish_array(numpy.zeros(3))
+            self.assertEqual(raised.exception.published, 0)
+        self.assertEqual(len(subscriber.receive_array(kind)), 3)
+        publisher.publish(rows[0].tobytes())
+
+
+if __name__ == "__main__":
+    unittest.main()

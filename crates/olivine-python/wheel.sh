@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the wheel below target/wheels, and tries it in a new environment without Rust.
+# Builds the wheel below target/wheels, and runs the tests of the package in a new environment
+# without Rust.
 #
 # zig links against the C library of manylinux_2_28, so the wheel runs where glibc is 2.28 or later.
 set -euo pipefail
@@ -36,4 +37,7 @@ with olivine.Subscriber("shm://wheel", capacity="1MiB") as subscriber:
         publisher.publish(b"hello")
     assert [bytes(message) for message in subscriber] == [b"hello"]
 PROGRAM
+stubs=$(echo "$place"/env/lib/python3*/site-packages/olivine/_native.pyi)
+env -i HOME="$place" PATH=/usr/bin:/bin OLIVINE_DIR="$place" OLIVINE_STUBS="$stubs" \
+    "$place/env/bin/python" -B -m unittest discover -s tests
 echo "$wheel: $(stat -c %s "$wheel") bytes, installed in $(((end - start) / 1000000)) ms"

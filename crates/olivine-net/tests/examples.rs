@@ -343,3 +343,47 @@ fn websocket_echoes_messages_and_closes_in_order() {
         );
     });
 }
+
+/// `OLIVINE_NET_PYTHON` names an interpreter that has requests, httpx and aiohttp.
+#[test]
+fn libraries_of_python_are_served_by_every_example() {
+    let python = std::env::var("OLIVINE_NET_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.py");
+    let names = [
+        "hello_http",
+        "json",
+        "upload",
+        "stream",
+        "events",
+        "files",
+        "websocket",
+    ];
+    for backend in backends() {
+        let folder = tempfile::tempdir().unwrap();
+        let page: Vec<u8> = (0..=u8::MAX).cycle().take(256_000).collect();
+        fs::write(folder.path().join("page"), page).unwrap();
+        let mut running = Vec::new();
+        for name in names {
+            let words: &[&str] = match name {
+                "upload" | "files" => &["--folder", "."],
+                _ => &[],
+            };
+            let Some(example) = Running::start(name, backend, folder.path(), words) else {
+                return;
+            };
+            running.push(example);
+        }
+        let addresses = running.iter().map(|example| example.address.to_string());
+        let mut command = Command::new(&python);
+        let Ok(output) = command.arg(&script).args(addresses).output() else {
+            return skip(&format!("{python} is not installed"));
+        };
+        let both = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&both);
+        if output.status.code() == Some(3) {
+            return skip(&format!("{python}: {}", said.trim()));
+        }
+        let passed = output.status.success() && said.contains("129 checks passed");
+        assert!(passed, "{backend:?}: {said}");
+    }
+}

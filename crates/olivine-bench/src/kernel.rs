@@ -206,9 +206,7 @@ fn of_thread(status: &str, stat: &str, schedstat: &str) -> Counts {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
         number(line.unwrap_or_default().trim_start_matches(':').trim())
     };
-    // The program's name is in brackets and may contain anything; the numbers follow the last one.
-    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let stat = |index: usize| number(after_name.split_whitespace().nth(index).unwrap_or_default());
+    let stat = |place| nth(behind_name(stat), place);
     Counts {
         forced_switches_count: field("nonvoluntary_ctxt_switches"),
         voluntary_switches_count: field("voluntary_ctxt_switches"),
@@ -255,6 +253,16 @@ fn stolen_ms(text: &str, cpus: &[u32]) -> u64 {
 
 fn number(text: &str) -> u64 {
     text.parse().unwrap_or(0)
+}
+
+/// The number at this place of a line, counted from 0; 0 if there is none.
+pub(crate) fn nth(text: &str, place: usize) -> u64 {
+    number(text.split_whitespace().nth(place).unwrap_or_default())
+}
+
+/// What follows the name in a line of `stat`. The name is in brackets and may contain anything.
+pub(crate) fn behind_name(stat: &str) -> &str {
+    stat.rsplit_once(')').map_or("", |(_, rest)| rest)
 }
 
 #[cfg(test)]

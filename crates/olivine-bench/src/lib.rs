@@ -26,6 +26,7 @@ pub mod spread;
 mod sys;
 pub mod text;
 pub mod view;
+pub mod worst;
 
 pub use error::BenchError;
 /// The CPUs of threads.

@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["kernel", "latency", "spread", "text"],
     &["machine"],
-    &["error"],
+    &["error", "worst"],
     &["channel", "privileges"],
     &["result"],
     &["method"],

@@ -7,6 +7,7 @@ use olivine::clock;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::tally::Counts;
 use olivine_bench::text;
+use olivine_bench::worst::WorstReport;
 use serde::Serialize;
 use std::fs::File;
 use std::io::Write;
@@ -262,6 +263,8 @@ pub(crate) struct SubscriberSummary {
     pub(crate) verified: Option<Counts>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) latency: Option<Percentiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) worst: Option<WorstReport>,
 }
 
 impl Summary {
@@ -341,6 +344,9 @@ impl Summary {
         if let Some(table) = &subscriber.latency {
             lines.push_str("latency from the intended send time:\n");
             lines.push_str(&percentile_lines(table));
+        }
+        if let Some(worst) = &subscriber.worst {
+            lines.push_str(&worst.text());
         }
         lines
     }
@@ -443,6 +449,7 @@ mod tests {
             overrun_bytes: 0,
             failure: None,
             verified: Some(Counts::default()),
+            worst: None,
             latency: Some(percentiles()),
         });
         let value = serde_json::to_value(&summary).unwrap();

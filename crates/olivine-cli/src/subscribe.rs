@@ -7,14 +7,18 @@ use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings, terminal};
+use olivine::admin::Observer;
 use olivine::clock;
 use olivine::{Config, LinkStage, Message, ReceiveError, Scheme, Subscriber};
 use olivine_bench::clock::TickClock;
 use olivine_bench::latency::Latency;
 use olivine_bench::payload;
 use olivine_bench::tally::Verifier;
+use olivine_bench::worst::Late;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
 
 /// Bytes of output collected before a write.
@@ -33,6 +37,11 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     }
     let endless = args.count.is_none() && args.duration.is_none();
     let timed = args.report.wants(Stat::Latency);
+    if args.worst.is_some() && !timed {
+        return Err(Failure::usage(
+            "--worst lists messages by their latency: add --stats latency",
+        ));
+    }
     let stop = Stop::install()?;
     if args.report.tied {
         stop.follow_stdin();
@@ -67,6 +76,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
             totals: Totals::default(),
             verifier: args.verify.then(Verifier::new),
             latency: timed.then(Latencies::default),
+            late: args.worst.map(|count| late(count, &config)).transpose()?,
         },
         left: args.count.unwrap_or(u64::MAX),
         batch: u64::from(args.batch),
@@ -108,6 +118,18 @@ fn output_form(args: &SubArgs, reports: bool, common: Common) -> Outcome<OutputF
         None if common.json => Ok(OutputForm::Json),
         None => Ok(OutputForm::Lines),
     }
+}
+
+/// What keeps the `count` worst messages, with their causes.
+fn late(count: u16, config: &Config) -> Outcome<Late> {
+    let continued = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGCONT, Arc::clone(&continued)).map_err(
+        |error| Failure::Failed(anyhow::Error::new(error).context("cannot catch SIGCONT")),
+    )?;
+    // Other schemes have no ring that can be looked at from outside.
+    let ring = (config.scheme() == Scheme::Shm).then(|| Observer::new(config));
+    let sleeps = settings::sleeps(config);
+    Ok(Late::new(count.into(), continued, ring, sleeps))
 }
 
 /// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come.
@@ -174,6 +196,7 @@ struct Sink<'a> {
     totals: Totals,
     verifier: Option<Verifier>,
     latency: Option<Latencies>,
+    late: Option<Late>,
 }
 
 /// Latencies of the whole stream and of the current interval.
@@ -204,9 +227,11 @@ impl Sink<'_> {
         };
         if let (Some(latency), Some(stamp)) = (&mut self.latency, stamp) {
             // Clocks of two CPUs may differ slightly: never below zero.
-            latency
-                .interval
-                .record(TickClock::ticks().saturating_sub(stamp.ticks));
+            let now = TickClock::ticks();
+            latency.interval.record(now.saturating_sub(stamp.ticks));
+            if let Some(late) = &mut self.late {
+                late.note(stamp.number(), message.lane(), stamp.ticks, now);
+            }
         }
     }
 
@@ -298,16 +323,23 @@ impl Receiver<'_> {
     #[inline]
     fn look(&mut self) -> Result<usize, ReceiveError> {
         let sink = &mut self.sink;
-        if self.one_by_one {
+        let begun = sink.late.is_some().then(TickClock::ticks);
+        let polled = if self.one_by_one {
             // The next call, or an orderly end, releases a message.
-            let message = self.subscriber.try_receive()?;
-            return Ok(message.map_or(0, |message| {
-                sink.take_through(&message);
-                1
-            }));
+            self.subscriber.try_receive().map(|message| {
+                message.map_or(0, |message| {
+                    sink.take_through(&message);
+                    1
+                })
+            })
+        } else {
+            let limit = usize::try_from(self.left.min(self.batch)).unwrap_or(usize::MAX);
+            self.subscriber.poll(|message| sink.take(&message), limit)
+        };
+        if let (Some(late), Some(begun), Ok(0)) = (&mut sink.late, begun, &polled) {
+            late.empty(begun);
         }
-        let limit = usize::try_from(self.left.min(self.batch)).unwrap_or(usize::MAX);
-        self.subscriber.poll(|message| sink.take(&message), limit)
+        polled
     }
 
     fn poll(&mut self) -> Outcome<ControlFlow<()>> {
@@ -367,7 +399,11 @@ impl Receiver<'_> {
     /// Nothing to read: write what was read, then wait.
     fn idle(&mut self) -> Outcome<ControlFlow<()>> {
         self.sink.out.flush().map_err(Failure::stdout)?;
-        match self.subscriber.wait(LOOK) {
+        let waited = match &mut self.sink.late {
+            Some(late) => late.wait(&mut self.subscriber, LOOK),
+            None => self.subscriber.wait(LOOK),
+        };
+        match waited {
             // The next poll repeats the end.
             Ok(true) | Err(ReceiveError::Closed) => {}
             Ok(false) => self.say_what_is_awaited(),
@@ -422,6 +458,10 @@ impl Receiver<'_> {
                 .latency
                 .as_ref()
                 .and_then(|latency| latency.all.percentiles(&TickClock::calibrate())),
+            worst: self.sink.late.as_mut().map(|late| {
+                let latency = self.sink.latency.take().unwrap_or_default();
+                late.take().report(&latency.all, &TickClock::calibrate())
+            }),
         });
         self.subscriber.close();
         // Release the lock on standard output before the summary is printed there.

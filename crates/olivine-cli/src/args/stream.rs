@@ -98,6 +98,7 @@ Examples:
   olivine sub shm://x --verify                count lost, repeated, reordered
                                               and corrupt generated messages
   olivine sub shm://x --stats latency,interval --csv x.csv
+  olivine sub shm://x --stats latency --worst 10   why the worst were late
   olivine sub shm://x --delivery latest       publishers do not wait for it
 
 It may start before any publisher. It continues after all publishers have
@@ -136,6 +137,13 @@ pub(crate) struct SubArgs {
         value_parser = clap::value_parser!(u32).range(1..)
     )]
     pub(crate) batch: u32,
+    /// With --stats latency: list the N worst messages, each with its cause, as
+    /// far as the system and the ring show it
+    #[arg(
+        long, value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub(crate) worst: Option<u16>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     #[command(flatten)]

@@ -9,6 +9,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("sub", &["--duration"], duration),
     Scene::acts("sub", &["--verify"], verify),
     Scene::acts("sub", &["--stats", "--json", "--log-level"], reports),
+    Scene::acts("sub", &["--worst"], worst),
     Scene::acts("sub", &["--interval", "--csv"], rows),
     Scene::acts("sub", &["--delivery", "--name", "--wait"], kind),
     Scene::acts("sub", &["--expire"], expire),
@@ -71,6 +72,22 @@ fn reports(stage: &Stage) {
     let last: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
     assert_eq!(last["role"], "subscriber");
     stage.shows_level(&["sub", "y", "--duration", "1ms"]);
+}
+
+/// Which causes it names is in `tests/worst.rs`.
+fn worst(stage: &Stage) {
+    let words = ["sub", "x", "--count", "50", "--stats", "latency", "--json"];
+    let listed = |more: &[&str]| {
+        let reader = stage.start(&[&words[..], more].concat());
+        stage.place.await_subscribers("x", 1);
+        stage.ok(&["pub", "x", "--rate", "1000", "--count", "50"]);
+        json(&reader.output())["worst"]["messages"]
+            .as_array()
+            .map(Vec::len)
+    };
+    assert_eq!((listed(&[]), listed(&["--worst", "3"])), (None, Some(3)));
+    let told = stage.fails(&["sub", "x", "--worst", "3"], 2);
+    assert!(told.contains("add --stats latency"), "{told}");
 }
 
 fn rows(stage: &Stage) {

@@ -112,6 +112,7 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     Doctor(DoctorArgs),
     Bench(BenchArgs),
+    Explain(ExplainArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(name = olivine_bench::protocol::COMMAND, hide = true)]
@@ -166,6 +167,17 @@ pub(crate) struct DemoArgs {
         default_value = "1MiB"
     )]
     pub(crate) capacity: u64,
+}
+
+/// Explain an error by the id at its end
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine explain journal.hole
+  olivine explain                             every id")]
+pub(crate) struct ExplainArgs {
+    /// Id, such as open.missing [default: list all]
+    pub(crate) id: Option<String>,
 }
 
 /// Print shell completions

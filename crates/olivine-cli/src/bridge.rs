@@ -6,7 +6,7 @@ mod carried;
 use crate::args::Common;
 use crate::args::carry::BridgeArgs;
 use crate::awaited::{self, Awaited};
-use crate::failure::{Failure, Outcome, complain};
+use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::log;
 use crate::output::{print, print_json, table};
 use crate::stop::{LOOK, Stop};
@@ -132,7 +132,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             }
             Err(error) => {
                 failed = true;
-                complain(&format!("{:#}", anyhow::Error::new(error)));
+                complain(&with_id(&error.into()));
                 rows.push((one.pair, control, false));
             }
         }

@@ -1,7 +1,8 @@
 //! Failures of a command: the exit code, and one line with the reason.
 
 use crate::stop::exit_code;
-use olivine::{OpenError, ReceiveError, UriError};
+use olivine::admin::AdminError;
+use olivine::{JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError, UriError};
 use olivine_bench::BenchError;
 use std::io;
 use std::process::ExitCode;
@@ -51,11 +52,11 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Self::Usage(error) => {
-                complain(&format!("{error:#}"));
+                complain(&with_id(error));
                 ExitCode::from(2)
             }
             Self::Failed(error) => {
-                complain(&format!("{error:#}"));
+                complain(&with_id(error));
                 ExitCode::FAILURE
             }
             Self::BadResult => ExitCode::FAILURE,
@@ -70,11 +71,38 @@ impl Failure {
 /// Why, for answers to programs.
 pub(crate) fn reason(failure: &Failure) -> String {
     match failure {
-        Failure::Usage(error) | Failure::Failed(error) => format!("{error:#}"),
+        Failure::Usage(error) | Failure::Failed(error) => with_id(error),
         Failure::BadResult => "the result is bad".to_owned(),
         Failure::Interrupted { .. } => "interrupted by a signal".to_owned(),
         Failure::StdoutClosed => "standard output is closed".to_owned(),
     }
+}
+
+/// The error with its causes, and the name that `olivine explain` knows.
+pub(crate) fn with_id(error: &anyhow::Error) -> String {
+    match error.chain().find_map(id) {
+        Some(id) => format!("{error:#} [{id}]"),
+        None => format!("{error:#}"),
+    }
+}
+
+/// The name of an error of the library.
+fn id(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    macro_rules! of {
+        ($($kind:ty),*) => {
+            None$(.or_else(|| error.downcast_ref::<$kind>().map(<$kind>::id)))*
+        };
+    }
+    of!(
+        AdminError,
+        OpenError,
+        ReceiveError,
+        NotSent,
+        LinkError,
+        JournalError,
+        SealedError,
+        UriError
+    )
 }
 
 /// Writes one line to standard error, with escaped control characters. Ignores write errors.
@@ -107,8 +135,8 @@ impl From<ReceiveError> for Failure {
     }
 }
 
-impl From<olivine::NotSent> for Failure {
-    fn from(error: olivine::NotSent) -> Self {
+impl From<NotSent> for Failure {
+    fn from(error: NotSent) -> Self {
         Self::Failed(error.into())
     }
 }
@@ -136,6 +164,17 @@ mod tests {
             Failure::stdout(io::ErrorKind::StorageFull.into()),
             Failure::Failed(_)
         ));
+    }
+
+    #[test]
+    fn errors_of_the_library_end_with_their_name() {
+        let error = JournalError::Missing { path: "/x".into() };
+        let error = anyhow::Error::new(error).context("cannot export");
+        assert_eq!(
+            with_id(&error),
+            "cannot export: there is no journal /x [journal.missing]"
+        );
+        assert_eq!(with_id(&anyhow::Error::msg("plain")), "plain");
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod bench;
 mod bridge;
 mod demo;
 mod doctor;
+mod explain;
 mod failure;
 mod framing;
 mod journal;
@@ -78,6 +79,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Demo(args) => demo::run(args, common),
         Command::Doctor(args) => doctor::run(args, common),
         Command::Bench(args) => bench::run(args, common),
+        Command::Explain(args) => explain::run(args, common),
         Command::Completions(args) => shell::completions(args, common),
         Command::Man(args) => shell::man(args, common),
         Command::Participant(args) => bench::take_part(args),

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, OutputForm, Stat, SubArgs};
 use crate::awaited::Awaited;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, with_id};
 use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
@@ -382,7 +382,7 @@ impl Receiver<'_> {
             }
             error if error.is_final() => {
                 // Messages before the error count, and so do their sums.
-                self.failure = Some(format!("{:#}", anyhow::Error::new(error)));
+                self.failure = Some(with_id(&error.into()));
                 Ok(ControlFlow::Break(()))
             }
             error => Err(error.into()),

@@ -125,8 +125,8 @@ fn each_option_of_journal_acts() {
 }
 
 #[test]
-fn each_option_of_demo_completions_and_man_acts_or_is_refused() {
-    play(&["demo", "completions", "man"]);
+fn each_option_of_demo_explain_completions_and_man_acts_or_is_refused() {
+    play(&["demo", "explain", "completions", "man"]);
 }
 
 #[test]

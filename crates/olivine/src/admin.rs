@@ -17,7 +17,8 @@ use crate::channel::attached::{Attached, is_abandoned, is_current, is_empty, rem
 use crate::channel::boot::{self, Earlier};
 use crate::channel::slots;
 use crate::channel::status::LaneState;
-use crate::error::OpenError;
+use crate::error::ids::TABLES;
+use crate::error::{Explanation, OpenError};
 use crate::ring::gate::clear_slot;
 use crate::ring::layout::lock_byte;
 use crate::segment::{ChannelFolder, Folder, default_folder};
@@ -181,6 +182,31 @@ pub enum AdminError {
         /// The name.
         name: String,
     },
+}
+
+crate::error::ids::ids! {
+    ADMIN, AdminError, "admin", inside Open;
+    InUse "in-use"
+        "processes use the channel",
+        "stop them first, or use --force: they keep what they have mapped";
+    NoFiles "no-files"
+        "only channels in shared memory have files that can be looked at from outside",
+        "name a channel shm://NAME";
+    NoSubscriber "no-subscriber"
+        "the channel has no durable subscriber of this name",
+        "see which it has with 'olivine inspect'";
+}
+
+/// Every kind of error of this crate, in groups, with what it means and what to do. The method `id`
+/// of each error type returns the name.
+///
+/// ```
+/// let error = olivine::Config::parse("shm://x?capacity=1000").unwrap_err();
+/// let found = olivine::explanations().find(|one| one.id == error.id()).unwrap();
+/// assert_eq!(found.id, "uri.value");
+/// ```
+pub fn explanations() -> impl Iterator<Item = &'static Explanation> {
+    TABLES.into_iter().chain([ADMIN]).flatten()
 }
 
 /// A removed channel.

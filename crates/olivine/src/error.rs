@@ -4,10 +4,12 @@
 //! The hot path returns a small `Copy` enum: [`NotSent`].
 
 mod damage;
+pub(crate) mod ids;
 mod journal;
 mod sealed;
 
 pub use damage::Damage;
+pub use ids::Explanation;
 pub use journal::JournalError;
 pub use sealed::SealedError;
 

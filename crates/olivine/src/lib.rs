@@ -91,6 +91,8 @@ pub mod fuzzing {
 }
 
 #[cfg(not(loom))]
+pub use admin::explanations;
+#[cfg(not(loom))]
 pub use bridge::between::Bridge;
 #[cfg(all(feature = "journal", not(loom)))]
 pub use bridge::journal;
@@ -109,8 +111,8 @@ pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::{Typed, TypedClaim};
 pub use error::{
-    Damage, JournalError, LinkError, MessageTypeError, NotSent, OpenError, ReceiveError,
-    SealedError,
+    Damage, Explanation, JournalError, LinkError, MessageTypeError, NotSent, OpenError,
+    ReceiveError, SealedError,
 };
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};

@@ -34,6 +34,10 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("demo", &["--seconds", "--size", "--rate", "--json"], demo),
     Scene::acts("demo", &["--capacity", "--cpus", "--log-level"], demo_pair),
     Scene::acts("demo", &["--crash"], crash),
+    Scene::acts("explain", REPORT, |stage| {
+        stage.shows_level(&["explain", "journal.hole"]);
+        stage.shows_json(&["explain", "journal.hole"]);
+    }),
     Scene::refused("completions", &["--json"], |stage| {
         no_json(stage, &["completions", "bash"])
     }),

@@ -20,6 +20,7 @@ pub(crate) use far::FarArgs;
 pub(crate) use serve::{AccessArgs, MetricsArgs, ServeArgs};
 pub(crate) use stream::{InputForm, OutputForm, PubArgs, ReportArgs, Stat, SubArgs};
 
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use crate::log::Level;
 use carry::{BridgeArgs, RecordArgs, ReplayArgs};
@@ -177,6 +178,7 @@ Examples:
   olivine explain                             every id")]
 pub(crate) struct ExplainArgs {
     /// Id, such as open.missing [default: list all]
+    #[arg(add = complete::error())]
     pub(crate) id: Option<String>,
 }
 
@@ -185,7 +187,11 @@ pub(crate) struct ExplainArgs {
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine completions bash > ~/.local/share/bash-completion/completions/olivine
-  olivine completions zsh > ~/.zfunc/_olivine")]
+  olivine completions zsh > ~/.zfunc/_olivine
+  olivine completions fish > ~/.config/fish/completions/olivine.fish
+
+The script asks the tool at each Tab: it completes commands, options and the
+names of channels.")]
 pub(crate) struct CompletionsArgs {
     /// Shell to print them for
     pub(crate) shell: clap_complete::Shell,

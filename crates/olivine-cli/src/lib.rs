@@ -10,6 +10,7 @@ mod args;
 mod awaited;
 mod bench;
 mod bridge;
+mod complete;
 mod demo;
 mod doctor;
 mod explain;
@@ -43,6 +44,10 @@ use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process; returns its exit code.
 pub fn main() -> ExitCode {
+    // A shell that completes a command line gets its answer here, and the process ends.
+    clap_complete::CompleteEnv::with_factory(Cli::command)
+        .var(shell::COMPLETE)
+        .complete();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),

@@ -6,11 +6,22 @@ use crate::output::print;
 use clap::CommandFactory;
 use std::io::{self, Write};
 
+/// The variable by which a completion script asks for candidates. A more common name could be set
+/// for another program.
+pub(crate) const COMPLETE: &str = "OLIVINE_COMPLETE";
+
 /// Prints a completion script.
 pub(crate) fn completions(args: &CompletionsArgs, common: Common) -> Outcome {
     refuse_json(common, "a script for a shell")?;
+    let shells = clap_complete::env::Shells::builtins();
+    let shell = args.shell.to_string();
+    let shell = shells
+        .completer(&shell)
+        .ok_or_else(|| Failure::usage(format!("there are no completions for {shell}")))?;
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "olivine", &mut script);
+    shell
+        .write_registration(COMPLETE, "olivine", "olivine", "olivine", &mut script)
+        .map_err(|error| Failure::Failed(error.into()))?;
     print(&String::from_utf8_lossy(&script))
 }
 

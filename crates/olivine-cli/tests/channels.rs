@@ -89,17 +89,75 @@ fn gc_removes_only_unused_channels() {
 }
 
 #[test]
-fn completions_and_man_pages_name_every_command() {
+fn shells_complete_commands_options_and_names_of_channels() {
     let place = TestFolder::new();
+    place.run(&["pub", "ticks", "a"]);
+    place.run(&["pub", "timer", "a"]);
+    // A name that no channel can have.
+    std::fs::create_dir(place.path().join("ti;rm")).unwrap();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let output = place.run(&["completions", shell]);
-        assert!(output.status.success());
         let script = String::from_utf8_lossy(&output.stdout);
         assert!(
-            script.contains("inspect") && script.contains("pingpong"),
+            output.status.success() && script.contains("OLIVINE_COMPLETE"),
             "{shell}"
         );
+        // What its script asks for.
+        let offered = |words: &[&str]| {
+            let mut command = place.olivine(&["--", "olivine"]);
+            command.args(words).env("OLIVINE_COMPLETE", shell);
+            command.env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+            command.env("_CLAP_IFS", "\n");
+            let output = command.output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let value = |line: &str| {
+                let end = line.find(['\t', ':', ' ']).unwrap_or(line.len());
+                line[..end].to_owned()
+            };
+            text.lines().map(value).collect::<Vec<_>>()
+        };
+        assert!(
+            offered(&["insp"]).contains(&"inspect".to_owned()),
+            "{shell}"
+        );
+        assert!(
+            offered(&["bench", "pi"]).contains(&"pingpong".to_owned()),
+            "{shell}"
+        );
+        assert!(
+            offered(&["sub", "--wo"]).contains(&"--worst".to_owned()),
+            "{shell}"
+        );
+        assert_eq!(offered(&["sub", "ti"]), ["ticks", "timer"], "{shell}");
+        assert_eq!(offered(&["top", "tim"]), ["timer"], "{shell}");
     }
+}
+
+/// The script in the shell itself.
+#[test]
+fn bash_completes_the_name_of_a_channel() {
+    let place = TestFolder::new();
+    place.run(&["pub", "ticks", "a"]);
+    let script = place.run(&["completions", "bash"]).stdout;
+    let script = String::from_utf8(script).unwrap();
+    let tool = env!("CARGO_BIN_EXE_olivine");
+    let press = "COMP_WORDS=(olivine sub tic); COMP_CWORD=2; COMP_TYPE=9\n\
+                 _clap_complete_olivine olivine tic sub; echo \"${COMPREPLY[*]}\"";
+    let mut bash = std::process::Command::new("bash");
+    bash.args([
+        "-c",
+        &format!("olivine() {{ {tool} \"$@\"; }}\n{script}\n{press}"),
+    ]);
+    bash.env("OLIVINE_DIR", place.path());
+    match bash.output() {
+        Ok(output) => assert_eq!(output.stdout, b"ticks\n", "{}", said(&output)),
+        Err(error) => common::skip(&format!("bash: {error}")),
+    }
+}
+
+#[test]
+fn man_pages_name_every_command() {
+    let place = TestFolder::new();
     let page = place.run(&["man"]);
     assert!(
         String::from_utf8_lossy(&page.stdout).contains(".TH olivine"),

@@ -1,6 +1,7 @@
 //! Arguments of the commands that list, show and remove channels.
 
 use super::{TEMPLATE, values};
+use crate::complete;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,6 +29,7 @@ Examples:
   olivine inspect file:///data/ticks.olv      contents of a journal; reads all")]
 pub(crate) struct InspectArgs {
     /// Channel such as shm://ticks or ticks, or journal such as file:///a.olv
+    #[arg(add = complete::channel())]
     pub(crate) uri: String,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
     #[arg(long, value_name = "PATH")]
@@ -52,6 +54,7 @@ In a build with the feature 'screen' a terminal gets a screen with keys: ? lists
 them. Elsewhere each look is printed.")]
 pub(crate) struct TopArgs {
     /// Channels such as shm://ticks or ticks [default: all of the folder]
+    #[arg(add = complete::channel())]
     pub(crate) uri: Vec<String>,
     /// Print what two looks show, and end
     #[arg(long)]
@@ -82,6 +85,7 @@ it. Messages that are overwritten between two looks are reported as missed.
 The time is that of the look, in UTC.")]
 pub(crate) struct TapArgs {
     /// Channel such as shm://ticks or ticks; it may come later
+    #[arg(add = complete::channel())]
     pub(crate) uri: String,
     /// Stop after this many messages, or rows of --hz [default: never]
     #[arg(
@@ -131,7 +135,7 @@ Examples:
                                               discard its unread messages")]
 pub(crate) struct RmArgs {
     /// Channels, such as shm://ticks
-    #[arg(required = true)]
+    #[arg(required = true, add = complete::channel())]
     pub(crate) uri: Vec<String>,
     /// Also remove channels in use or of another version; attached processes
     /// keep their memory
@@ -175,6 +179,7 @@ uses), unknown, a warning or a problem. Exit codes: 0 nothing stops Olivine,
 1 a problem stops it or the command failed, 2 wrong usage.")]
 pub(crate) struct DoctorArgs {
     /// Channel whose participants are checked, too, such as shm://ticks
+    #[arg(add = complete::channel())]
     pub(crate) uri: Option<String>,
     /// Explain every check, not only warnings and problems
     #[arg(long, short)]

@@ -1,6 +1,7 @@
 //! Arguments of the commands that carry messages between channels.
 
 use super::TEMPLATE;
+use crate::complete;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -26,9 +27,10 @@ On a terminal a line each second shows the messages and bytes carried so far;
 --log-level warn leaves it out.")]
 pub(crate) struct BridgeArgs {
     /// URI to read messages from, such as shm://ticks
-    #[arg(requires = "destination")]
+    #[arg(requires = "destination", add = complete::channel())]
     pub(crate) source: Option<String>,
     /// URI to write messages to
+    #[arg(add = complete::channel())]
     pub(crate) destination: Option<String>,
     /// Continue after every publisher has closed
     #[arg(long)]
@@ -93,6 +95,7 @@ pub(crate) struct ReplayArgs {
     /// Journal to replay
     pub(crate) file: String,
     /// Channel to publish in: shm://NAME or only the name
+    #[arg(add = complete::channel())]
     pub(crate) channel: String,
     /// How fast: full, original, or a factor such as 2x [default: full]
     #[arg(long, value_name = "PACE")]

@@ -3,6 +3,7 @@
 use super::channel::{PublisherArgs, SubscriberArgs, keys_without_flags};
 use super::values::Rate;
 use super::{TEMPLATE, values};
+use crate::complete;
 use crate::failure::{Failure, Outcome};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -29,6 +30,7 @@ Besides the settings below, a URI of these schemes accepts these keys:";
 )]
 pub(crate) struct PubArgs {
     /// Channel, such as ticks, shm://ticks or shm://ticks?capacity=4MiB
+    #[arg(add = complete::channel())]
     pub(crate) uri: String,
     /// Messages to send, one for each argument
     pub(crate) message: Vec<OsString>,
@@ -106,6 +108,7 @@ closed, unless --once is given. If the stream fails, it prints the reason and
 ends with exit code 1. 'olivine pub --help' lists the keys of a URI.")]
 pub(crate) struct SubArgs {
     /// Channel, such as ticks, shm://ticks or file:///data/ticks.olv
+    #[arg(add = complete::channel())]
     pub(crate) uri: String,
     /// Stop after this many messages [default: never]
     #[arg(

@@ -89,7 +89,7 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
 
 /// Shows one channel.
 pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
-    let asked = Config::parse(&full_uri(&args.uri))?;
+    let asked = Config::parse(&full_uri(&args.uri)?)?;
     if asked.scheme() == Scheme::File {
         if args.dir.is_some() {
             return Err(Failure::usage(
@@ -324,7 +324,7 @@ pub(crate) fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
 
 /// The settings of a channel in shared memory, in `dir` if one is given.
 pub(crate) fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
-    let config = shm_only(Config::parse(&full_uri(uri))?)?;
+    let config = shm_only(Config::parse(&full_uri(uri)?)?)?;
     let uri = place(uri);
     if config.scheme() == Scheme::Sealed {
         return Err(Failure::usage(format!(

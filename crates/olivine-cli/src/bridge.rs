@@ -5,6 +5,7 @@ mod carried;
 
 use crate::args::Common;
 use crate::args::carry::BridgeArgs;
+use crate::args::channel::full_uri;
 use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::log;
@@ -65,7 +66,10 @@ pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
 pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let mut running = Vec::new();
-    for pair in pairs {
+    for mut pair in pairs {
+        for uri in [&mut pair.source, &mut pair.destination] {
+            *uri = full_uri(uri)?.into_owned();
+        }
         let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
         let bridge = Bridge::start(&source, &destination, !pair.keep)?;
         running.push(Running {

@@ -14,6 +14,10 @@ use crate::args::channel::full_uri;
 use crate::args::journal::{JournalArgs, JournalCommand};
 use crate::bridge::{Pair, carry, place};
 use crate::failure::{Failure, Outcome};
+use crate::log;
+use olivine::admin;
+use olivine_bench::error::chain;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Runs `olivine journal`.
@@ -61,12 +65,90 @@ pub(crate) fn record(args: &RecordArgs, common: Common) -> Outcome {
         ("channel", args.name_in_journal.as_deref()),
     ];
     let durable = [("name", args.durable.as_deref())];
-    let pair = Pair {
-        source: with_settings(&channel(&args.channel)?, &durable)?,
-        destination: with_settings(&journal(&args.file)?, &settings)?,
-        keep: args.keep,
+    let pairs = recorded(args)?.into_iter().map(|(source, file)| {
+        Ok(Pair {
+            source: with_settings(&source, &durable)?,
+            destination: with_settings(&journal(&file)?, &settings)?,
+            keep: args.keep,
+        })
+    });
+    carry(pairs.collect::<Outcome<_>>()?, true, common)
+}
+
+/// The channels to record, as URIs, each with its journal.
+fn recorded(args: &RecordArgs) -> Outcome<Vec<(String, String)>> {
+    let (last, channels) = args
+        .words
+        .split_last()
+        .map_or(("", &[][..]), |(last, channels)| (last.as_str(), channels));
+    let channels: Vec<String> = match (args.all, channels) {
+        (true, []) => every_channel()?,
+        (true, [first, ..]) => {
+            return Err(Failure::usage(format!(
+                "--all records every channel, and '{first}' is one: name only the folder"
+            )));
+        }
+        (false, []) => {
+            return Err(Failure::usage(format!(
+                "'{last}' is only one name: name a channel and a journal, such as ticks ticks.olv"
+            )));
+        }
+        (false, channels) => channels.to_vec(),
     };
-    carry(vec![pair], true, common)
+    let channels: Vec<String> = channels
+        .iter()
+        .map(|one| channel(one))
+        .collect::<Outcome<_>>()?;
+    if let ([only], false) = (&channels[..], args.all) {
+        return Ok(vec![(only.clone(), last.to_owned())]);
+    }
+    if args.name_in_journal.is_some() {
+        return Err(Failure::usage(
+            "--as names the channel of one journal, and several are recorded: leave it out",
+        ));
+    }
+    if channels.is_empty() {
+        return Err(Failure::failed(format!(
+            "there is no channel in {}: nothing to record",
+            admin::default_dir().display()
+        )));
+    }
+    let mut files = BTreeMap::new();
+    for uri in channels {
+        let name = olivine::Config::parse(&uri)?.channel().to_owned();
+        if files.insert(name.clone(), uri).is_some() {
+            return Err(Failure::usage(format!(
+                "two channels have the name '{name}', and their journals would: record them apart"
+            )));
+        }
+    }
+    std::fs::create_dir_all(last).map_err(|error| {
+        let context = format!("cannot create the folder {last} of the journals");
+        Failure::Failed(anyhow::Error::new(error).context(context))
+    })?;
+    let place = |(name, uri)| {
+        let file = Path::new(last).join(format!("{name}.olv"));
+        (uri, file.display().to_string())
+    };
+    Ok(files.into_iter().map(place).collect())
+}
+
+/// The channels of the folder. Those that cannot be read are left out with a warning.
+fn every_channel() -> Outcome<Vec<String>> {
+    let listed = admin::list(&admin::default_dir());
+    let listed = listed.map_err(|error| Failure::Failed(error.into()))?;
+    let mut names = Vec::new();
+    for channel in listed {
+        match channel.result {
+            Ok(info) => names.push(format!("shm://{}", info.name)),
+            Err(error) => log::warn(&format!(
+                "{} is not recorded: {}",
+                channel.name,
+                chain(&error)
+            )),
+        }
+    }
+    Ok(names)
 }
 
 /// Replays a journal.
@@ -89,7 +171,7 @@ pub(crate) fn replay(args: &ReplayArgs, common: Common) -> Outcome {
 
 /// The URI of a channel, which may be given as a name.
 fn channel(text: &str) -> Outcome<String> {
-    let uri = full_uri(text);
+    let uri = full_uri(text)?;
     match uri.split_once("://") {
         Some(("shm", _)) => Ok(uri.into_owned()),
         _ => Err(Failure::usage(format!(

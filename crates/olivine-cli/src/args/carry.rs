@@ -41,23 +41,31 @@ pub(crate) struct BridgeArgs {
     pub(crate) config: Option<PathBuf>,
 }
 
-/// Record a channel into a journal
+/// Record channels into journals, one each
 #[derive(Debug, Args)]
-#[command(help_template = TEMPLATE, after_help = "\
+#[command(help_template = TEMPLATE, override_usage = "\
+olivine record [OPTIONS] <CHANNEL> <FILE>
+       olivine record [OPTIONS] <CHANNEL> <CHANNEL>... <FOLDER>
+       olivine record [OPTIONS] --all <FOLDER>", after_help = "\
 Examples:
   olivine record shm://ticks ticks.olv        until every publisher has closed
   olivine record ticks /data/ticks.olv --keep --rotate 1GiB,1h
   olivine record ticks ticks.olv --sync interval:1s
+  olivine record ticks orders /data           /data/ticks.olv, /data/orders.olv
+  olivine record --all /data --keep
 
 Same as 'olivine bridge shm://CHANNEL file:///PATH'. A recorder that was killed
 or ended by SIGTERM continues where it stopped; until then publishers wait for
 it. After Ctrl-C, or when every publisher has closed, publishers no longer wait,
 unless --durable is given.")]
 pub(crate) struct RecordArgs {
-    /// Channel to record: shm://NAME or only the name
-    pub(crate) channel: String,
-    /// Journal to record into; created if missing
-    pub(crate) file: String,
+    /// Channels to record, as shm://NAME or only the names; then the journal, or
+    /// the folder of several. Both are created if missing
+    #[arg(required = true, value_name = "CHANNEL|FILE", add = complete::channel())]
+    pub(crate) words: Vec<String>,
+    /// Record every channel that exists now; the only argument is the folder
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Continue after every publisher has closed
     #[arg(long)]
     pub(crate) keep: bool,

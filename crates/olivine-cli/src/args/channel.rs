@@ -149,17 +149,34 @@ impl SubscriberArgs {
 }
 
 /// The full URI of a channel: `ticks` is short for `shm://ticks`.
-pub(crate) fn full_uri(text: &str) -> Cow<'_, str> {
+///
+/// # Errors
+///
+/// The text is a path, or a name that journals have.
+pub(crate) fn full_uri(text: &str) -> Outcome<Cow<'_, str>> {
     if text.contains("://") {
-        Cow::Borrowed(text)
-    } else {
-        Cow::Owned(format!("shm://{text}"))
+        return Ok(Cow::Borrowed(text));
     }
+    let name = text.split('?').next().unwrap_or_default();
+    let absolute = std::path::absolute(name);
+    let absolute = absolute.map_or_else(|_| "/PATH".to_owned(), |path| path.display().to_string());
+    if name.contains('/') {
+        return Err(Failure::usage(format!(
+            "'{name}' is a path, and names of channels have no '/': write file://{absolute} for a \
+             journal"
+        )));
+    }
+    if name.ends_with(".olv") {
+        return Err(Failure::usage(format!(
+            "'{name}' could be a channel or a journal: write shm://{name} or file://{absolute}"
+        )));
+    }
+    Ok(Cow::Owned(format!("shm://{text}")))
 }
 
 /// The URI with the flags added.
 fn configured(uri: &str, given: &[(&'static str, String)]) -> Outcome<Config> {
-    let uri = full_uri(uri);
+    let uri = full_uri(uri)?;
     if let Some((key, value)) = given.iter().find(|(_, value)| value.contains('&')) {
         return Err(Failure::usage(format!(
             "--{key} '{value}' is not usable: it contains a '&'"
@@ -246,7 +263,9 @@ mod tests {
         assert!(text(plain.config("shm://x?")).contains("unknown key ''"));
         assert_eq!(text(plain.config("x")), "shm://x");
         assert_eq!(text(plain.config("x?wait=spin")), "shm://x?wait=spin");
-        assert!(text(plain.config("./x")).starts_with("error: "));
+        assert!(text(plain.config("./x")).contains("'./x' is a path"));
+        let both = text(plain.config("ticks.olv"));
+        assert!(both.contains("write shm://ticks.olv or file:///"), "{both}");
         assert!(text(plain.config("inproc://x")).contains("use shm://x"));
     }
 

@@ -15,6 +15,7 @@ pub(crate) const SCENES: &[Scene] = &[
         rotate_and_as,
     ),
     Scene::acts("record", &["--durable"], durable),
+    Scene::acts("record", &["--all"], all),
     Scene::acts("record", &["--sync"], sync),
     #[cfg(feature = "zstd")]
     COMPRESS,
@@ -134,6 +135,40 @@ fn durable(stage: &Stage) {
     record(stage, &[&words[..], &["--durable", "audit"]].concat(), "b");
     let kept = stage.place.look("x").unwrap().subscribers;
     assert_eq!(kept[0].name.as_deref(), Some("audit"));
+}
+
+/// One journal for each channel that exists.
+fn all(stage: &Stage) {
+    let folder = stage.path("journals");
+    let told = stage.fails(&["record", "--all", &folder], 1);
+    assert!(told.contains("nothing to record"), "{told}");
+    for name in ["x", "y"] {
+        stage.ok(&["pub", name, "before"]);
+    }
+    let recorder = stage.start(&["record", "--all", &folder, "--keep"]);
+    for name in ["x", "y"] {
+        stage.place.await_subscribers(name, 1);
+        stage.ok(&["pub", name, name]);
+    }
+    recorder.signal(Signal::TERM);
+    assert!(recorder.output().status.success());
+    let told = |name: &str| stage.out(&["sub", "--once", &format!("file://{folder}/{name}.olv")]);
+    assert!(told("x").ends_with("x\n") && told("y").ends_with("y\n"));
+    // As many channels by name.
+    let again = stage.path("again");
+    let recorder = stage.start(&["record", "x", "y", &again]);
+    for name in ["x", "y"] {
+        stage.place.await_subscribers(name, 1);
+        stage.ok(&["pub", name, "named"]);
+    }
+    assert!(recorder.output().status.success());
+    assert!(std::fs::metadata(format!("{again}/y.olv")).is_ok());
+    for wrong in [["--all", "x"], ["x", "x"]] {
+        let words = [&["record"][..], &wrong, &[&folder]].concat();
+        stage.fails(&words, 2);
+    }
+    stage.fails(&["record", "x"], 2);
+    stage.fails(&["record", "x", "y", &folder, "--as", "z"], 2);
 }
 
 /// System calls show what survives a power failure.

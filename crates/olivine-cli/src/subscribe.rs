@@ -1,5 +1,7 @@
 //! `olivine sub`: received messages to standard output, checked or measured.
 
+mod last;
+
 use crate::args::{Common, OutputForm, Stat, SubArgs};
 use crate::awaited::Awaited;
 use crate::failure::{Failure, Outcome, with_id};
@@ -34,6 +36,9 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     let form = output_form(args, reports, common)?;
     if matches!(form, OutputForm::Raw | OutputForm::Frames) {
         terminal::confirm_binary(form.word())?;
+    }
+    if args.last {
+        return last::run(args, form);
     }
     let endless = args.count.is_none() && args.duration.is_none();
     let timed = args.report.wants(Stat::Latency);

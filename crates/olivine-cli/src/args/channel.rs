@@ -138,6 +138,16 @@ impl PublisherArgs {
 }
 
 impl SubscriberArgs {
+    /// The same with these settings, which override the URI.
+    pub(crate) fn with(&self, settings: &[(&'static str, &str)]) -> Self {
+        let mut given = self.0.clone();
+        for (key, value) in settings {
+            given.retain(|(name, _)| name != key);
+            given.push((*key, (*value).to_owned()));
+        }
+        Self(given)
+    }
+
     /// The URI with the flags added, checked by the library's parser.
     ///
     /// # Errors

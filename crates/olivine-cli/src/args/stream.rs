@@ -95,6 +95,7 @@ impl PubArgs {
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine sub shm://ticks                     one line for each message
+  olivine sub ticks --last                    newest value, then end
   olivine sub shm://log --out raw > copy      payload bytes, unchanged
   olivine sub shm://x --topic 'a.*' --out topics   some topics, with their names
   olivine sub shm://x --verify                count lost, repeated, reordered
@@ -122,6 +123,15 @@ pub(crate) struct SubArgs {
         value_parser = values::duration
     )]
     pub(crate) duration: Option<Duration>,
+    /// Print the newest message of each publisher, and end. Without one in the
+    /// ring, wait for the first, at most for --duration (then exit code 1)
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "count", "once", "verify", "stats", "worst", "csv", "from", "delivery", "name"
+        ]
+    )]
+    pub(crate) last: bool,
     /// Stop when the last publisher has closed and everything is read; without
     /// a publisher yet, wait for one
     #[arg(long)]

@@ -10,6 +10,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("sub", &["--verify"], verify),
     Scene::acts("sub", &["--stats", "--json", "--log-level"], reports),
     Scene::acts("sub", &["--worst"], worst),
+    Scene::acts("sub", &["--last"], last),
     Scene::acts("sub", &["--interval", "--csv"], rows),
     Scene::acts("sub", &["--delivery", "--name", "--wait"], kind),
     Scene::acts("sub", &["--expire"], expire),
@@ -72,6 +73,27 @@ fn reports(stage: &Stage) {
     let last: serde_json::Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
     assert_eq!(last["role"], "subscriber");
     stage.shows_level(&["sub", "y", "--duration", "1ms"]);
+}
+
+/// It waits for the first message only if there is none.
+fn last(stage: &Stage) {
+    stage.ok(&["pub", "x", "a", "b", "newest"]);
+    assert_eq!(stage.out(&["sub", "x", "--last"]), "newest\n");
+    stage.fails(&["sub", "y", "--last", "--duration", "10ms"], 1);
+    let waiting = stage.start(&["sub", "z", "--last"]);
+    stage.place.await_subscribers("z", 1);
+    let publisher = stage.start(&["pub", "z", "first", "--rate", "10", "--count", "1M"]);
+    assert_eq!(waiting.output().stdout, b"first\n");
+    drop(publisher);
+    let told = stage.fails(&["sub", "tcp://h:1/x", "--last"], 2);
+    assert!(told.contains("use --count 1"), "{told}");
+    stage.fails(&["sub", "x", "--last", "--count", "2"], 2);
+    // Without it, all of the ring.
+    stage.ok(&["pub", "w", "a", "b"]);
+    assert_eq!(
+        stage.out(&["sub", "w", "--from", "oldest", "--once"]),
+        "a\nb\n"
+    );
 }
 
 /// Which causes it names is in `tests/worst.rs`.

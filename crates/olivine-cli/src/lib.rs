@@ -40,6 +40,7 @@ use args::{Cli, Command};
 use clap::error::{ContextKind, ErrorKind};
 use clap::{CommandFactory, Parser};
 use failure::Outcome;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// Runs the program with the arguments of this process; returns its exit code.
@@ -95,6 +96,11 @@ fn run(cli: &Cli) -> Outcome {
 /// Help goes to standard output; errors become one line.
 fn refuse(error: &clap::Error) -> ExitCode {
     match error.kind() {
+        ErrorKind::DisplayHelp if asks_for_short_help(std::env::args()) => {
+            // A reader that closes early is not an error.
+            let _ = write!(std::io::stdout(), "{}", short_help(std::env::args()));
+            ExitCode::SUCCESS
+        }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A reader that closes early is not an error.
             let _ = error.print();
@@ -116,6 +122,38 @@ fn refuse(error: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Whether `-h` asks for help, not `--help`.
+fn asks_for_short_help(words: impl Iterator<Item = String>) -> bool {
+    let mut words = words.skip(1).take_while(|word| word != "--");
+    words
+        .find(|word| word == "-h" || word == "--help")
+        .as_deref()
+        == Some("-h")
+}
+
+/// The help of the command in `words`, without examples and settings of the channel.
+fn short_help(words: impl Iterator<Item = String>) -> String {
+    let mut command = Cli::command().max_term_width(80);
+    command.build();
+    for word in words.skip(1) {
+        if let Some(inner) = command.find_subcommand(&word) {
+            command = inner.clone();
+        }
+    }
+    let name = command.get_bin_name().unwrap_or("olivine").to_owned();
+    let command = command.after_help("").mut_args(|arg| {
+        let is_setting = arg.get_help_heading() == Some(args::channel::HEADING);
+        let is_hidden = arg.is_hide_set();
+        arg.hide(is_hidden || is_setting)
+    });
+    let mut command =
+        command.help_template("{about-with-newline}\n{usage-heading} {usage}\n\n{all-args}");
+    format!(
+        "{}\n\n'{name} --help' shows examples and every setting.\n",
+        command.render_help().to_string().trim_end()
+    )
 }
 
 /// Words of other tools for our commands.
@@ -207,6 +245,14 @@ fn hidden_words(command: &clap::Command) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn short_help_is_asked_for_by_one_letter() {
+        let asks = |line: &str| asks_for_short_help(line.split(' ').map(str::to_owned));
+        assert!(asks("olivine -h") && asks("olivine pub x -h"));
+        assert!(!asks("olivine --help") && !asks("olivine pub x -- -h"));
+        assert!(!asks("olivine --help -h"));
+    }
 
     #[test]
     fn tips_name_no_hidden_option() {

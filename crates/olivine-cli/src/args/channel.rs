@@ -6,7 +6,8 @@ use olivine::{Config, End, Key, Scheme};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-const HEADING: &str = "Channel settings (also keys of the URI; a flag overrides the URI)";
+pub(crate) const HEADING: &str =
+    "Channel settings (also keys of the URI; a flag overrides the URI)";
 
 /// Longest line of the help.
 const COLUMNS: usize = 80;

@@ -551,10 +551,7 @@ mod tests {
         let total: f64 = report.above_p99.iter().map(|share| share.percent).sum();
         assert!((99.0..101.0).contains(&total), "{report:?}");
         let sentence = report.sentence().unwrap();
-        assert!(
-            sentence.contains(" % of what lies above p99 ("),
-            "{sentence}"
-        );
+        assert!(sentence.contains(" % of what is above p99 ("), "{sentence}");
         assert_eq!(report.text().lines().count(), 1 + 4 + 1);
     }
 

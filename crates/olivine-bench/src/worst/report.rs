@@ -136,10 +136,10 @@ impl WorstReport {
     pub fn sentence(&self) -> Option<String> {
         let p99 = text::nanos(self.p99_ns? as f64);
         let Some((most, others)) = self.above_p99.split_first() else {
-            return Some(format!("nothing lies notably above p99 ({p99})"));
+            return Some(format!("nothing is notably above p99 ({p99})"));
         };
         let mut sentence = format!(
-            "{} % of what lies above p99 ({p99}) is {}",
+            "{} % of what is above p99 ({p99}) is {}",
             most.percent, most.cause
         );
         for share in others {

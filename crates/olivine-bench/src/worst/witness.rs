@@ -121,7 +121,7 @@ impl Witness {
             before: processes(),
             begun: now,
         };
-        // The first reading is the one that later ones are compared with.
+        // Later readings are compared with the first.
         witness.gather();
         witness
     }

@@ -277,7 +277,9 @@ ids! {
     NoScheme "no-scheme"
         "the text is not a URI of a channel",
         "write shm://NAME, or one of the other schemes";
-    UnknownScheme "unknown-scheme" "there is no such scheme", "use one of those that the error lists";
+    UnknownScheme "unknown-scheme"
+        "there is no such scheme",
+        "use one of those that the error lists";
     Name "name"
         "the name of the channel has other characters, or is too long",
         "use 1 to 64 of A-Z a-z 0-9 . _ - that do not start with a dot";

@@ -1,4 +1,4 @@
-//! Channels between containers: processes with mount, IPC and PID namespaces of their own, as
+//! Channels between containers: processes in separate mount, IPC and PID namespaces, as
 //! docs/containers.md describes them.
 
 mod common;

@@ -108,11 +108,15 @@ impl<'a> Group<'a> {
         if !self.compares {
             return notes;
         }
-        let mut entries = self.main.entries.iter();
-        let is_theirs = |entry: &Entry<'_>| {
-            !entry.is_ours() && method::find(BUILT_IN, &entry.row.method).is_err()
+        let entries = &self.main.entries;
+        let ours = entries.iter().find(|entry| entry.is_ours());
+        // Results before the participants' protocol have such rows.
+        let is_apart = |entry: &Entry<'_>| {
+            !entry.is_ours()
+                && method::find(BUILT_IN, &entry.row.method).is_err()
+                && ours.is_none_or(|ours| !entry.row.took_turns_with(ours.row))
         };
-        if entries.any(is_theirs) {
+        if entries.iter().any(is_apart) {
             let note =
                 "libraries of others: measured later, each in its own program with its floor";
             notes.push(note.to_owned());

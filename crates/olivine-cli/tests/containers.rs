@@ -16,7 +16,7 @@ const UNSHARE: [&str; 6] = [
     "--kill-child",
 ];
 
-/// The tool in a container of its own. If `shares`, it sees the folder of the test as `/mnt`.
+/// The tool in a separate container. If `shares`, it sees the folder of the test as `/mnt`.
 fn contained(place: &TestFolder, shares: bool, words: &[&str]) -> Command {
     let folder = place.path().display().to_string();
     // The first word of the script's arguments is the tool.

@@ -113,6 +113,9 @@ fn walk(operation: &Operation) -> Path {
             path.syscalls += 1;
             files = scene.files();
         }
+        if Traced::is_reading_the_clock(at) {
+            continue;
+        }
         shared(&files, &mut after);
         if is_syscall || after != before {
             path.places.push(DeathPoint { at, times: *times });

@@ -105,6 +105,15 @@ impl Traced {
         }
     }
 
+    /// Whether `at` is in the code that the kernel maps to read the clock. It writes no memory of
+    /// ours, and starts again after a tick of the kernel: it may not end if each step takes long.
+    pub(crate) fn is_reading_the_clock(at: usize) -> bool {
+        const LARGEST: usize = 16 * 1024;
+        // SAFETY: takes an integer.
+        let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+        usize::try_from(start).is_ok_and(|start| start <= at && at - start < LARGEST)
+    }
+
     /// One instruction.
     pub(crate) fn step(&mut self) {
         ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0, 0).expect("a step");

@@ -212,15 +212,10 @@ fn of_thread(status: &str, stat: &str, schedstat: &str) -> Counts {
         voluntary_switches_count: field("voluntary_ctxt_switches"),
         minor_faults_count: stat(7),
         major_faults_count: stat(9),
-        waited_for_cpu_ns: waited_ns(schedstat),
+        waited_for_cpu_ns: nth(schedstat, 1),
         interrupts_count: 0,
         stolen_ms: 0,
     }
-}
-
-/// Time that a thread was ready without a CPU.
-fn waited_ns(schedstat: &str) -> u64 {
-    number(schedstat.split_whitespace().nth(1).unwrap_or_default())
 }
 
 /// Interrupts of `cpus`: the columns under their names.

@@ -9,7 +9,7 @@ use super::{Described, Rendezvous, Side};
 use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room};
 use crate::clock::TickClock;
 use crate::payload::{self, Stamp};
-use olivine::{Batch, NotSent, Publisher, Subscriber};
+use olivine::{Batch, NotSent, Publisher, ReceiveError, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::harness::{done_now, send_paced};
 use olivine_arena::protocol::{Batches, Done, Work};
@@ -284,6 +284,25 @@ impl Driver for Receiving {
 }
 
 impl Receiving {
+    /// Fails if polling failed or a message was `wrong`, and waits if nothing was taken.
+    #[inline(always)]
+    fn after_poll(
+        &mut self,
+        taken: std::result::Result<usize, ReceiveError>,
+        wrong: Option<u64>,
+    ) -> Result<()> {
+        let taken = taken.map_err(ArenaError::method)?;
+        if let Some(sequence) = wrong {
+            return Err(ArenaError::Wrong { sequence });
+        }
+        if taken == 0 {
+            self.subscriber
+                .wait(WAIT_STEP)
+                .map_err(ArenaError::method)?;
+        }
+        Ok(())
+    }
+
     /// Checks `count` messages in order by `check`, and notes each stamp.
     #[inline(always)]
     fn take(
@@ -310,15 +329,7 @@ impl Receiving {
                 },
                 room,
             );
-            let taken = taken.map_err(ArenaError::method)?;
-            if let Some(sequence) = wrong {
-                return Err(ArenaError::Wrong { sequence });
-            }
-            if taken == 0 {
-                self.subscriber
-                    .wait(WAIT_STEP)
-                    .map_err(ArenaError::method)?;
-            }
+            self.after_poll(taken, wrong)?;
         }
         Ok(())
     }
@@ -353,15 +364,7 @@ impl Receiving {
                 },
                 POLL_LIMIT,
             );
-            let taken = taken.map_err(ArenaError::method)?;
-            if let Some(sequence) = wrong {
-                return Err(ArenaError::Wrong { sequence });
-            }
-            if taken == 0 {
-                self.subscriber
-                    .wait(WAIT_STEP)
-                    .map_err(ArenaError::method)?;
-            }
+            self.after_poll(taken, wrong)?;
         }
         Ok(ends)
     }

@@ -269,9 +269,7 @@ impl<'a> Participants<'a> {
         size: usize,
         unpinned: bool,
     ) -> Result<()> {
-        if size < payload::SIZE_MIN {
-            return Err(ArenaError::TooShort { bytes: size }.into());
-        }
+        check_size(size)?;
         let folder = meeting_folder()?;
         let order = |side| {
             Order::Open(Opening {
@@ -299,9 +297,7 @@ impl<'a> Participants<'a> {
         uri: &str,
         size: usize,
     ) -> Result<()> {
-        if size < payload::SIZE_MIN {
-            return Err(ArenaError::TooShort { bytes: size }.into());
-        }
+        check_size(size)?;
         let order = Order::Open(Opening {
             role: Role::Measured,
             method: crate::method::CHANNEL.to_owned(),
@@ -505,6 +501,14 @@ impl Drop for Process<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Refuses messages that have no room for a stamp.
+fn check_size(size: usize) -> Result<()> {
+    if size < payload::SIZE_MIN {
+        return Err(ArenaError::TooShort { bytes: size }.into());
+    }
+    Ok(())
 }
 
 fn unfit(answer: &Answer) -> BenchError {

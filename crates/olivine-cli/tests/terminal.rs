@@ -2,23 +2,11 @@
 
 mod common;
 
-use common::{Running, TestFolder, said};
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use std::fs::File;
+use common::{Running, TestFolder, said, terminal};
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 
 /// A payload that sets title and colour of a terminal, moves its cursor and reverses text.
 const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}2J\r\u{202e}z";
-
-/// Both ends of a pseudo terminal: ours, and the tool's.
-fn terminal() -> (File, OwnedFd) {
-    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&ours).unwrap();
-    unlockpt(&ours).unwrap();
-    let theirs = ioctl_tiocgptpeer(&ours, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    (File::from(ours), theirs)
-}
 
 /// Runs the tool with standard output, and with `keys` also standard input, on a terminal.
 fn on_terminal(

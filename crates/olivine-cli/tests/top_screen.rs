@@ -4,9 +4,8 @@
 
 mod common;
 
-use common::{Running, TestFolder, until};
+use common::{Running, TestFolder, terminal, until};
 use rustix::process::Signal;
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -29,11 +28,7 @@ struct Screen {
 
 impl Screen {
     fn start(place: &TestFolder) -> Self {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&keys).unwrap();
-        unlockpt(&keys).unwrap();
-        let theirs = ioctl_tiocgptpeer(&keys, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        let mut keys = File::from(keys);
+        let (mut keys, theirs) = terminal();
         set_size(&theirs, 80, 24);
         // Its controlling terminal, so that it hears of changes of size.
         let mut command = Command::new("setsid");
@@ -196,4 +191,26 @@ fn lost_terminal_ends_it_in_order() {
     // What the kernel sends when a terminal is closed.
     top.signal(Signal::HUP);
     assert_eq!(top.wait().code(), Some(0));
+}
+
+#[test]
+fn closed_terminal_ends_it_without_a_signal() {
+    let place = TestFolder::new();
+    let [_audit, _publisher] = held(&place);
+    let (mut keys, theirs) = terminal();
+    set_size(&theirs, 80, 24);
+    // Not its controlling terminal: the kernel sends it no signal.
+    let mut command = place.olivine(&["top", "-d", "50ms"]);
+    command.env("TERM", "xterm");
+    command.stdin(theirs.try_clone().unwrap()).stdout(theirs);
+    let mut top = Running::new(command.spawn().unwrap());
+    drop(command);
+    let (mut text, mut part) = (Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&text).contains("STOPPED") {
+        let taken = keys.read(&mut part).unwrap();
+        text.extend_from_slice(&part[..taken]);
+    }
+    drop(keys);
+    // Its last findings could not be printed.
+    assert_eq!(top.wait().code(), Some(1));
 }

@@ -12,7 +12,7 @@ mod tty;
 use super::text;
 use crate::failure::{Failure, Outcome};
 use crate::output::print;
-use crate::stop::{LOOK, Stop};
+use crate::stop::Stop;
 use crate::terminal;
 use crate::watch::Watch;
 use crate::watch::view::View;
@@ -68,7 +68,7 @@ fn show(
             is_drawn = true;
         }
         let left = next.saturating_duration_since(Instant::now());
-        match keys::wait(left.min(LOOK), view, &mut shown).map_err(failed)? {
+        match keys::wait(left, view, &mut shown).map_err(failed)? {
             Action::Nothing => {}
             Action::Draw => is_drawn = false,
             Action::End => break,

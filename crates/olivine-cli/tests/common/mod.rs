@@ -3,7 +3,10 @@
 
 use olivine::admin::{self, ChannelInfo};
 use olivine::{Config, LaneState};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
@@ -12,6 +15,17 @@ use tempfile::TempDir;
 
 /// Longer than any step needs on a busy machine; only a hang reaches it.
 const WATCHDOG: Duration = Duration::from_secs(120);
+
+/// Both ends of a pseudo terminal: that of a person, and that of a program.
+pub(crate) fn terminal() -> (File, OwnedFd) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    // Not inherited: a program that holds the other end would keep it open.
+    let ours = openpt(flags | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let theirs = ioctl_tiocgptpeer(&ours, flags | OpenptFlags::CLOEXEC).unwrap();
+    (File::from(ours), theirs)
+}
 
 /// A folder of channels, removed at the end of the test.
 #[derive(Debug)]

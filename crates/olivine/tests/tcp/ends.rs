@@ -132,8 +132,14 @@ fn destination_gets_the_end_after_a_lost_close() {
 /// while, not forever.
 #[test]
 fn source_ends_after_a_lost_reply() {
-    for (source_listens, name) in [(true, ""), (true, "&name=kept"), (false, "")] {
+    for (source_listens, is_named) in [(true, false), (true, true), (false, false)] {
         let place = TestFolder::new();
+        let dir = place.dir().display().to_string();
+        let name = if is_named {
+            format!("&name=kept&dir={dir}")
+        } else {
+            String::new()
+        };
         let port = free_port();
         let proxy = Proxy::start(port);
         let [source, destination] = ends(source_listens, port, &proxy);

@@ -1,10 +1,13 @@
 //! Keys, and what they change: the selected channel, the order, the filter, pause and detail.
 
+use crate::stop::LOOK;
 use crate::watch::format::who;
 use crate::watch::view::{ChannelView, Participant, View};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 use std::cmp::Ordering;
-use std::io;
+use std::io::{self, stdout};
 use std::time::Duration;
 
 /// What is shown of a view.
@@ -62,9 +65,15 @@ pub(super) enum Action {
     End,
 }
 
-/// Waits for a key or a change of size.
+/// Waits for a key, a change of size or the end of the terminal, at most `longest` or [`LOOK`].
 pub(super) fn wait(longest: Duration, view: &View, shown: &mut Shown) -> io::Result<Action> {
-    let ready = match poll(longest) {
+    // Looked at here, because `poll` and `read` of this library never return once the terminal is
+    // gone.
+    if terminal_is_gone(longest.min(LOOK))? {
+        return Ok(Action::End);
+    }
+    // Without a key too: this call notices changes of size.
+    let ready = match poll(Duration::ZERO) {
         // A signal: the caller looks whether it asks to stop.
         Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
         ready => ready?,
@@ -77,6 +86,20 @@ pub(super) fn wait(longest: Duration, view: &View, shown: &mut Shown) -> io::Res
         Event::Resize(..) => Action::Draw,
         _ => Action::Nothing,
     })
+}
+
+/// Waits for something to read, at most `longest`; whether the terminal was closed.
+fn terminal_is_gone(longest: Duration) -> io::Result<bool> {
+    let time = Timespec::try_from(longest).map_err(io::Error::other)?;
+    let out = stdout();
+    let mut terminal = [PollFd::new(&out, PollFlags::IN)];
+    match rustix::event::poll(&mut terminal, Some(&time)) {
+        Ok(_) => Ok(terminal[0]
+            .revents()
+            .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
+        Err(Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 impl Shown {

@@ -8,11 +8,12 @@
 
 use olivine_arena::counts::ThreadCounts;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 
 /// Milliseconds in a step of `/proc/stat`: `USER_HZ` is 100 on every Linux that we run on.
-const STEP_MS: u64 = 10;
+pub(crate) const STEP_MS: u64 = 10;
 /// A fault may explain a sample of up to this many nanoseconds: the page is filled, not read from
 /// disk.
 const FAULT_MAX_NS: f64 = 100_000.0;
@@ -235,15 +236,32 @@ fn interrupts(text: &str, cpus: &[u32]) -> u64 {
     lines.map(counted).sum()
 }
 
-/// Stolen time of `cpus`: the eighth number of their lines.
+/// Stolen time of `cpus`.
 fn stolen_ms(text: &str, cpus: &[u32]) -> u64 {
+    let times = cpu_times(text);
+    let ours = times.iter().filter(|(cpu, _)| cpus.contains(cpu));
+    ours.map(|(_, times)| times.stolen).sum::<u64>() * STEP_MS
+}
+
+/// Times of a CPU, in steps of [`STEP_MS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuTimes {
+    pub(crate) interrupts: u64,
+    pub(crate) stolen: u64,
+}
+
+/// Interrupt and stolen time of each CPU, from the text of `/proc/stat`.
+pub(crate) fn cpu_times(text: &str) -> BTreeMap<u32, CpuTimes> {
     let of_line = |line: &str| {
-        let mut words = line.split_whitespace();
-        let cpu: u32 = words.next()?.strip_prefix("cpu")?.parse().ok()?;
-        cpus.contains(&cpu)
-            .then(|| number(words.nth(7).unwrap_or_default()))
+        let (name, numbers) = line.split_once(' ')?;
+        let cpu = name.strip_prefix("cpu")?.parse().ok()?;
+        let times = CpuTimes {
+            interrupts: nth(numbers, 5) + nth(numbers, 6),
+            stolen: nth(numbers, 7),
+        };
+        Some((cpu, times))
     };
-    text.lines().filter_map(of_line).sum::<u64>() * STEP_MS
+    text.lines().filter_map(of_line).collect()
 }
 
 fn number(text: &str) -> u64 {
@@ -288,6 +306,11 @@ mod tests {
         let stat = "cpu  1 2 3 4 5 6 7 99 0 0\ncpu0 1 2 3 4 5 6 7 8 0 0\ncpu1 1 2 3 4 5 6 7 80 0 \
         0\nintr 5\n";
         assert_eq!(stolen_ms(stat, &[1]), 800);
+        let times = CpuTimes {
+            interrupts: 6 + 7,
+            stolen: 80,
+        };
+        assert_eq!(cpu_times(stat)[&1], times);
         assert_eq!(of_thread("", "", ""), Counts::default());
     }
 

@@ -3,7 +3,7 @@
 
 use super::{Evidence, LateCause};
 use crate::clock::TickClock;
-use crate::kernel::{behind_name, nth};
+use crate::kernel::{CpuTimes, STEP_MS, behind_name, cpu_times, nth};
 use olivine::admin::{ChannelInfo, Observer};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,8 +22,8 @@ const QUIET_NS: u64 = 10_000_000;
 const PAUSE_TIMES: u64 = 20;
 /// Time between two readings of the counts of the calling thread, in nanoseconds.
 const EVERY_OWN_NS: u64 = 10_000_000;
-/// Nanoseconds in a step of `/proc/stat`: `USER_HZ` is 100 on every Linux that we run on.
-const STEP_NS: u64 = 10_000_000;
+/// Nanoseconds in a step of `/proc/stat`.
+const STEP_NS: u64 = STEP_MS * 1_000_000;
 /// What mapping or filling a page takes at most, in nanoseconds.
 const MINOR_FAULT_NS: u64 = 10_000;
 /// What reading a page from disk takes at most, in nanoseconds.
@@ -79,13 +79,6 @@ struct LaneSeen {
     held_by: Option<String>,
     /// Since when its process is stopped, in ticks.
     stopped_at: Option<u64>,
-}
-
-/// Times of a CPU, in steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct CpuTimes {
-    interrupts: u64,
-    stolen: u64,
 }
 
 /// A process, for the name of what had a CPU.
@@ -365,20 +358,6 @@ fn is_stopped(pid: u64) -> bool {
     matches!(state, Some('T' | 't'))
 }
 
-/// Interrupt and stolen time of each CPU.
-fn cpu_times(text: &str) -> BTreeMap<u32, CpuTimes> {
-    let of_line = |line: &str| {
-        let (name, numbers) = line.split_once(' ')?;
-        let cpu = name.strip_prefix("cpu")?.parse().ok()?;
-        let times = CpuTimes {
-            interrupts: nth(numbers, 5) + nth(numbers, 6),
-            stolen: nth(numbers, 7),
-        };
-        Some((cpu, times))
-    };
-    text.lines().filter_map(of_line).collect()
-}
-
 /// Every process that can be seen.
 fn processes() -> BTreeMap<u32, Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -413,12 +392,6 @@ mod tests {
         // Fields 14, 15 and 39 of the manual page.
         assert_eq!((found.used, found.cpu), (14 + 15, 39));
         assert_eq!(process("nothing"), None);
-        let text = "cpu  1 2 3 4 5 6 7 8\ncpu1 10 20 30 40 50 60 70 80 0 0\nintr 5\n";
-        let times = CpuTimes {
-            interrupts: 130,
-            stolen: 80,
-        };
-        assert_eq!(cpu_times(text), BTreeMap::from([(1, times)]));
     }
 
     #[test]

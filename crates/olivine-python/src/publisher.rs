@@ -3,12 +3,12 @@
 use crate::batch::{Array, Messages, Part, send_batch};
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{BackPressured, NotConnected, closed, in_use, of_open, of_sent, viewed, with};
+use crate::errors::{BackPressured, NotConnected, closed, in_use, of_sent, viewed, with};
 use crate::rows::{Rows, Tags};
-use crate::settings::{config, link, message_type};
+use crate::settings::{Opening, link};
 use crate::views::{Bytes, Span, Views};
 use crate::waits::{Cancel, aside, forget, seconds, wait};
-use olivine::{Label, MessageType, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
+use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -172,14 +172,9 @@ impl Publisher {
         r#type: Option<&Bound<'_, PyAny>>,
         keys: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let config = config(uri, keys)?;
-        let stated = r#type.map(message_type).transpose()?;
-        let value_length = stated.as_ref().map(MessageType::size);
-        let opened = aside(py, "opening", move || match stated {
-            Some(stated) => RustPublisher::open_for(&config, &stated),
-            None => RustPublisher::open_with(&config),
-        })?;
-        let publisher = opened.map_err(|error| of_open(py, &error))?;
+        let opening = Opening::read(uri, r#type, keys)?;
+        let value_length = opening.value_length();
+        let publisher = opening.open(py, RustPublisher::open_with, RustPublisher::open_for)?;
         Ok(Self {
             state: Mutex::new(State::Open(Box::new(publisher))),
             failed: Mutex::new(None),

@@ -1,15 +1,53 @@
 //! `Publisher(uri, **keys)`: the keywords are the keys of URIs. And what the link behind a channel
 //! elsewhere says.
 
-use crate::errors::of_uri;
-use olivine::{Config, End, Key, LinkStatus, MessageType, Scheme};
+use crate::errors::{of_open, of_uri};
+use crate::waits::aside;
+use olivine::{Config, End, Key, LinkStatus, MessageType, OpenError, Scheme};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyInt, PyString};
 
+/// What a constructor is called with: a URI, the type that the program states, and keywords.
+pub(crate) struct Opening {
+    config: Config,
+    stated: Option<MessageType>,
+}
+
+impl Opening {
+    pub(crate) fn read(
+        uri: &str,
+        stated: Option<&Bound<'_, PyAny>>,
+        keys: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let config = config(uri, keys)?;
+        let stated = stated.map(message_type).transpose()?;
+        Ok(Self { config, stated })
+    }
+
+    /// Bytes of each message, if the program states a type.
+    pub(crate) fn value_length(&self) -> Option<usize> {
+        self.stated.as_ref().map(MessageType::size)
+    }
+
+    /// Opens an end; Ctrl-C ends the wait.
+    pub(crate) fn open<T: Send + 'static>(
+        self,
+        py: Python<'_>,
+        of_bytes: fn(&Config) -> Result<T, OpenError>,
+        of_type: fn(&Config, &MessageType) -> Result<T, OpenError>,
+    ) -> PyResult<T> {
+        let opened = aside(py, "opening", move || match self.stated {
+            Some(stated) => of_type(&self.config, &stated),
+            None => of_bytes(&self.config),
+        })?;
+        opened.map_err(|error| of_open(py, &error))
+    }
+}
+
 /// The settings that a URI and keywords give. A key may end in `_`, for `from_`; what is `None` is
 /// left out.
-pub(crate) fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Config> {
+fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Config> {
     let mut pairs = Vec::new();
     for (key, value) in keys.into_iter().flatten() {
         if value.is_none() {
@@ -26,7 +64,7 @@ pub(crate) fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Co
 
 /// The type that a program states: its name, and what has a size and an alignment, a type of numpy
 /// or a structure of ctypes.
-pub(crate) fn message_type(stated: &Bound<'_, PyAny>) -> PyResult<MessageType> {
+fn message_type(stated: &Bound<'_, PyAny>) -> PyResult<MessageType> {
     let py = stated.py();
     let Ok((name, kind)) = stated.extract::<(String, Bound<'_, PyAny>)>() else {
         return Err(PyTypeError::new_err(

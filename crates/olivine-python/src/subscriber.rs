@@ -1,11 +1,11 @@
 //! The receiving end.
 
-use crate::errors::{closed, in_use, of_open, of_received, of_system, ours, viewed, wrong_length};
+use crate::errors::{closed, in_use, of_received, of_system, ours, viewed, wrong_length};
 use crate::message::{Found, Message, lane};
 use crate::rows::{Detail, Details, Empty, Rows};
-use crate::settings::{config, link, message_type};
+use crate::settings::{Opening, link};
 use crate::views::Views;
-use crate::waits::{Cancel, aside, seconds, wait};
+use crate::waits::{Cancel, seconds, wait};
 use olivine::{Durable, ReceiveError, Subscriber as RustSubscriber};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -340,13 +340,8 @@ impl Subscriber {
         r#type: Option<&Bound<'_, PyAny>>,
         keys: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let config = config(uri, keys)?;
-        let stated = r#type.map(message_type).transpose()?;
-        let opened = aside(py, "opening", move || match stated {
-            Some(stated) => RustSubscriber::open_for(&config, &stated),
-            None => RustSubscriber::open_with(&config),
-        })?;
-        let subscriber = opened.map_err(|error| of_open(py, &error))?;
+        let opening = Opening::read(uri, r#type, keys)?;
+        let subscriber = opening.open(py, RustSubscriber::open_with, RustSubscriber::open_for)?;
         let views = Views::default();
         let cancel = Arc::<Cancel>::default();
         Ok(Self {

@@ -298,7 +298,7 @@ impl Producer {
 
     /// The commit. A publisher that dies after it has published everything up to `end`.
     #[cfg(loom)]
-    pub(super) fn publish_header(&self, end: u64, tag: u32, length: usize) {
+    pub(super) fn commit_only(&self, end: u64, tag: u32, length: usize) {
         self.zero_next_header(end);
         let header = header_word(tag, length);
         publish_header(self.ring.header(self.position), header);

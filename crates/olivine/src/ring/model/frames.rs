@@ -224,7 +224,7 @@ fn die(mut producer: Producer, death: Death) -> u32 {
         return 3;
     }
     if matches!(death, Death::Shown) {
-        producer.publish_header(second, 4, message(4).len());
+        producer.commit_only(second, 4, message(4).len());
         return 4;
     }
     let end = write(&mut producer, second, 5).unwrap();
@@ -232,7 +232,7 @@ fn die(mut producer: Producer, death: Death) -> u32 {
     if matches!(death, Death::BatchPrepared) {
         return 3;
     }
-    producer.publish_header(end, 4, message(4).len());
+    producer.commit_only(end, 4, message(4).len());
     5
 }
 

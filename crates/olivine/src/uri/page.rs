@@ -74,6 +74,12 @@ fn end(key: &Key) -> &'static str {
     }
 }
 
+/// What other documents say of a key; help has no links.
+const ELSEWHERE: [(&str, &str); 1] = [(
+    "slow",
+    "[SAFETY.md](../SAFETY.md#what-slowevictd-bounds) states how long a message waits at most.",
+)];
+
 fn page() -> String {
     let mut page = String::from(BEGIN);
     page.push_str("\n| key | ends | schemes |\n|---|---|---|\n");
@@ -93,6 +99,9 @@ fn page() -> String {
         for paragraph in lines.split(|line| line.is_empty()) {
             wrap(&mut page, "", "", &paragraph.join(" "));
             page.push('\n');
+        }
+        for (_, text) in ELSEWHERE.iter().filter(|(name, _)| *name == key.name()) {
+            writeln!(page, "{text}\n").expect("a String");
         }
         let rule = key.rule().replace('*', "\\*");
         wrap(&mut page, "- Values: ", "  ", &format!("{rule}."));

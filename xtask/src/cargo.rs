@@ -107,7 +107,8 @@ pub(crate) fn alone(words: &str, settings: &[(&str, &dyn Display)]) -> Result<St
 
 /// Features that the tests need and that are not built by default.
 pub(crate) const FEATURES: &str = "olivine/nats,olivine/stream,olivine-net/rustls,\
-                                   olivine-cli/screen,olivine-cli/arrow,olivine-cli/mcap";
+                                   olivine-cli/screen,olivine-cli/arrow,olivine-cli/mcap,\
+                                   olivine-cli/tls";
 
 /// No step may run longer; set once, by `ci --limit`.
 static DEADLINE: OnceLock<Instant> = OnceLock::new();

@@ -292,7 +292,7 @@ fn aarch64() -> Result<Step> {
         );
         command
     };
-    let check = "check --workspace --features olivine/nats,olivine/zstd,olivine/points";
+    let check = "check --workspace --features olivine/nats,olivine/tls,olivine/zstd,olivine/points";
     child::said(&mut cross(check), 60)?;
     let suites = "test --package olivine --no-fail-fast --lib --test verbs --test channel \
                   --test fork --test topics --test waiting";

@@ -51,8 +51,9 @@ enum Task {
         only: Vec<String>,
     },
     /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test` with the mutants
-    /// of the core. With `--deep`: `test --mutants` and the slow checks, without lock file, fmt,
-    /// clippy, docs and deny, and with a report in `docs/evidence`.
+    /// of the core, without `spin`, `zstd` and `points`. With `--deep`: `test --mutants` and the
+    /// slow checks, without lock file, fmt, clippy, docs and deny, and with a report in
+    /// `docs/evidence`.
     Ci {
         /// Fail whatever still runs after this many minutes.
         #[arg(long, value_name = "MINUTES")]
@@ -181,7 +182,7 @@ fn main() -> ExitCode {
         Task::Model {
             mutant: Some(name), ..
         } => report.run("mutant", || model::run_mutant(name)),
-        Task::Model { mutants, .. } => test::models(&mut report, mutants, mutants),
+        Task::Model { mutants, .. } => test::models(&mut report, mutants),
         Task::Miri { seeds, filter } => {
             report.run("miri", || sanitize::miri(seeds, filter.as_deref()))
         }

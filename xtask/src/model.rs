@@ -92,20 +92,16 @@ fn kill_all(tests: &Program, mutants: &[String]) -> Result<Step> {
     let lengths = mutants.iter().map(String::len);
     let width = lengths.max().unwrap_or(0).max("mutant".len());
     say(&format!("{:width$}  {:>7}  killed by", "mutant", "seconds"));
-    let (mut survivors, mut killers) = (Vec::new(), Vec::<(&str, String)>::new());
+    let mut survivors = Vec::new();
     for mutant in mutants {
-        // Mutants of one edge often fail the same test, which then need not wait for the others.
-        let edge = mutant.split('_').next().unwrap_or_default();
-        let of_edge = killers.iter().filter(|(killed, _)| *killed == edge);
-        let first: Vec<&str> = of_edge.map(|(_, test)| test.as_str()).collect();
-        let (fate, elapsed) = kill(tests, mutant, &first)?;
+        let known = tidy::known_killer(mutant);
+        let (fate, elapsed) = kill(tests, mutant, known.as_deref())?;
         let text = fate.as_ref().map_or_else(ToString::to_string, Clone::clone);
         say(&format!(
             "{mutant:width$}  {:>7.2}  {text}",
             elapsed.as_secs_f64()
         ));
         step.count(fate.is_ok());
-        killers.extend(fate.as_ref().ok().map(|test| (edge, test.clone())));
         survivors.extend(fate.is_err().then_some(mutant.as_str()));
         step.elapsed += elapsed;
     }
@@ -116,12 +112,12 @@ fn kill_all(tests: &Program, mutants: &[String]) -> Result<Step> {
     Ok(step)
 }
 
-/// The test that detects a mutant, or how the mutant survives: the tests `first`, then all.
-fn kill(tests: &Program, mutant: &str, first: &[&str]) -> Result<(Result<String>, Duration)> {
+/// The test that detects a mutant, or how the mutant survives: the test `known` to, then all.
+fn kill(tests: &Program, mutant: &str, known: Option<&str>) -> Result<(Result<String>, Duration)> {
     let mut spent = Duration::ZERO;
-    if !first.is_empty() {
+    if let Some(known) = known {
         let mut command = test_program(tests);
-        let (fate, elapsed) = detect(command.arg("--exact").args(first), mutant)?;
+        let (fate, elapsed) = detect(command.arg("--exact").arg(known), mutant)?;
         if fate.is_ok() {
             return Ok((fate, elapsed));
         }
@@ -181,6 +177,31 @@ mod tests {
     }
 
     #[test]
+    fn each_mutant_has_a_known_killer_that_exists() {
+        let models = format!(
+            "{}/../crates/olivine/src/ring/model",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let mutants = tidy::mutants(&Tree::read(root()).unwrap());
+        assert!(mutants.len() > 30, "{mutants:?}");
+        for mutant in &mutants {
+            let killer = tidy::known_killer(mutant)
+                .unwrap_or_else(|| panic!("no row for {mutant} in [killed_by] of xtask/tidy.toml"));
+            let (file, test) = killer["ring::model::".len()..].split_once("::").unwrap();
+            let text = fs::read_to_string(format!("{models}/{file}.rs")).unwrap();
+            assert!(
+                text.contains(&format!("fn {test}(")),
+                "{mutant}: no {killer}"
+            );
+        }
+        assert_eq!(
+            tidy::known_killers(),
+            mutants.len(),
+            "a row without a mutant"
+        );
+    }
+
+    #[test]
     fn a_mutant_that_survives_fails_the_step() {
         let folder = tempfile::tempdir().unwrap();
         let names = ["killed", "survivor", "crashed"].map(str::to_owned);
@@ -195,7 +216,7 @@ mod tests {
     fn the_killing_test_is_named_and_the_models_pass_without_a_mutant() {
         let folder = tempfile::tempdir().unwrap();
         let program = stand_in(folder.path());
-        let fate = |mutant| kill(&program, mutant, &["no such test"]).unwrap().0;
+        let fate = |mutant| kill(&program, mutant, Some("no such test")).unwrap().0;
         assert_eq!(fate("killed").unwrap(), "ring::model::commit");
         assert!(
             fate("survivor")

@@ -13,7 +13,8 @@ use std::thread;
 
 /// Additional features of a second run of the core's tests: compressed blocks, and named death
 /// points. For the whole workspace, because otherwise the dependencies would be built again.
-const MORE_FEATURES: &str = "--workspace --features olivine/nats,olivine/zstd,olivine/points";
+const MORE_FEATURES: &str =
+    "--workspace --features olivine/nats,olivine/tls,olivine/zstd,olivine/points";
 
 /// Programs and packages for the tests of the C interface.
 const COMPILERS: [(&str, &str); 4] = [
@@ -28,7 +29,7 @@ pub(crate) fn test(report: &mut Report, mutants: bool) {
     // Cheap ones first: they fail within a second.
     report.run("tidy", tidy::run);
     side_by_side(report, ordinary, |report| {
-        models(report, mutants, mutants);
+        models(report, mutants);
         more_features(report);
     });
 }
@@ -56,9 +57,9 @@ pub(crate) fn ci(report: &mut Report) {
     };
     side_by_side(report, main, |report| {
         report.run("deny", deny);
-        // Each mutant of the protocol model takes a compiler and a walk: `ci --deep` runs them.
-        models(report, true, false);
-        more_features(report);
+        // The protocol model changes with one file, and other features take another build: `test`
+        // and `ci --deep` run both.
+        models_of_code(report, true);
     });
 }
 
@@ -128,26 +129,33 @@ pub(crate) fn install(report: &mut Report, prefix: &Path) {
 }
 
 /// The models, and on request the mutants of the core and those of the protocol model.
-pub(crate) fn models(report: &mut Report, core_mutants: bool, protocol_mutants: bool) {
-    if report.is_chosen("model") {
-        model::run(report, core_mutants);
-    }
-    // The features of the other tests: with others the dependencies would be built again.
-    let core = |test: &str| {
-        let words = format!("test --workspace --features {FEATURES} --test {test}");
-        let mut command = cargo();
-        command.args(words.split(' '));
-        tests(command.args(["--", "--nocapture", "--test-threads=1"]), 60)
-    };
+pub(crate) fn models(report: &mut Report, mutants: bool) {
+    models_of_code(report, mutants);
     report.run("spin", || {
         tools::program(&["spin"], "spin")?;
-        core(if protocol_mutants {
+        model_tests(if mutants {
             "spin"
         } else {
             "spin model_holds_in_every_channel"
         })
     });
-    report.run("axiomatic", || core("axiomatic"));
+}
+
+/// The models that compile or name lines of the core.
+fn models_of_code(report: &mut Report, mutants: bool) {
+    if report.is_chosen("model") {
+        model::run(report, mutants);
+    }
+    report.run("axiomatic", || model_tests("axiomatic"));
+}
+
+/// The test program of a model.
+fn model_tests(test: &str) -> Result<Step> {
+    // The features of the other tests: with others the dependencies would be built again.
+    let words = format!("test --workspace --features {FEATURES} --test {test}");
+    let mut command = cargo();
+    command.args(words.split(' '));
+    tests(command.args(["--", "--nocapture", "--test-threads=1"]), 60)
 }
 
 /// Number of packages in the workspace. Fails if the lock file would have to change.

@@ -42,6 +42,19 @@ fn rows(table: &str) -> impl Iterator<Item = (&'static str, &'static str)> + use
     rows.filter_map(|(name, text)| Some((name.as_str(), text.as_str()?)))
 }
 
+/// Number of mutants with a model that is known to reject them.
+#[cfg(test)]
+pub(crate) fn known_killers() -> usize {
+    rows("killed_by").count()
+}
+
+/// The model that is known to reject a mutant.
+pub(crate) fn known_killer(mutant: &str) -> Option<String> {
+    let mut rows = rows("killed_by");
+    let (_, test) = rows.find(|(name, _)| *name == mutant)?;
+    Some(format!("ring::model::{test}"))
+}
+
 /// Result of a rule.
 #[derive(Debug)]
 pub(crate) struct Rule {

@@ -206,13 +206,13 @@ mod stopped {
     }
 
     /// Creates a program `name` that writes its pid to the returned file and then sleeps; a rival
-    /// first lists its method.
+    /// first lists its method. Both ends of a measurement may write at the same time.
     fn sleeper(folder: &Path, name: &str) -> PathBuf {
         std::fs::create_dir_all(folder).unwrap();
         let id = folder.join("id");
         let script = format!(
-            "#!/bin/sh\n[ \"$1\" = list ] && {{ echo '{KNOWN}'; exit; }}\necho $$ > {id}.new\nmv \
-         {id}.new {id}\nexec sleep 1000\n",
+            "#!/bin/sh\n[ \"$1\" = list ] && {{ echo '{KNOWN}'; exit; }}\necho $$ > {id}.$$\nmv \
+         {id}.$$ {id}\nexec sleep 1000\n",
             id = id.display(),
         );
         let path = folder.join(name);

@@ -1,7 +1,7 @@
 //! Test programs: built together, run in parallel, with separate output.
 
 use crate::cargo::{FEATURES, TestOutput, cargo, without_ours};
-use crate::child::{self, Line};
+use crate::child::{self, Line, Outcome};
 use crate::report::{self, Step};
 use anyhow::{Result, ensure};
 use std::collections::VecDeque;
@@ -111,8 +111,8 @@ pub(crate) fn build(mut command: Command) -> Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs every test of the workspace: its programs, in parallel on all processors, then the doc
-/// tests.
+/// Runs every test of the workspace: its programs, in parallel on all processors, and beside them
+/// the doc tests, whose compiler takes the processors while programs wait.
 ///
 /// # Errors
 ///
@@ -125,23 +125,38 @@ pub(crate) fn run_all() -> Result<Step> {
     programs.sort_by_key(|program| order(program).unwrap_or(LONG.len()));
     let jobs = jobs();
     println!("{} test programs, {jobs} at a time", programs.len());
-    let mut all = TestOutput::default();
-    for (ran, program) in each(programs, jobs, |program| (program.run(), program.name)) {
+    let (ran, documents) = thread::scope(|scope| {
+        let documents = scope.spawn(doc_tests);
+        let ran = each(programs, jobs, |program| (program.run(), program.name));
+        (
+            ran,
+            documents
+                .join()
+                .unwrap_or_else(|panic| resume_unwind(panic)),
+        )
+    });
+    let (mut all, outcome) = documents?;
+    for (ran, program) in ran {
         match ran {
             Ok(output) => all.append(output),
             Err(error) => all.failures.push(format!("{program}: {error:#}")),
         }
     }
-    // Doc tests create channels.
-    let folder = tempfile::tempdir()?;
-    let mut documents = cargo();
-    documents.args(["test", "--workspace", "--features", FEATURES]);
-    documents.args(["--doc", "--no-fail-fast"]);
-    documents.env("OLIVINE_DIR", folder.path());
-    let outcome = child::stream(&mut documents, 25, |line| all.line(line))?;
     all.failures.iter().for_each(report::keep);
     let success = outcome.success() && all.failures.is_empty();
     Ok(all.step(success, &outcome.words()))
+}
+
+/// Runs the doc tests.
+fn doc_tests() -> Result<(TestOutput, Outcome)> {
+    // They create channels.
+    let folder = tempfile::tempdir()?;
+    let (mut output, mut command) = (TestOutput::default(), cargo());
+    command.args(["test", "--workspace", "--features", FEATURES]);
+    command.args(["--doc", "--no-fail-fast"]);
+    command.env("OLIVINE_DIR", folder.path());
+    let outcome = child::stream(&mut command, 25, |line| output.line(line))?;
+    Ok((output, outcome))
 }
 
 /// The number of processors.

@@ -123,6 +123,7 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
         Ok(step)
     });
     report.run("libraries", libraries);
+    report.run("exports", exports);
     // Their workspaces are not ours: nothing else compiles them.
     report.group("rivals", rivals::check);
     report.group("sanitizers", |report| sanitize::run(report, &[]));
@@ -241,6 +242,18 @@ fn libraries() -> Result<Step> {
     alone(
         &format!("olivine-net --test {test}"),
         &[("OLIVINE_NET_PYTHON", &python.display())],
+    )
+}
+
+/// Libraries of others at the files that `bench report` writes.
+fn exports() -> Result<Step> {
+    let folder = target().join("tools/exports");
+    let packages = ["hdrhistogram", "jsonschema", "pandas", "resvg-py"];
+    tools::venv(&folder, &packages)?;
+    let python = folder.join("bin/python3");
+    alone(
+        "olivine-cli --test outputs exports_are_read_by_programs_of_others",
+        &[("OLIVINE_EXPORT_PYTHON", &python.display())],
     )
 }
 

@@ -4,7 +4,8 @@ use crate::clock::TickClock;
 use crate::error::{ArenaError, Result};
 use crate::pace::{Pacer, Rest};
 use crate::payload::{self, Stamp};
-use crate::protocol::{Batches, Done, Paced, Work};
+use crate::protocol::{Batches, Done, Paced, Proof, Work};
+use std::time::Duration;
 
 /// One end of a connection: sends and receives messages of one size.
 ///
@@ -181,6 +182,9 @@ impl<E: End> Driver for Harness<E> {
     fn prepare(&mut self, work: &Work) -> Result<()> {
         match work {
             Work::Stream(_) | Work::Take { .. } => self.end.prepare_to_stream(),
+            Work::Prove(proof) | Work::Verify(proof) if !proof.replies => {
+                self.end.prepare_to_stream()
+            }
             _ => Ok(()),
         }
     }
@@ -207,6 +211,8 @@ impl<E: End> Driver for Harness<E> {
                 })?;
             }
             Work::Hear { first, count } => self.hear(first, count, samples)?,
+            Work::Prove(ref proof) => self.prove(proof)?,
+            Work::Verify(ref proof) => self.verify(proof)?,
         }
         Ok(done_now())
     }
@@ -256,12 +262,21 @@ impl<E: End> Harness<E> {
         if let Some(streamed) = self.end.stream_specialised(batches) {
             return streamed;
         }
-        let Batches {
-            first,
-            count,
-            batch,
-            own,
-        } = batches;
+        let stamp = |sequence| Stamp {
+            sequence,
+            ticks: batches.own,
+        };
+        self.send_all(batches.first, batches.count, batches.batch, stamp)
+    }
+
+    #[inline(always)]
+    fn send_all(
+        &mut self,
+        first: u64,
+        count: u64,
+        batch: usize,
+        stamp: impl Fn(u64) -> Stamp,
+    ) -> Result<()> {
         let mut next = first;
         let last = first + count;
         while next != last {
@@ -270,14 +285,7 @@ impl<E: End> Harness<E> {
                 .min(batch.max(1));
             let base = next;
             let fill = |number: usize, place: &mut [u8]| {
-                let sequence = base + number as u64;
-                payload::fill(
-                    place,
-                    Stamp {
-                        sequence,
-                        ticks: own,
-                    },
-                );
+                payload::fill(place, stamp(base + number as u64));
             };
             if batch <= 1 {
                 self.end.send(|place| fill(0, place))?;
@@ -294,6 +302,16 @@ impl<E: End> Harness<E> {
         if let Some(taken) = self.end.take_specialised(first, count) {
             return taken;
         }
+        self.take_all(first, count, |stamp, sequence| stamp.sequence == sequence)
+    }
+
+    #[inline(always)]
+    fn take_all(
+        &mut self,
+        first: u64,
+        count: u64,
+        is_due: impl Fn(Stamp, u64) -> bool,
+    ) -> Result<()> {
         let size = self.stage.len();
         let mut next = first;
         let mut wrong = None;
@@ -302,13 +320,58 @@ impl<E: End> Harness<E> {
             let room = usize::try_from(last - next).unwrap_or(usize::MAX);
             let check = |message: &[u8]| {
                 let found = payload::check_whole(message, size);
-                if found.is_none_or(|stamp| stamp.sequence != next) {
+                if found.is_none_or(|stamp| !is_due(stamp, next)) {
                     wrong = wrong.or(Some(next));
                 }
                 next += 1;
             };
             self.end.receive_many(room, check)?;
             if let Some(sequence) = wrong {
+                return Err(ArenaError::Wrong { sequence });
+            }
+        }
+        Ok(())
+    }
+
+    fn prove(&mut self, proof: &Proof) -> Result<()> {
+        let &Proof {
+            first,
+            count,
+            batch,
+            replies,
+            ..
+        } = proof;
+        if !replies {
+            return self.send_all(first, count, batch, |sequence| proof.stamp(sequence));
+        }
+        let size = self.stage.len();
+        for sequence in first..first + count {
+            let stamp = proof.stamp(sequence);
+            self.end.send(|place| payload::fill(place, stamp))?;
+            let answer = self
+                .end
+                .receive(|answer| payload::check_whole(answer, size))?;
+            if answer != Some(stamp) {
+                return Err(ArenaError::Wrong { sequence });
+            }
+        }
+        Ok(())
+    }
+
+    fn verify(&mut self, proof: &Proof) -> Result<()> {
+        // A delay on purpose: the sender meets a full queue.
+        std::thread::park_timeout(Duration::from_millis(proof.late_ms));
+        let (first, count) = (proof.first, proof.count);
+        if !proof.replies {
+            let is_due = |stamp, sequence| stamp == proof.stamp(sequence);
+            return self.take_all(first, count, is_due);
+        }
+        let Self { end, stage } = self;
+        let size = stage.len();
+        for sequence in first..first + count {
+            let is_due =
+                |message: &[u8]| payload::check_whole(message, size) == Some(proof.stamp(sequence));
+            if !end.echo(stage, is_due)? {
                 return Err(ArenaError::Wrong { sequence });
             }
         }

@@ -104,7 +104,23 @@ impl Seat {
 #[must_use]
 pub fn run(methods: &'static [&'static dyn Method]) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let done = match words.split_first() {
+    match follow(&words, methods) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without standard error there is no place for a report.
+            let _ = writeln!(std::io::stderr(), "{}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the words of the command line ask a program that takes part to do.
+///
+/// # Errors
+///
+/// [`ArenaError::Protocol`] for other words; as [`participate`].
+pub fn follow(words: &[String], methods: &'static [&'static dyn Method]) -> Result<()> {
+    match words.split_first() {
         Some((word, [])) if word == LIST => list(methods),
         Some((word, seat)) if word == COMMAND => {
             Seat::parse(seat).and_then(|seat| participate(&seat, methods))
@@ -112,14 +128,6 @@ pub fn run(methods: &'static [&'static dyn Method]) -> ExitCode {
         _ => Err(ArenaError::Protocol {
             found: "run this through `olivine bench pingpong --rivals`".to_owned(),
         }),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // Without standard error there is no place for a report.
-            let _ = writeln!(std::io::stderr(), "{}", chain(&error));
-            ExitCode::FAILURE
-        }
     }
 }
 

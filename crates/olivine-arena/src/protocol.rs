@@ -21,6 +21,7 @@
 
 use crate::counts::ThreadCounts;
 use crate::pace::Rest;
+use crate::payload::Stamp;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -196,6 +197,44 @@ pub enum Work {
         /// Messages.
         count: u64,
     },
+    /// Sends the messages of a proof, and checks the replies, if there are some.
+    Prove(Proof),
+    /// Checks the messages of a proof, and sends each one back, if there are replies.
+    Verify(Proof),
+}
+
+/// Messages that a library cannot know before they arrive: both ends compute them from a key that
+/// only the orders contain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof {
+    /// Number of the first message.
+    pub first: u64,
+    /// Messages in all.
+    pub count: u64,
+    /// Messages sent at once; 1 with replies.
+    pub batch: usize,
+    /// What the messages follow from, beside their number.
+    pub key: u64,
+    /// Whether each message has a reply before the next one.
+    pub replies: bool,
+    /// How long the checking end sleeps before it begins, in milliseconds.
+    pub late_ms: u64,
+}
+
+impl Proof {
+    /// The stamp of a message.
+    #[must_use]
+    pub fn stamp(&self, sequence: u64) -> Stamp {
+        // SplitMix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+        // 2014.
+        let mut word = self.key ^ sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Stamp {
+            sequence,
+            ticks: word ^ (word >> 31),
+        }
+    }
 }
 
 /// Messages that are streamed one way.

@@ -54,12 +54,21 @@ pub enum BenchError {
     Receive(#[from] olivine::ReceiveError),
     /// No rivals are built.
     #[error(
-        "no rivals in {folder}: build them with `cargo xtask rivals`",
+        "no rivals in {folder}: build them with `cargo xtask rivals`, or name a folder with an \
+        entry.toml",
         folder = folder.display()
     )]
     NoRivals {
         /// The searched folder.
         folder: std::path::PathBuf,
+    },
+    /// The manifest of an entry is wrong, or the entry cannot be built.
+    #[error("entry {folder}: {message}", folder = folder.display())]
+    Entry {
+        /// Its folder.
+        folder: std::path::PathBuf,
+        /// What is wrong, and what is allowed.
+        message: String,
     },
     /// A rival's program did not end.
     #[error("rival {name} did not end within {seconds} s and was stopped")]

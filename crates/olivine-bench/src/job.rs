@@ -107,6 +107,8 @@ pub struct Job {
     pub name: String,
     /// Its description.
     pub about: String,
+    /// The file that it was read from.
+    pub text: String,
     /// The points, in this order.
     pub points: Vec<Point>,
 }
@@ -187,6 +189,7 @@ impl Job {
         Ok(Self {
             name: name.to_owned(),
             about: found.about,
+            text: text.to_owned(),
             points,
         })
     }

@@ -25,6 +25,7 @@ pub mod selfcheck;
 pub mod spread;
 mod sys;
 pub mod text;
+pub mod validate;
 pub mod view;
 pub mod worst;
 

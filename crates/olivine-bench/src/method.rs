@@ -10,6 +10,7 @@ mod bytes;
 mod condvar;
 mod datagram;
 mod exchange;
+pub mod foreign;
 mod mirror;
 mod olivine_channel;
 mod olivine_shm;

@@ -4,18 +4,24 @@
 //! or dark theme, and prints.
 
 mod axis;
+mod card;
 mod html;
 mod latex;
 mod markdown;
 mod plot;
+mod site;
 mod svg;
 
+pub use card::card;
 pub use html::html;
 pub use latex::latex;
 pub use markdown::markdown;
+pub use site::site;
 
 use crate::view::View;
 
+/// Width of a letter to its height, on average: text cannot be measured here.
+const LETTERS: f64 = 0.6;
 /// Largest page in bytes.
 pub const BYTES_MAX: usize = 2_000_000;
 

@@ -126,6 +126,12 @@ impl Setup {
         })
     }
 
+    /// Whether a program knows a method of this name.
+    #[must_use]
+    pub fn knows(&self, method: &str) -> bool {
+        self.find(method).is_ok()
+    }
+
     /// Whether the person asked to stop.
     pub(crate) fn is_stopped(&self) -> bool {
         // Relaxed: the flag carries no other data.

@@ -9,12 +9,14 @@ mod model;
 mod rank;
 mod select;
 mod sentence;
+mod side;
 mod tables;
 
 pub(crate) use model::{AxisPlan, Curve, Dot, FieldCell, Figure, Plot, Scale};
 pub use model::{Cell, Column, Conditions, Line, Section, Table, View};
 #[cfg(test)]
 pub(crate) use model::{Point, SERIES_MAX};
+pub use side::{Everywhere, MachineFiles, Side, Standing, side_by_side};
 
 use crate::result::{Load, ResultFile, floor};
 use crate::scenario::registry;
@@ -75,6 +77,7 @@ pub fn view(sources: &[Source]) -> View {
         title: title(sources),
         sentence: sentence::sentence(&compared),
         warning: conditions::warning(sources),
+        stamp: conditions::stamp(sources),
         machines,
         sections,
         conditions: sources.iter().map(conditions::conditions).collect(),

@@ -30,7 +30,7 @@ const LAYERS: &[&[&str]] = &[
     &["load", "plan"],
     &["job"],
     &["selfcheck", "view"],
-    &["render"],
+    &["render", "validate"],
 ];
 
 /// The longest entry of the table that begins `path`, with its line.

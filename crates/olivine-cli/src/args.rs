@@ -13,8 +13,8 @@ pub(crate) mod values;
 
 pub(crate) use admin::{DoctorArgs, GcArgs, InspectArgs, LsArgs, RmArgs, TapArgs, TopArgs};
 pub(crate) use bench::{
-    BenchArgs, CompareArgs, ManyArgs, MethodArgs, PageArgs, Scenario, SelfcheckArgs, Stream,
-    SweepArgs,
+    ArenaArgs, BenchArgs, CompareArgs, ManyArgs, MethodArgs, PageArgs, Scenario, SelfcheckArgs,
+    SiteArgs, Stream, SubmitArgs, SweepArgs,
 };
 pub(crate) use far::FarArgs;
 pub(crate) use serve::{AccessArgs, MetricsArgs, ServeArgs};
@@ -118,6 +118,8 @@ pub(crate) enum Command {
     Man(ManArgs),
     #[command(name = olivine_bench::protocol::COMMAND, hide = true)]
     Participant(ParticipantArgs),
+    #[command(name = olivine_bench::run::LOAD, hide = true)]
+    Entry(EntryArgs),
     #[command(name = "__serve", hide = true)]
     LoadServer(load::ServeArgs),
 }
@@ -212,6 +214,15 @@ pub(crate) struct ManArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ParticipantArgs {
     pub(crate) seat: Vec<String>,
+}
+
+/// An entry of the arena that is a library.
+#[derive(Debug, Args)]
+pub(crate) struct EntryArgs {
+    pub(crate) library: std::path::PathBuf,
+    /// What a program that takes part is asked to do.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<String>,
 }
 
 /// Refuses the flags of `names` if the command line has one: they have no effect for `what`.

@@ -1,5 +1,6 @@
 //! `olivine bench`: runs the scenarios of `olivine-bench` and prints the results.
 
+mod arena;
 mod compare;
 mod far;
 pub(crate) mod files;
@@ -9,16 +10,19 @@ mod print;
 mod report;
 mod rivals;
 mod selfcheck;
+mod site;
 mod sweep;
 
-use crate::args::{BenchArgs, Common, ManyArgs, MethodArgs, ParticipantArgs, Scenario, Stream};
+use crate::args::{
+    BenchArgs, Common, EntryArgs, ManyArgs, MethodArgs, ParticipantArgs, Scenario, Stream,
+};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
 use measure::Bench;
 use olivine_bench::BenchError;
 use olivine_bench::cpus;
-use olivine_bench::method;
-use olivine_bench::participant::{Seat, participate};
+use olivine_bench::method::{self, Method, foreign};
+use olivine_bench::participant::{Seat, follow, participate};
 use olivine_bench::plan::{ALL, Matrix, PlanError};
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::RUNS_QUOTABLE;
@@ -56,6 +60,9 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::List => list(common),
         Scenario::Http(args) => load::http(args, common),
         Scenario::Tcp(args) => load::tcp(args, common),
+        Scenario::Arena(args) => arena::run(args, common),
+        Scenario::Submit(args) => arena::submit(args, common),
+        Scenario::Site(args) => site::run(args, common),
         Scenario::Compare(args) => compare::run(args, common),
         Scenario::Report(args) => report::run(args, common),
         Scenario::Selfcheck(args) => selfcheck::run(args, common),
@@ -189,6 +196,15 @@ pub(crate) use load::serve as serve_load;
 pub(crate) fn take_part(args: &ParticipantArgs) -> Outcome {
     let seat = Seat::parse(&args.seat).map_err(BenchError::from)?;
     Ok(participate(&seat, method::every()).map_err(BenchError::from)?)
+}
+
+/// Runs as a participant with the method of an entry.
+pub(crate) fn take_part_with(args: &EntryArgs) -> Outcome {
+    let method: &'static dyn Method = Box::leak(Box::new(
+        foreign::load(&args.library).map_err(BenchError::from)?,
+    ));
+    let methods: &'static [&'static dyn Method] = Box::leak(Box::new([method]));
+    Ok(follow(&args.words, methods).map_err(BenchError::from)?)
 }
 
 /// The given CPUs, or the first two allowed.

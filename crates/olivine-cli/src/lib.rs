@@ -89,6 +89,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Completions(args) => shell::completions(args, common),
         Command::Man(args) => shell::man(args, common),
         Command::Participant(args) => bench::take_part(args),
+        Command::Entry(args) => bench::take_part_with(args),
         Command::LoadServer(args) => bench::serve_load(args),
     }
 }

@@ -2,6 +2,9 @@
 
 mod common;
 
+#[path = "bench/arena.rs"]
+mod arena;
+
 use common::{TestFolder, said};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;

@@ -131,7 +131,7 @@ fn each_option_of_demo_explain_completions_and_man_acts_or_is_refused() {
 
 #[test]
 fn each_option_of_the_bench_commands_that_measure_nothing_acts_or_is_refused() {
-    play(&["bench list", "bench compare", "bench report"]);
+    play(&["bench list", "bench compare", "bench report", "bench site"]);
 }
 
 #[test]
@@ -153,6 +153,7 @@ fn each_option_of_bench_with_several_processes_acts_or_is_refused() {
 fn each_option_of_bench_bridge_and_selfcheck_acts_or_is_refused() {
     if common::has_two_cpus() {
         play(&["bench bridge", "bench selfcheck"]);
+        play(&["bench arena", "bench submit"]);
     }
 }
 

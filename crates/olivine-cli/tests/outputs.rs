@@ -11,6 +11,7 @@ use olivine_bench::result::ResultFile;
 use olivine_bench::view::{Cell, Source, View, view};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// Files of the run, in the order of the page.
@@ -272,6 +273,145 @@ fn all_outputs_agree() {
         outputs.iter().all(|output| output.contains(sentence)),
         "{sentence}"
     );
+}
+
+/// The card of `files`.
+fn card(files: &[&str]) -> String {
+    let place = TestFolder::new();
+    let [card, page] = ["card.svg", "page.md"].map(|name| place.path().join(name));
+    let paths: Vec<String> = files.iter().map(|name| run_file(&place, name)).collect();
+    let mut words = vec!["bench", "report"];
+    words.extend(paths.iter().map(String::as_str));
+    words.extend([
+        "--out",
+        page.to_str().unwrap(),
+        "--card",
+        card.to_str().unwrap(),
+    ]);
+    let output = place.run(&words);
+    assert!(output.status.success(), "{}", said(&output));
+    fs::read_to_string(&card).unwrap()
+}
+
+#[test]
+fn card_matches_the_recorded_one_and_says_what_the_tables_say() {
+    let card = card(&FILES);
+    is_as_kept("card.svg", card.as_bytes());
+    let texts = card.lines().filter_map(|line| {
+        let text = line.strip_prefix("<text ")?.strip_suffix("</text>")?;
+        Some(text.split_once('>')?.1)
+    });
+    let texts: Vec<&str> = texts.collect();
+    let view = the_view();
+    let sentence = view.sentence.as_deref().unwrap();
+    assert!(texts.join(" ").contains(sentence), "{texts:?}");
+    assert!(texts.contains(&"busy machine"), "{texts:?}");
+    let rows: Vec<String> = printed(&FILES)
+        .lines()
+        .map(|line| row(line.split("  ")))
+        .collect();
+    let bars: Vec<&&str> = texts.iter().filter(|text| text.ends_with(" ns")).collect();
+    assert_eq!(bars.len(), 8, "{texts:?}");
+    for bar in bars {
+        let at = texts.iter().position(|text| text == bar).unwrap();
+        let name = texts[at - 1];
+        let is_it = |row: &String| row.contains(name) && row.contains(*bar);
+        assert!(rows.iter().any(is_it), "{name} {bar} is not in the table");
+    }
+}
+
+/// A machine and its double, so that both have the same ranks.
+#[test]
+fn site_has_a_column_a_page_and_badges_of_each_machine() {
+    let place = TestFolder::new();
+    let one = place.recorded_run();
+    let other = place.path().join("other");
+    fs::create_dir(&other).unwrap();
+    let file = "pingpong.json";
+    fs::copy(one.join(file), other.join(file)).unwrap();
+    let site = place.path().join("site");
+    let folders = [&site, &one, &other].map(|path| path.to_str().unwrap());
+    let output = place.run(&[&["bench", "site"], &folders[..]].concat());
+    assert!(output.status.success(), "{}", said(&output));
+    let read = |name: &str| fs::read_to_string(site.join(name)).unwrap();
+    let index = read("index.html");
+    let (first, rest) = index.split_once("Messages a second, 32 B").unwrap();
+    assert!(index.contains("<h2>Our biases</h2>") && rest.contains(" M/s <small>1.</small>"));
+    let view = the_view();
+    let tables = view
+        .sections
+        .iter()
+        .find(|section| section.heading.starts_with("Round trip"));
+    let table = &tables.unwrap().tables[0];
+    let column = |head: &str| table.columns.iter().position(|column| column.head == head);
+    let (method, ratio) = (column("method").unwrap(), column("× floor").unwrap());
+    let lines = table.lines.iter().filter(|line| !line.is_detail);
+    let mut rank = 0;
+    let mut ranked: Vec<&str> = Vec::new();
+    for line in lines {
+        let name = line.cells[method].text.split(' ').next().unwrap();
+        if ranked.contains(&name) {
+            continue;
+        }
+        ranked.push(name);
+        rank += 1;
+        let cell = format!("{} × <small>{rank}.</small>", line.cells[ratio].text);
+        let row = first
+            .lines()
+            .find(|row| row.contains(&format!("<td>{name}</td>")));
+        assert_eq!(
+            row.unwrap().matches(&cell).count(),
+            2,
+            "{name}: {cell}: {row:?}"
+        );
+    }
+    assert!(rank > 10, "{rank}");
+    let badge: serde_json::Value =
+        serde_json::from_str(&read("badges/run/olivine-spin.json")).unwrap();
+    let said = badge["message"].as_str().unwrap();
+    assert!(
+        said.starts_with("place ") && said.ends_with(" × floor"),
+        "{said}"
+    );
+    assert!(read("badges/other/pipe.svg").contains(" × floor</text>"));
+    assert!(read("run.html").contains("Full speed") && read("other.html").ends_with("</html>\n"));
+}
+
+/// Whether programs of others read each export; `ci --deep` provides them.
+#[test]
+fn exports_are_read_by_programs_of_others() {
+    let Some(python) = std::env::var_os("OLIVINE_EXPORT_PYTHON") else {
+        return common::skip("exports in Python: OLIVINE_EXPORT_PYTHON names no interpreter");
+    };
+    let place = TestFolder::new();
+    let folder = place.path().join("exports");
+    fs::create_dir(&folder).unwrap();
+    for (file, ending) in [
+        ("latency", "hlog"),
+        ("pingpong", "csv"),
+        ("latency", "json"),
+    ] {
+        let path = folder.join(format!("{file}.{ending}"));
+        fs::write(path, reported(&[file], ending)).unwrap();
+    }
+    fs::write(folder.join("card.svg"), card(&FILES)).unwrap();
+    let [file, page] = [
+        run_file(&place, "pingpong"),
+        folder.join("x.md").display().to_string(),
+    ];
+    let plots = folder.display().to_string();
+    let output = place.run(&["bench", "report", &file, "--out", &page, "--svg", &plots]);
+    assert!(output.status.success(), "{}", said(&output));
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let schema = here.join("../../docs/bench-schema.json");
+    let mut read = Command::new(python);
+    let read = read
+        .arg(here.join("tests/recorded/read_exports.py"))
+        .args([&folder, &schema]);
+    let output = read.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{told}{}", said(&output));
+    assert!(told.contains("6 histograms, 53 rows, 1 file, "), "{told}");
 }
 
 /// Quoted figures are recorded figures.

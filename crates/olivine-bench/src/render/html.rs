@@ -7,7 +7,7 @@ use crate::view::{Column, Conditions, Line, Section, Table, View};
 use std::fmt::Write as _;
 
 /// Colours, then the page, then the drawings.
-const STYLE: &str = concat!(
+pub(super) const STYLE: &str = concat!(
     include_str!("colours.css"),
     include_str!("page.css"),
     include_str!("plot.css")
@@ -24,8 +24,8 @@ failure.</li>\n\
 <li>Each slice is between two slices of the floor, a bare cache line going to and fro between \
 the same two processes. The floor tells where the two CPUs are (same core, shared L3, far \
 apart), and the ratio to it is what two machines can compare.</li>\n\
-<li>Runs of the variants of one session take turns, so that a disturbance hits all alike. Other \
-people's libraries have a session each, after Olivine's, in turns with its floor. A p50 is that \
+<li>Runs of the variants of one session take turns, those of other people's libraries too, so \
+that a disturbance hits all alike. A p50 is that \
 of the median run, each run first reduced to the median of its slices. Ranges are the least and \
 most of the runs, not of samples. Other percentiles, and whole curves, are of all samples of all \
 runs.</li>\n\

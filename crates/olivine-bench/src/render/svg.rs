@@ -3,14 +3,13 @@
 //!
 //! A drawing has no colours, so it fits light and dark pages and paper.
 
+use super::LETTERS;
 use std::fmt::Write as _;
 
 /// The colours of pages, as variables of a style sheet: the first block is the light ones.
 const COLOURS: &str = include_str!("colours.css");
 /// The classes of drawings, which take their colours from those variables.
 const CLASSES: &str = include_str!("plot.css");
-/// Width of a letter to its height, on average: text cannot be measured here.
-const LETTER: f64 = 0.6;
 /// Height of a plot's text, as `plot.css` has it.
 pub(super) const TEXT: f64 = 12.0;
 
@@ -170,7 +169,7 @@ impl Svg {
 /// About how wide a text is drawn.
 #[allow(clippy::cast_precision_loss, reason = "a few letters")]
 pub(super) fn width_of(text: &str) -> f64 {
-    text.chars().count() as f64 * TEXT * LETTER
+    text.chars().count() as f64 * TEXT * LETTERS
 }
 
 /// Text escaped for elements and attributes.

@@ -336,6 +336,55 @@ impl<'a> Participants<'a> {
         Ok(done)
     }
 
+    /// Kills the server's process `after` both have begun their work. How the client's work ended
+    /// `within` this time, and after how long; `None` if it goes on.
+    pub(crate) fn outlive(
+        &mut self,
+        works: &[Work],
+        after: Duration,
+        within: Duration,
+    ) -> Result<Option<(Duration, String)>> {
+        let gate = self.next_gate();
+        let role = Role::Measured;
+        for (end, &work) in works.iter().enumerate().rev() {
+            let End {
+                process, worker, ..
+            } = self.ends[end];
+            self.processes[process].tell(worker, &Order::Run { role, gate, work })?;
+        }
+        // They are at work then; how much of it they have done does not matter.
+        std::thread::park_timeout(after);
+        let killed = &mut self.processes[self.ends[SERVER].process].child;
+        killed.kill().map_err(io("kill a participant"))?;
+        killed.wait().map_err(io("wait for a participant"))?;
+        let begun = Instant::now();
+        let survivor = &mut self.processes[self.ends[CLIENT].process];
+        loop {
+            let how = match survivor.next() {
+                Ok(None) => None,
+                Ok(Some(Line { said, .. })) => Some(unfit(&said).to_string()),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(how) = how {
+                return Ok(Some((begun.elapsed(), how)));
+            }
+            let left = within.saturating_sub(begun.elapsed());
+            if left.is_zero() || (self.stopped)() {
+                return Ok(None);
+            }
+            let left = Timespec {
+                tv_sec: left.as_secs().cast_signed(),
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let mut outputs = [PollFd::new(&survivor.output, PollFlags::IN)];
+            if poll(&mut outputs, Some(&left)) == Ok(1)
+                && let Err(error) = survivor.read()
+            {
+                return Ok(Some((begun.elapsed(), error.to_string())));
+            }
+        }
+    }
+
     /// A gate, and the one behind it.
     fn next_gate(&mut self) -> u64 {
         self.gate += 2;

@@ -1,8 +1,10 @@
 //! A program that takes part in measurements: this tool, or that of another library, so that this
 //! library never depends on one.
 //!
-//! Each program links the harness and its methods. It lists them, and it runs as a participant.
+//! Each program links the harness and its methods. It lists them, and it runs as a participant. An
+//! entry with a library is this tool, which loads the library.
 
+use super::entry::{self, Entry};
 use crate::error::{BenchError, Result, io};
 use olivine_arena::method::{Description, Method};
 use olivine_arena::participant::Seat;
@@ -10,12 +12,15 @@ use olivine_arena::protocol::{COMMAND, LIST};
 use olivine_arena::sys::process;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+/// The word of this tool before the library of an entry.
+pub const LOAD: &str = "__entry";
 /// Prefix of the names of rivals' programs.
 const PREFIX: &str = "rival-";
 /// How long a rival's program may take to start and list its methods.
@@ -31,8 +36,12 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
+    /// Words before all others.
+    words: Vec<OsString>,
     /// The rival's name; `None` for this tool.
     rival: Option<String>,
+    /// What is built before it lists its methods.
+    entry: Option<Entry>,
     methods: Vec<Description>,
 }
 
@@ -44,20 +53,26 @@ impl Program {
     /// [`BenchError`] if it cannot find itself.
     pub fn own(methods: &[&'static dyn Method]) -> Result<Self> {
         Ok(Self {
-            path: std::env::current_exe().map_err(io("find this program to start it again"))?,
+            path: own()?,
+            words: Vec::new(),
             rival: None,
+            entry: None,
             methods: methods.iter().map(|&method| method.into()).collect(),
         })
     }
 
-    /// The programs of rivals in `folder`, by name; their methods are not known yet.
+    /// The rivals in `folder`, by name: programs called `rival-NAME`, and folders with an
+    /// [entry](super::entry); or `folder` is one. Their methods are not known yet.
     ///
     /// # Errors
     ///
-    /// [`BenchError::NoRivals`] if there are none.
+    /// [`BenchError::NoRivals`] if there are none; [`BenchError::Entry`] for a wrong manifest.
     pub fn find(folder: &Path) -> Result<Vec<Self>> {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut found: Vec<Self> = entries
+        if let Some(entry) = Entry::read(folder)? {
+            return Ok(vec![Self::of(entry)]);
+        }
+        let files = || std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut found: Vec<Self> = files()
             .filter_map(|entry| {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 let name = name
@@ -65,17 +80,33 @@ impl Program {
                     .filter(|name| !name.contains('.'))?;
                 Some(Self {
                     path: entry.path(),
+                    words: Vec::new(),
                     rival: Some(name.to_owned()),
+                    entry: None,
                     methods: Vec::new(),
                 })
             })
             .collect();
+        for file in files() {
+            found.extend(Entry::read(&file.path())?.map(Self::of));
+        }
         found.sort_by(|a, b| a.path.cmp(&b.path));
         if found.is_empty() {
             let folder = folder.to_path_buf();
             return Err(BenchError::NoRivals { folder });
         }
         Ok(found)
+    }
+
+    /// The program of an entry, which is not built yet.
+    fn of(entry: Entry) -> Self {
+        Self {
+            path: entry.folder().to_path_buf(),
+            words: Vec::new(),
+            rival: Some(entry.name()),
+            entry: Some(entry),
+            methods: Vec::new(),
+        }
     }
 
     /// The rival's name; empty for this tool.
@@ -96,14 +127,28 @@ impl Program {
         &self.methods
     }
 
-    /// Has it list its methods.
+    /// Leaves out the methods that `keep` refuses.
+    pub fn retain(&mut self, keep: impl FnMut(&Description) -> bool) {
+        self.methods.retain(keep);
+    }
+
+    /// Builds it, if it is an entry, and has it list its methods.
     ///
     /// # Errors
     ///
-    /// [`BenchError::Rival`] if the program does not run or says something else,
-    /// [`BenchError::RivalHangs`] if it says nothing for half a minute, [`BenchError::Stopped`]
-    /// soon after `stopped` is true.
+    /// [`BenchError::Entry`] if it cannot be built; [`BenchError::Rival`] if the program does not
+    /// run or says something else, [`BenchError::RivalHangs`] if it says nothing for half a
+    /// minute, [`BenchError::Stopped`] soon after `stopped` is true.
     pub fn look(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        if let Some(entry) = &self.entry {
+            match entry.build(stopped)? {
+                entry::Built::Program(path) => self.path = path,
+                entry::Built::Library(library) => {
+                    self.path = own()?;
+                    self.words = vec![LOAD.into(), library.into()];
+                }
+            }
+        }
         self.methods = self.run(LIST, "", START_MAX, stopped)?;
         Ok(())
     }
@@ -112,6 +157,7 @@ impl Program {
     pub(crate) fn start(&self, seat: &Seat) -> Result<(Child, Option<Receiver<String>>)> {
         let mut command = Command::new(&self.path);
         command
+            .args(&self.words)
             .arg(COMMAND)
             .args(seat.words())
             .stdin(Stdio::piped())
@@ -176,38 +222,9 @@ impl Program {
         stopped: &dyn Fn() -> bool,
     ) -> Result<T> {
         let mut command = Command::new(&self.path);
-        command
-            .arg(word)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let started = process::start(&mut command, Signal::KILL);
-        let mut child = started.map_err(io("start a rival's program"))?;
-        let said = child.stderr.take().map(text_of);
-        let told = child.stdout.take().map(text_of);
-        if let Some(mut stdin) = child.stdin.take() {
-            let input = input.as_bytes().to_vec();
-            // On a thread, because a hanging program reads nothing; a program that died before it
-            // read all reports that below.
-            std::thread::spawn(move || stdin.write_all(&input));
-        }
-        let told = told.map(|text| within(&text, limit, stopped));
-        let is_late = matches!(told, Some(Err(RecvTimeoutError::Timeout)));
-        if is_late {
-            let _ = child.kill();
-        }
-        let status = child.wait().map_err(io("wait for a rival's program"))?;
-        if is_late && stopped() {
-            return Err(BenchError::Stopped);
-        }
-        if is_late {
-            return Err(BenchError::RivalHangs {
-                name: self.name().to_owned(),
-                seconds: limit.as_secs(),
-            });
-        }
+        command.args(&self.words).arg(word);
+        let Ran { told, said, status } = run(&mut command, self.name(), input, limit, stopped)?;
         // A library's log on standard output comes before the result.
-        let told = told.and_then(std::result::Result::ok).unwrap_or_default();
         let last = told.lines().last().unwrap_or_default();
         match serde_json::from_str(last) {
             Ok(result) if status.success() => Ok(result),
@@ -215,6 +232,70 @@ impl Program {
             _ => Err(self.reason(said.as_ref(), status)),
         }
     }
+}
+
+/// This tool.
+fn own() -> Result<PathBuf> {
+    std::env::current_exe().map_err(io("find this program to start it again"))
+}
+
+/// What a program did.
+pub(super) struct Ran {
+    /// Its standard output.
+    pub(super) told: String,
+    /// Its standard error.
+    pub(super) said: Option<Receiver<String>>,
+    pub(super) status: ExitStatus,
+}
+
+impl Ran {
+    /// Its standard error, as far as it comes soon.
+    pub(super) fn complaint(&self) -> String {
+        let said = self.said.as_ref();
+        let said = said.and_then(|text| text.recv_timeout(LAST_WORDS_MAX).ok());
+        said.unwrap_or_default()
+    }
+}
+
+/// Runs a program of the rival `name` within `limit` or until it is `stopped`.
+pub(super) fn run(
+    command: &mut Command,
+    name: &str,
+    input: &str,
+    limit: Duration,
+    stopped: &dyn Fn() -> bool,
+) -> Result<Ran> {
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let started = process::start(command, Signal::KILL);
+    let mut child = started.map_err(io("start a rival's program"))?;
+    let said = child.stderr.take().map(text_of);
+    let told = child.stdout.take().map(text_of);
+    if let Some(mut stdin) = child.stdin.take() {
+        let input = input.as_bytes().to_vec();
+        // On a thread, because a hanging program reads nothing; a program that died before it
+        // read all reports that below.
+        std::thread::spawn(move || stdin.write_all(&input));
+    }
+    let told = told.map(|text| within(&text, limit, stopped));
+    let is_late = matches!(told, Some(Err(RecvTimeoutError::Timeout)));
+    if is_late {
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(io("wait for a rival's program"))?;
+    if is_late && stopped() {
+        return Err(BenchError::Stopped);
+    }
+    if is_late {
+        return Err(BenchError::RivalHangs {
+            name: name.to_owned(),
+            seconds: limit.as_secs(),
+        });
+    }
+    let told = told.and_then(std::result::Result::ok).unwrap_or_default();
+    Ok(Ran { told, said, status })
 }
 
 /// The result of `text` within `limit` and before it is `stopped`; [`RecvTimeoutError::Timeout`]

@@ -94,6 +94,16 @@ pub(super) fn warning(sources: &[Source]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
+/// The warning in two words.
+pub(super) fn stamp(sources: &[Source]) -> Option<&'static str> {
+    let is_busy = |source: &Source| source.file.machine.load_average_1m > IDLE_BELOW;
+    if sources.iter().any(is_busy) {
+        return Some("busy machine");
+    }
+    let is_short = |source: &Source| !source.file.is_quotable();
+    sources.iter().any(is_short).then_some("short run")
+}
+
 /// Each file's machine and command.
 pub(super) fn conditions(source: &Source) -> Conditions {
     let file = &source.file;

@@ -306,6 +306,8 @@ pub struct View {
     pub sentence: Option<String>,
     /// Why the figures must not be quoted, in one paragraph.
     pub warning: Option<String>,
+    /// The same in two words.
+    pub stamp: Option<&'static str>,
     /// The machines, one line each.
     pub machines: Vec<String>,
     /// The sections, in the order of the files.

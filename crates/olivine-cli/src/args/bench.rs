@@ -4,7 +4,7 @@ use super::{FarArgs, TEMPLATE, load, values};
 use crate::bench::files::{report_help, save_help};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
-use olivine_bench::plan::Matrix;
+use olivine_bench::plan::{ALL, Matrix};
 use olivine_bench::scenario::registry::{self, SCENARIOS};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +27,7 @@ Examples:
   olivine bench bridge stream                 tcp:// against ZeroMQ and NATS
   olivine bench compare olivine-spin pipe     compare two methods
   olivine bench report latency.json           an HTML page with plots
+  olivine bench arena my-ring                 add a library of another project
   olivine bench http http://127.0.0.1:8000/   load a server, check each reply
   olivine bench http --peers all              our server against others")]
 pub(crate) struct BenchArgs {
@@ -52,8 +53,11 @@ pub(crate) enum Scenario {
     Bridge(FarArgs),
     Http(load::HttpArgs),
     Tcp(load::TcpArgs),
+    Arena(ArenaArgs),
     Compare(CompareArgs),
     Report(PageArgs),
+    Site(SiteArgs),
+    Submit(SubmitArgs),
     Selfcheck(SelfcheckArgs),
     /// List the scenarios and methods
     List,
@@ -297,6 +301,7 @@ pub(crate) struct MeshArgs {
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
   olivine bench sweep --preset olive          repeat what Olive published
+  olivine bench sweep --preset olive --print-job > job.toml
   olivine bench sweep job.toml --out found.json
   olivine bench sweep job.toml --out found.json    again: resumes
 
@@ -320,6 +325,9 @@ pub(crate) struct SweepArgs {
     /// A published experiment: ipc-bench, octane, olive, ring-buffer, solace
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
+    /// Print the job file, without measuring: a start for another one
+    #[arg(long, conflicts_with_all = ["out", "save"])]
+    pub(crate) print_job: bool,
     /// File of the results: saved after each point, read at the start if it
     /// has at most 64 MiB
     #[arg(long, value_name = "PATH")]
@@ -360,6 +368,32 @@ pub(crate) struct LatencyArgs {
     pub(crate) method_args: MethodArgs,
 }
 
+/// Validate libraries of others, then rank them among all methods
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine bench arena my-ring                 validate it, and rank it
+  olivine bench arena my-ring --check         validate it only
+  olivine bench arena rivals/target/release --check
+
+A FOLDER has an entry.toml and a library behind five functions in C, C++ or
+Rust, or programs called rival-NAME, or folders with an entry.toml. An entry
+that loses, repeats, reorders or changes a message, or stalls, has no figure.
+docs/arena.md shows how to write one.")]
+pub(crate) struct ArenaArgs {
+    /// Folders of entries
+    #[arg(required = true, value_name = "FOLDER")]
+    pub(crate) folder: Vec<PathBuf>,
+    /// Only validate; exit code 1 if an entry fails
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Methods from `olivine bench list` to rank them among, or all
+    #[arg(long = "method", value_name = "NAME", value_delimiter = ',', default_value = ALL)]
+    pub(crate) among: Vec<String>,
+    #[command(flatten)]
+    pub(crate) method: MethodArgs,
+}
+
 /// Compare two methods or result files, with the margin of error
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
@@ -395,6 +429,7 @@ Examples:
   olivine bench report all.json --out all.html
   olivine bench report *.json --out all.html --svg plots
   olivine bench report all.json --out all.csv
+  olivine bench report all.json --card all.svg
   olivine bench report *.json --out all.md    headline tables for a README
 
 The page is one file. It needs no network, and has a light and a dark theme.")]
@@ -407,6 +442,45 @@ pub(crate) struct PageArgs {
     /// Also write each plot into this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) svg: Option<PathBuf>,
+    /// Also write one picture to share, 1200 by 630, to this .svg file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) card: Option<PathBuf>,
+}
+
+/// Write a folder of pages with machines side by side, and badges
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine bench site public results/*         index.html, a page a machine, badges
+  olivine bench site public mine.json theirs.json")]
+pub(crate) struct SiteArgs {
+    /// Folder to write
+    pub(crate) out: PathBuf,
+    /// A machine each: a folder of result files, or one of 'bench submit'
+    #[arg(required = true, value_name = "MACHINE")]
+    pub(crate) machine: Vec<PathBuf>,
+}
+
+/// Measure this machine for others: one small file, fit for a pull request
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine bench submit my-machine.json
+  olivine bench submit my-machine.json rivals/target/release
+
+It has floor, round trips, full speed and paced latency of every method, the
+machine, the findings of 'olivine doctor', the command and the spread.")]
+pub(crate) struct SubmitArgs {
+    /// File to write, at most 256 KiB
+    pub(crate) file: PathBuf,
+    /// Folders of entries as of 'olivine bench arena', validated first
+    #[arg(value_name = "FOLDER")]
+    pub(crate) folder: Vec<PathBuf>,
+    /// Methods from `olivine bench list`, or all
+    #[arg(long = "method", value_name = "NAME", value_delimiter = ',', default_value = ALL)]
+    pub(crate) among: Vec<String>,
+    #[command(flatten)]
+    pub(crate) method: MethodArgs,
 }
 
 /// Check the benchmark: does it find a stall, a wrong reply, two equal methods?

@@ -202,7 +202,7 @@ pub(super) fn read(paths: &[PathBuf]) -> Outcome<Vec<Source>> {
     paths.iter().map(source).collect()
 }
 
-fn name_of(path: &Path) -> String {
+pub(super) fn name_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or(path.as_os_str());
     stem.to_string_lossy().into_owned()
 }

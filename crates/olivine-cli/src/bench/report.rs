@@ -6,6 +6,7 @@ use crate::args::PageArgs;
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, print, print_json};
 use olivine_bench::render;
+use olivine_bench::text;
 use olivine_bench::view::view;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// File name for standard output.
 const STDOUT: &str = "-";
 /// Largest result file kept in a repository, in bytes.
-const PACKED_MAX: usize = 256 << 10;
+pub(super) const PACKED_MAX: usize = 256 << 10;
 
 /// Runs the command.
 pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
@@ -26,6 +27,14 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
     }
     if !is_printed {
         files::check_form(&args.out, args.file.len())?;
+    }
+    if let Some(path) = &args.card
+        && path.extension().is_none_or(|ending| ending != "svg")
+    {
+        let path = path.display();
+        return Err(Failure::usage(format!(
+            "--card {path} is a picture: name a .svg file"
+        )));
     }
     let mut sources = files::read(&args.file)?;
     let view = view(&sources);
@@ -48,6 +57,17 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
             written.push(path);
         }
     }
+    if let Some(path) = &args.card {
+        let names: Vec<&str> = sources.iter().map(|source| source.name.as_str()).collect();
+        let card = render::card(&view).ok_or_else(|| {
+            let names = names.join(", ");
+            Failure::failed(format!(
+                "no ranking with Olivine is in {names}: there is no card"
+            ))
+        })?;
+        files::store(path, card.as_bytes())?;
+        written.push(path.clone());
+    }
     if is_printed {
         return print(&folded(&show::text(&view)));
     }
@@ -67,7 +87,7 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
     }
     let more = match written.len() - 1 {
         0 => String::new(),
-        count => format!(" and {count} plots"),
+        count => format!(" and {}", text::plural(count as u64, "drawing")),
     };
     print(&format!("{rows} rows in {}{more}\n", args.out.display()))
 }

@@ -57,7 +57,7 @@ pub(super) fn enter(
 }
 
 /// The methods of a rival that can be measured in a case.
-fn of(scenario: &Scenario, rival: &Program, case: &Parameters) -> Vec<Variant> {
+pub(super) fn of(scenario: &Scenario, rival: &Program, case: &Parameters) -> Vec<Variant> {
     let known = rival.methods().iter();
     let known = known.filter(|method| method.streams || scenario.in_harness);
     let known = known.filter(|method| case.batch_count == 1 || method.batches);

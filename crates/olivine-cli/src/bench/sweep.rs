@@ -3,7 +3,7 @@
 use super::Bench;
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::json_line;
+use crate::output::{json_line, print};
 use crate::progress::Progress;
 use olivine_bench::cpus;
 use olivine_bench::job::{Job, JobError};
@@ -26,6 +26,9 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         (None, Some(path)) => Job::read(path, cpus)?,
         (None, None) => return Err(Failure::usage("a job file or --preset is needed")),
     };
+    if args.print_job {
+        return print(&job.text);
+    }
     let mut bench = Bench::new("sweep", &args.method)?;
     bench.place(job.points.iter().map(|point| &point.variant.parameters))?;
     // Each point would fail for the same reason.

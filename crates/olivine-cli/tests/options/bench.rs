@@ -38,7 +38,11 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("bench compare", &["--json"], |stage| {
         stage.shows_json(&["bench", "compare", RECORDED, RECORDED]);
     }),
-    Scene::acts("bench report", &["--out", "--svg", "--json"], report),
+    Scene::acts(
+        "bench report",
+        &["--out", "--svg", "--card", "--json"],
+        report,
+    ),
     Scene::acts("bench", &["--save", "--json"], every_method),
     level!("bench", "--save", "x.nothing"),
     level!("bench floor", "--cpus", "0,1000"),
@@ -55,6 +59,12 @@ pub(crate) const SCENES: &[Scene] = &[
     level!("bench sweep", "--preset", "nothing"),
     level!("bench compare", "gone.json", "gone.json"),
     level!("bench report", "gone.json"),
+    level!("bench arena", "gone"),
+    level!("bench submit", "gone.txt"),
+    level!("bench site", "x", "gone"),
+    Scene::acts("bench site", &["--json"], |stage| {
+        stage.shows_json(&["bench", "site", &stage.path("site"), RECORDED]);
+    }),
 ];
 
 /// Every method takes about a minute: a partial result is saved, too.
@@ -128,6 +138,12 @@ fn report(stage: &Stage) {
     let words = ["bench", "report", RECORDED, "--svg", &unmade, "--out"];
     stage.fails(&[&words[..], &["page.png"]].concat(), 2);
     assert!(!std::path::Path::new(&unmade).exists());
+    let card = stage.path("card.svg");
+    let words = ["bench", "report", RECORDED, "--out", &other, "--card"];
+    stage.ok(&[&words[..], &[&card]].concat());
+    assert!(read(&card).contains("width=\"1200\" height=\"630\""));
+    let told = stage.fails(&[&words[..], &["card.png"]].concat(), 2);
+    assert!(told.contains("name a .svg file"), "{told}");
     // Without --out it is written where the tool runs.
     stage.fails(&["bench", "report", "gone.json"], 1);
 }

@@ -114,14 +114,84 @@ pub(crate) const SCENES: &[Scene] = &[
         ],
         |stage| many(stage, "mesh"),
     ),
-    Scene::acts("bench sweep", &["--preset", "--out"], sweep),
+    Scene::acts("bench sweep", &["--preset", "--out", "--print-job"], sweep),
     Scene::acts(
         "bench bridge",
         &["--rivals", "--folder", "--wait", "--rate"],
         bridge,
     ),
     Scene::acts("bench selfcheck", METHOD, selfcheck),
+    Scene::acts("bench arena", METHOD, |stage| {
+        let folder = entry(stage);
+        let words = ["bench", "arena", &folder, "--method", "olivine-adaptive"];
+        method(stage, &words);
+    }),
+    Scene::acts("bench arena", &["--check", "--method"], arena),
+    Scene::acts("bench submit", METHOD, |stage| {
+        let file = stage.path("machine.json");
+        let words = ["bench", "submit", &file, "--method", "olivine-adaptive"];
+        method(stage, &words);
+    }),
+    Scene::acts("bench submit", &["--method"], submit),
 ];
+
+/// The folder of an entry of the arena.
+fn entry(stage: &Stage) -> String {
+    let folder = stage.path("entry");
+    std::fs::create_dir_all(&folder).unwrap();
+    const RING: &str = include_str!("../../../olivine-bench/entries/ring-c/ring.c");
+    for (name, text) in [("entry.toml", "source = 'ring.c'"), ("ring.c", RING)] {
+        std::fs::write(format!("{folder}/{name}"), text).unwrap();
+    }
+    folder
+}
+
+fn submit(stage: &Stage) {
+    // All methods take minutes; a wrong file is refused before.
+    let told = stage.fails(&["bench", "submit", "notes.txt"], 2);
+    assert!(told.contains("notes.txt has no ending"), "{told}");
+    let file = stage.path("sent.json");
+    let words = ["bench", "submit", &file, &entry(stage), "--method", "pipe"];
+    stage.ok(&[&words[..], SHORT].concat());
+    let sent = std::fs::read_to_string(&file).unwrap();
+    assert!(sent.len() <= 256 << 10, "{}", sent.len());
+    let sent: Value = serde_json::from_str(&sent).unwrap();
+    assert!(
+        sent["machine"]["checks"].as_array().unwrap().len() > 10,
+        "{sent}"
+    );
+    let rows = sent["results"].as_array().unwrap().iter();
+    let found: BTreeSet<(&str, &str)> = rows
+        .map(|row| {
+            (
+                row["scenario"].as_str().unwrap(),
+                row["method"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    for scenario in ["pingpong", "throughput", "latency"] {
+        for method in ["pipe", "ring-c"] {
+            assert!(
+                found.contains(&(scenario, method)),
+                "{scenario} {method}: {found:?}"
+            );
+        }
+    }
+    assert!(
+        found.iter().any(|(scenario, _)| *scenario == "floor"),
+        "{found:?}"
+    );
+}
+
+fn arena(stage: &Stage) {
+    let words = ["bench", "arena", &entry(stage)];
+    let only = json(&stage.ok(&[&words[..], &["--check", "--json"]].concat()));
+    assert_eq!(only["entries"][0]["method"], "ring-c");
+    let found = measured(stage, &[&words, &["--method", "pipe"], SHORT]);
+    let rows = found["results"].as_array().unwrap().iter();
+    let methods: BTreeSet<&str> = rows.map(|row| row["method"].as_str().unwrap()).collect();
+    assert_eq!(methods, ["pipe", "ring-c"].into());
+}
 
 /// A result with these arguments.
 fn measured(stage: &Stage, words: &[&[&str]]) -> Value {
@@ -420,6 +490,14 @@ fn sweep(stage: &Stage) {
     // Saved results are not measured again.
     let keeping = [&words[..], &["--out", &kept]].concat();
     assert_eq!(session(&keeping), session(&keeping));
+    // What is printed is a job file with the same points.
+    let printed = stage.out(&["bench", "sweep", &job, "--print-job"]);
+    assert_eq!(printed, std::fs::read_to_string(&job).unwrap());
+    let printed = stage.out(&["bench", "sweep", "--preset", "solace", "--print-job"]);
+    assert!(
+        printed.contains("[[measure]]\nscenario = \"mesh\""),
+        "{printed}"
+    );
     let told = stage.fails(&["bench", "sweep", "--preset", "nothing"], 2);
     assert!(told.contains("ipc-bench"), "{told}");
     let begun = stage.path("begun.json");

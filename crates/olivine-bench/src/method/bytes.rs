@@ -61,6 +61,16 @@ pub(super) const UNIX_STREAM: Described = Described {
     lacks: "",
     open: |side, rendezvous, size, _settings| open_socket(unix_stream(side, rendezvous)?, size),
 };
+pub(super) const UNIX_BUSY: Described = Described {
+    name: "unix-stream-busy",
+    about: "named UNIX stream socket, polling the socket",
+    wait: "spin",
+    streams: true,
+    batches: true,
+    threads: false,
+    lacks: "",
+    open: |side, rendezvous, size, _settings| open_busy(unix_stream(side, rendezvous)?, size),
+};
 pub(super) const SOCKET_PAIR: Described = Described {
     name: "socketpair",
     about: "socketpair of stream sockets, blocking",
@@ -104,8 +114,7 @@ pub(super) const TCP_BUSY: Described = Described {
     open: |side, rendezvous, size, _settings| {
         let socket = tcp(side, rendezvous)?;
         sockopt::set_tcp_nodelay(&socket, true).map_err(refused("set NODELAY"))?;
-        rustix::io::ioctl_fionbio(&socket, true).map_err(refused("make a socket non-blocking"))?;
-        open_socket(socket, size)
+        open_busy(socket, size)
     },
 };
 
@@ -124,6 +133,12 @@ fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Driver> {
 /// Both directions of a socket.
 fn open_socket(socket: OwnedFd, size: usize) -> Result<Box<dyn Driver>> {
     Ok(open((again(&socket)?, socket), size))
+}
+
+/// Both directions of a socket whose reader does not sleep.
+fn open_busy(socket: OwnedFd, size: usize) -> Result<Box<dyn Driver>> {
+    rustix::io::ioctl_fionbio(&socket, true).map_err(refused("make a socket non-blocking"))?;
+    open_socket(socket, size)
 }
 
 fn open_tcp(

@@ -41,6 +41,7 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &bytes::VMSPLICE,
     &vm::PROCESS_VM,
     &bytes::UNIX_STREAM,
+    &bytes::UNIX_BUSY,
     &bytes::SOCKET_PAIR,
     &datagram::UNIX_DATAGRAM,
     &datagram::UNIX_SEQPACKET,

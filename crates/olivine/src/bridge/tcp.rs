@@ -34,7 +34,7 @@ use crate::channel::attach::random_id;
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 use crate::uri::remote::{Address, TIMEOUT_DEFAULT};
-use crate::uri::{Config, EXPIRE_DEFAULT, Expire, Role, WaitStrategy};
+use crate::uri::{Config, EXPIRE_DEFAULT, Expire, Role, UriError, WaitStrategy};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tls::Tls;
@@ -66,6 +66,13 @@ impl Tcp {
             Side::Source => Role::Listen,
             Side::Destination => Role::Connect,
         });
+        if tcp.bind.is_some() && role == Role::Listen {
+            return Err(OpenError::Uri(UriError::Pair {
+                first: "bind",
+                second: "the side that listens",
+                rule: "it has its address in the URI; drop bind=, or add role=connect",
+            }));
+        }
         // `validate` has checked that there is one.
         let address = tcp.address.clone().unwrap_or(Address {
             host: String::new(),

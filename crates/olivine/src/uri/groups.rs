@@ -8,6 +8,7 @@ use super::{
     Compression, Config, Pace, Peers, Retention, Role, Rotation, Scheme, Storage, SyncPolicy,
     Unfinished, UriError, sealed,
 };
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,6 +63,7 @@ pub struct TcpSettings {
     pub(crate) address: Option<Address>,
     pub(crate) connection: ConnectionSettings,
     pub(crate) role: Option<Role>,
+    pub(crate) bind: Option<IpAddr>,
 }
 
 /// Settings that `nats://` channels have, for [`Config::nats`].

@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn every_key_round_trips_through_its_canonical_form() {
-        let far = "tcp://[::1]:9000/a?expire=5s&role=connect&token=@/run/token&timeout=2s&tls=yes\
-               &tls_cert=/etc/c.pem&tls_key=/etc/k.pem&tls_ca=/etc/ca.pem";
+        let far = "tcp://[::1]:9000/a?expire=5s&role=connect&bind=::1&token=@/run/token&timeout=2s\
+               &tls=yes&tls_cert=/etc/c.pem&tls_key=/etc/k.pem&tls_ca=/etc/ca.pem";
         let round = |uri: &str| Config::parse(uri).map(|config| config.uri());
         assert_eq!(round(far).as_deref(), Ok(far));
         let file = "file:///data/day-1.olv?from=time:2026-01-31T08:30:00.25Z&channel=ticks\

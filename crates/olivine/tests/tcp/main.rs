@@ -157,6 +157,27 @@ fn foreign_listener_is_reported() {
     server.join().unwrap();
 }
 
+#[test]
+fn side_that_connects_uses_the_address_that_bind_names() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let (mut peer, from) = listener.accept().unwrap();
+        peer.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+        let _ = peer.read_to_end(&mut Vec::new());
+        from.ip()
+    });
+    Subscriber::open(&uri(port, "bind=127.0.0.2")).unwrap_err();
+    assert_eq!(server.join().unwrap().to_string(), "127.0.0.2");
+    // An address for documents: no machine has it.
+    let waiting = Subscriber::open(&uri(port, "bind=192.0.2.1")).unwrap();
+    let note = waiting.link_status().unwrap().note;
+    let expected = format!("bind=192.0.2.1 cannot be used to reach 127.0.0.1:{port}");
+    assert!(note.contains(&expected), "{note}");
+    let listens = Publisher::open(&uri(port, "bind=127.0.0.2")).unwrap_err();
+    assert!(listens.to_string().contains("drop bind="), "{listens}");
+}
+
 /// Half-open: accepted, and then silent.
 #[test]
 fn silent_listener_is_retried_and_reported() {

@@ -239,6 +239,7 @@ fn attempt(
         control,
         host,
         tcp.address.port,
+        tcp.config.groups.tcp.bind,
         tcp.timeout,
         tcp.tls.as_ref(),
     )?;

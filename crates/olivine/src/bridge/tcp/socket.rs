@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{self, SocketFlags, SocketType, sockopt};
 use std::io::{self, IoSlice, Write};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -269,12 +269,13 @@ pub(super) fn connect(
     control: &Control,
     host: &str,
     port: u16,
+    from: Option<IpAddr>,
     longest: Duration,
     tls: Option<&Tls>,
 ) -> Result<Option<Socket>, SocketError> {
     let mut last = None;
     for address in (host, port).to_socket_addrs()? {
-        match connect_to(control, address, longest) {
+        match connect_to(control, address, from, longest) {
             Ok(Some(stream)) => return Socket::new(stream, address.to_string(), tls).map(Some),
             Ok(None) => return Ok(None),
             Err(error) => last = Some(error),
@@ -290,6 +291,7 @@ pub(super) fn connect(
 fn connect_to(
     control: &Control,
     address: SocketAddr,
+    from: Option<IpAddr>,
     longest: Duration,
 ) -> io::Result<Option<ClosedInChildren>> {
     let family = if address.is_ipv4() {
@@ -300,6 +302,13 @@ fn connect_to(
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let open = || Ok(net::socket_with(family, SocketType::STREAM, flags, None)?);
     let socket = ClosedInChildren::open(open)?;
+    if let Some(from) = from {
+        let refused = |error: Errno| {
+            let problem = format!("bind={from} cannot be used to reach {address}: {error}");
+            io::Error::new(io::Error::from(error).kind(), problem)
+        };
+        net::bind(socket.borrow(), &SocketAddr::new(from, 0)).map_err(refused)?;
+    }
     match net::connect(socket.borrow(), &address) {
         Ok(()) => {}
         Err(Errno::INPROGRESS | Errno::INTR) => {

@@ -8,6 +8,7 @@ use crate::uri::parse::is_channel_name;
 use crate::uri::remote::TIMEOUT_RANGE;
 use crate::uri::values::{parse_duration, show_duration};
 use crate::uri::{Config, NatsSettings, Peers, Role, Scheme, SealedSettings, TcpSettings};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -72,6 +73,18 @@ keys! { KEYS {
         default: "the publisher listens, subscribers connect", rule: "one of listen, connect",
         read: word, put: tcp.role = Some(role),
         show: given(&tcp.role),
+    }
+
+    /// Address of this machine from which the side of `tcp://` that connects does so.
+    ///
+    /// It selects a network interface on machines with several. The side that listens has its
+    /// address in the URI.
+    bind(tcp: TcpSettings, address: IpAddr) in TcpSettings {
+        getter: get_bind -> Option<IpAddr> = tcp.bind,
+        value: "ADDRESS", schemes: TCP, end: Both,
+        default: "chosen by the system", rule: "an IP address such as 192.0.2.7 or 2001:db8::7",
+        read: word, put: tcp.bind = Some(address),
+        show: given(&tcp.bind),
     }
 
     /// Word that both sides of `tcp://` must give, or that a `nats://` server requires.

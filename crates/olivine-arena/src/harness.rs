@@ -210,7 +210,16 @@ impl<E: End> Driver for Harness<E> {
                     end.send(|place| payload::fill(place, stamp))
                 })?;
             }
-            Work::Hear { first, count } => self.hear(first, count, samples)?,
+            Work::Hear {
+                first,
+                count,
+                worst: 0,
+            } => self.hear(first, count, samples)?,
+            Work::Hear { .. } => {
+                return Err(ArenaError::Protocol {
+                    found: "the worst messages of a method that knows no causes".to_owned(),
+                });
+            }
             Work::Prove(ref proof) => self.prove(proof)?,
             Work::Verify(ref proof) => self.verify(proof)?,
         }

@@ -196,6 +196,9 @@ pub enum Work {
         first: u64,
         /// Messages.
         count: u64,
+        /// Of how many of the worst messages to say why they were late; 0 for none.
+        #[serde(default)]
+        worst: usize,
     },
     /// Sends the messages of a proof, and checks the replies, if there are some.
     Prove(Proof),
@@ -300,6 +303,9 @@ pub struct Done {
     pub count: u64,
     /// What the kernel counted for the thread in the meantime.
     pub kernel: ThreadCounts,
+    /// Why the worst messages were late, if that was asked for. The method knows its form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst: Option<serde_json::Value>,
 }
 
 /// An answer of a worker.

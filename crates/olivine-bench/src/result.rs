@@ -28,6 +28,7 @@ pub use statistic::{STATISTICS, Statistic};
 use crate::kernel::{Cause, Counts};
 use crate::latency::Percentiles;
 use crate::spread::Spread;
+use crate::worst::WorstReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -92,6 +93,12 @@ impl Parameters {
             oversubscribed: false,
             settings: String::new(),
         }
+    }
+
+    /// Whether an idle side may sleep.
+    #[must_use]
+    pub fn sleeps(&self) -> bool {
+        !matches!(self.wait.as_deref(), Some("spin" | "yield"))
     }
 }
 
@@ -225,6 +232,9 @@ pub struct Measured {
     /// The largest sample, when it was, and what the kernel counted around it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst: Option<Worst>,
+    /// The worst messages with their causes, and what is above p99, if they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst_messages: Option<WorstReport>,
     /// What the kernel counted for all participants in all slices of the row.
     pub kernel: Counts,
     /// Open load: how far the receiver's clock is ahead of the sender's, which is part of

@@ -81,6 +81,9 @@ pub struct Setup {
     pub privileges: Privileges,
     /// Whether the person asked to stop.
     pub stop: Arc<AtomicBool>,
+    /// Of how many of the worst messages the latency scenario says why they were late; 0 for none.
+    /// Only [`throughput::OWN`] can say it.
+    pub worst: usize,
 }
 
 /// One of the interleaved variants.
@@ -395,6 +398,7 @@ mod tests {
             seconds: 1.0,
             privileges: Privileges::default(),
             stop: Arc::default(),
+            worst: 0,
         };
         assert_eq!(setup.cpus_of(2), [4, 36]);
         assert_eq!(setup.cpus_of(3), [4, 36, 0]);

@@ -149,13 +149,14 @@ impl Evidence {
 }
 
 /// A message that was kept.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Kept {
     sequence: u64,
     lane: usize,
     due: u64,
     ticks: u64,
     /// How much of this it was not in the ring, as far as that was seen.
+    #[serde(skip)]
     unsent: u64,
     cause: LateCause,
     by: Option<String>,
@@ -510,6 +511,35 @@ mod tests {
         full.lane = Some(0);
         worst.push(full);
         assert_eq!(cause(&worst, 2_000, 5_000), Some(LateCause::RingFull));
+    }
+
+    /// As a benchmark does after each of its slices.
+    #[test]
+    fn tails_of_two_streams_are_joined() {
+        let mut worst = Worst::new(2);
+        let mut all = Latency::new();
+        let mut tail = Tail::default();
+        for slice in 0..4_u64 {
+            for n in 0..1_000 {
+                let due = 1_000_000 * (slice + 1) + n * 100;
+                let ticks = if n < 2 { 10_000 + slice } else { 10 };
+                all.record(ticks);
+                let known = || vec![evidence(due, due + ticks, Some(ticks), LateCause::RingFull)];
+                worst.note(n, 0, due, due + ticks, known);
+            }
+            tail.join(worst.take());
+        }
+        let report = tail.report(&all, &TickClock::calibrate());
+        assert_eq!(report.messages.len(), 2);
+        let clock = TickClock::calibrate();
+        let longest = report.messages.iter().map(|one| one.latency_ns);
+        assert!(longest.eq([clock.nanos(10_003); 2]));
+        // All 8 long ones count.
+        let full = Share {
+            cause: LateCause::RingFull,
+            percent: 100.0,
+        };
+        assert_eq!(report.above_p99, [full]);
     }
 
     /// One of 20 messages is long; evidence exists for half of these.

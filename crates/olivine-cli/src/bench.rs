@@ -117,8 +117,10 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             matrix.method.clone_from(&args.method);
             matrix.rate.clone_from(&args.rate);
             args.ring.set(&mut matrix);
+            let mut bench = Bench::new(latency::SCENARIO.name, &args.method_args)?;
+            bench.setup.worst = args.worst.map_or(0, usize::from);
             let rivals = args.rivals.as_deref();
-            measured(common, &args.method_args, &[matrix], rivals, None)
+            measured_by(bench, common, &[matrix], rivals)
         }
     }
 }
@@ -157,10 +159,20 @@ fn measured(
     rivals: Option<&Path>,
     budget: Option<Duration>,
 ) -> Outcome {
+    let bench = Bench::new(matrices[0].scenario.name, method)?.within(budget);
+    measured_by(bench, common, matrices, rivals)
+}
+
+/// The same by a measurement with its settings.
+fn measured_by(
+    mut bench: Bench,
+    common: Common,
+    matrices: &[Matrix],
+    rivals: Option<&Path>,
+) -> Outcome {
     let scenario = matrices[0].scenario;
     let rivals = programs(rivals)?;
     let variants = variants(matrices)?;
-    let mut bench = Bench::new(scenario.name, method)?.within(budget);
     bench.place(variants.iter().map(|variant| &variant.parameters))?;
     if scenario.reads("subscribers") {
         let rows = bench.measure(|setup, watch| (scenario.run)(setup, &variants, watch))?;
@@ -239,6 +251,7 @@ pub(crate) fn setup(cpus: (u32, u32), runs: u32, seconds: f64) -> Outcome<Setup>
         seconds,
         privileges: Privileges::default(),
         stop: Arc::default(),
+        worst: 0,
     })
 }
 

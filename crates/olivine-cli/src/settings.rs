@@ -33,11 +33,6 @@ pub(crate) fn spins(config: &Config) -> bool {
     value(config, "wait").as_deref() == Some("spin")
 }
 
-/// Whether this endpoint may sleep while it waits.
-pub(crate) fn sleeps(config: &Config) -> bool {
-    !matches!(value(config, "wait").as_deref(), Some("spin" | "yield"))
-}
-
 /// Whether this subscriber keeps its position after its end.
 pub(crate) fn is_durable(config: &Config) -> bool {
     value(config, "name").is_some()

@@ -9,7 +9,6 @@ use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings, terminal};
-use olivine::admin::Observer;
 use olivine::clock;
 use olivine::{Config, LinkStage, Message, ReceiveError, Scheme, Subscriber};
 use olivine_bench::clock::TickClock;
@@ -131,10 +130,7 @@ fn late(count: u16, config: &Config) -> Outcome<Late> {
     signal_hook::flag::register(signal_hook::consts::SIGCONT, Arc::clone(&continued)).map_err(
         |error| Failure::Failed(anyhow::Error::new(error).context("cannot catch SIGCONT")),
     )?;
-    // Other schemes have no ring that can be looked at from outside.
-    let ring = (config.scheme() == Scheme::Shm).then(|| Observer::new(config));
-    let sleeps = settings::sleeps(config);
-    Ok(Late::new(count.into(), continued, ring, sleeps))
+    Ok(Late::new(count.into(), continued, config))
 }
 
 /// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come.

@@ -9,11 +9,13 @@ use super::{Described, Rendezvous, Side};
 use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room};
 use crate::clock::TickClock;
 use crate::payload::{self, Stamp};
-use olivine::{Batch, NotSent, Publisher, ReceiveError, Subscriber};
+use crate::worst::Late;
+use olivine::{Batch, Config, NotSent, Publisher, ReceiveError, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::harness::{done_now, send_paced};
 use olivine_arena::protocol::{Batches, Done, Work};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Its name, in orders only.
@@ -39,8 +41,14 @@ fn open(
     uri: &str,
 ) -> Result<Box<dyn Driver>> {
     if side == Side::Server {
-        let subscriber = Subscriber::open(uri).map_err(ArenaError::method)?;
-        return Ok(Box::new(Receiving { subscriber, size }));
+        let config = Config::parse(uri).map_err(ArenaError::method)?;
+        let subscriber = Subscriber::open_with(&config).map_err(ArenaError::method)?;
+        return Ok(Box::new(Receiving {
+            config,
+            subscriber,
+            size,
+            late: None,
+        }));
     }
     let mut publisher = Publisher::open(uri).map_err(ArenaError::method)?;
     let joined = publisher.wait_for_subscribers(1, Some(JOIN_MAX));
@@ -231,12 +239,24 @@ impl Line<'_> {
 
 /// The end that subscribes.
 struct Receiving {
+    config: Config,
     subscriber: Subscriber,
     size: usize,
+    /// Keeps the worst messages, once they were asked for.
+    late: Option<Late>,
 }
 
 impl Driver for Receiving {
-    fn prepare(&mut self, _work: &Work) -> Result<()> {
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        match (work, &mut self.late) {
+            (Work::Hear { worst: 0, .. }, _) => {}
+            (Work::Hear { .. }, Some(late)) => late.begin(),
+            // A stop of this process would end the measurement, so it is not noted.
+            (Work::Hear { worst, .. }, late) => {
+                *late = Some(Late::new(*worst, Arc::default(), &self.config));
+            }
+            _ => {}
+        }
         Ok(())
     }
 
@@ -268,8 +288,15 @@ impl Driver for Receiving {
                     ..done_now()
                 }
             }
-            Work::Hear { first, count } => {
+            Work::Hear {
+                first,
+                count,
+                worst,
+            } => {
                 samples.reserve(usize::try_from(count).unwrap_or(0));
+                if worst > 0 {
+                    return self.explain(first, count, samples);
+                }
                 let check = |message: &[u8]| payload::check_whole(message, size);
                 self.take(first, count, check, |stamp| {
                     samples.push(TickClock::ticks().wrapping_sub(stamp.ticks));
@@ -332,6 +359,61 @@ impl Receiving {
             self.after_poll(taken, wrong)?;
         }
         Ok(())
+    }
+
+    /// Checks `count` messages in order, and says why the worst were late.
+    fn explain(&mut self, first: u64, count: u64, samples: &mut Vec<u64>) -> Result<Done> {
+        let Self {
+            subscriber,
+            size,
+            late,
+            ..
+        } = self;
+        let Some(late) = late else {
+            return Err(ArenaError::Protocol {
+                found: "work that was not prepared".to_owned(),
+            });
+        };
+        let mut next = first;
+        let end = first + count;
+        let mut wrong = None;
+        while next != end {
+            let room = usize::try_from(end - next)
+                .unwrap_or(usize::MAX)
+                .min(POLL_LIMIT);
+            let begun = TickClock::ticks();
+            let taken = subscriber.poll(
+                |message| {
+                    let found = payload::check_whole(&message, *size);
+                    match found.filter(|stamp| stamp.sequence == next) {
+                        Some(stamp) => {
+                            let now = TickClock::ticks();
+                            samples.push(now.wrapping_sub(stamp.ticks));
+                            late.note(next, message.lane(), stamp.ticks, now);
+                        }
+                        None => wrong = wrong.or(Some(next)),
+                    }
+                    next += 1;
+                },
+                room,
+            );
+            let taken = taken.map_err(ArenaError::method)?;
+            if let Some(sequence) = wrong {
+                return Err(ArenaError::Wrong { sequence });
+            }
+            if taken == 0 {
+                late.empty(begun);
+                let waited = late.wait(subscriber, WAIT_STEP);
+                waited.map_err(ArenaError::method)?;
+            }
+        }
+        let done = done_now();
+        subscriber.release();
+        let worst = serde_json::to_value(late.take()).map_err(ArenaError::method)?;
+        Ok(Done {
+            worst: Some(worst),
+            ..done
+        })
     }
 
     /// Checks `count` messages of each of `publishers` publishers, each of which numbers its

@@ -8,6 +8,7 @@ use crate::clock::TickClock;
 use crate::kernel::Counts;
 use crate::latency::Latency;
 use crate::spread::Spread;
+use crate::worst::Tail;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What one slice gave.
@@ -24,6 +25,8 @@ pub struct Figures {
     pub clock_ahead: Option<ClockAhead>,
     /// A mesh, pair by pair.
     pub pairs: Vec<Pair>,
+    /// The worst messages, if they are kept.
+    pub worst: Option<Tail>,
 }
 
 impl Figures {
@@ -120,6 +123,7 @@ struct Group {
     disturbed_count: u64,
     series: Vec<(u32, f64, f64)>,
     clock_ahead: Option<ClockAhead>,
+    tail: Option<Tail>,
     /// Rates of each pair of a mesh in each slice.
     pairs: BTreeMap<(u32, u32), Vec<f64>>,
 }
@@ -200,6 +204,10 @@ impl Collector {
             .for_each(|late| group.send_delay.merge(late));
         let bounds = group.clock_ahead.into_iter().chain(figures.clock_ahead);
         group.clock_ahead = bounds.reduce(ClockAhead::or);
+        if let Some(worst) = &figures.worst {
+            let tail = group.tail.get_or_insert_default();
+            tail.join(worst.clone());
+        }
         for pair in &figures.pairs {
             let rates = group.pairs.entry((pair.publisher, pair.subscriber));
             rates.or_default().push(pair.messages_per_s);
@@ -216,7 +224,7 @@ impl Collector {
         parameters: &Parameters,
     ) -> Vec<Row> {
         let groups = self.groups.iter();
-        let sleeps = !matches!(parameters.wait.as_deref(), Some("spin" | "yield"));
+        let sleeps = parameters.sleeps();
         let row = |(&placement, group): (&Placement, &Group)| Row {
             scenario: scenario.to_owned(),
             load,
@@ -282,6 +290,10 @@ impl Group {
             runs: runs(&of_slices),
             series: self.series.clone(),
             worst,
+            worst_messages: self
+                .tail
+                .clone()
+                .map(|tail| tail.report(&self.times, clock)),
             kernel: self.kernel,
             clock_ahead: self.clock_ahead,
             negative_count: None,

@@ -8,13 +8,15 @@ use super::throughput;
 use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
-use crate::error::{BenchError, Result};
+use crate::error::{BenchError, Result, io};
 use crate::floor::distribution;
 use crate::latency::Latency;
 use crate::pace::{RATES_PER_S, Rest};
 use crate::protocol::{Paced, Role, Work};
 use crate::result::{ClockAhead, Figures, Load};
 use crate::run::{CLIENT, Participants, SERVER};
+use crate::worst::Tail;
+use serde::Deserialize as _;
 use std::time::Duration;
 
 /// Messages a slice should have, and bounds for its time in nanoseconds.
@@ -91,6 +93,8 @@ pub(super) struct Line {
     count: u64,
     sequence: u64,
     samples: Vec<u64>,
+    /// Of how many of the worst messages a cause is asked for.
+    worst: usize,
     /// How far the subscriber's clock is ahead of the publisher's.
     clock_ahead: Option<ClockAhead>,
     /// Whether the sender stands still in the middle of each slice.
@@ -109,8 +113,9 @@ impl Subject for Line {
     }
 
     fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
-        let (times, delays) = self.send(set, clock, self.count)?;
+        let (times, delays, tail) = self.send(set, clock, self.count, self.worst)?;
         let mut figures = Figures::one_way(times, delays);
+        figures.worst = tail;
         figures.clock_ahead = self.clock_ahead;
         Ok(figures)
     }
@@ -139,11 +144,12 @@ impl Line {
             count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(1),
             sequence: 0,
             samples: Vec::new(),
+            worst: session.setup.worst,
             clock_ahead: session.set.clock_ahead(&clock, CLOCK_ROUNDS)?,
             is_stalled: false,
         };
         let warm_up = (line.count / WARM_UP_SHARE).max(1);
-        line.send(&mut session.set, &clock, warm_up)?;
+        line.send(&mut session.set, &clock, warm_up, 0)?;
         Ok(line)
     }
 }
@@ -170,15 +176,16 @@ impl Subject for Stalled {
 }
 
 impl Line {
-    /// Sends `count` messages at the rate; returns the latencies that the other side saw, and how
-    /// late each message left.
+    /// Sends `count` messages at the rate; returns the latencies that the other side saw, how late
+    /// each message left, and the `worst` messages with their causes.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     fn send(
         &mut self,
         set: &mut Participants<'_>,
         clock: &TickClock,
         count: u64,
-    ) -> Result<(Latency, Latency)> {
+        worst: usize,
+    ) -> Result<(Latency, Latency, Option<Tail>)> {
         let first = self.sequence;
         let paced = Paced {
             first,
@@ -188,7 +195,12 @@ impl Line {
             rest: self.rest,
             stall: self.is_stalled.then_some((first + count / 2, STALL_NS)),
         };
-        let works = [Work::Pace(paced), Work::Hear { first, count }];
+        let hear = Work::Hear {
+            first,
+            count,
+            worst,
+        };
+        let works = [Work::Pace(paced), hear];
         let expected = Duration::from_secs_f64(count as f64 / self.rate_per_s);
         let done = set.run(Role::Measured, &works, expected)?;
         self.sequence += count;
@@ -199,7 +211,10 @@ impl Line {
         // Differences already: what is below 0 wraps.
         let samples = self.samples.iter();
         samples.for_each(|&ticks| times.record_between(0, ticks));
-        Ok((times, delays))
+        let tail = done[SERVER].worst.as_ref().map(Tail::deserialize);
+        let tail = tail.transpose();
+        let tail = tail.map_err(|error| io("read the worst messages")(error.into()))?;
+        Ok((times, delays, tail))
     }
 }
 

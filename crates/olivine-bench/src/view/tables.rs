@@ -25,6 +25,7 @@ pub(super) fn tables(part: &Part<'_>, groups: &[Group<'_>]) -> Vec<Table> {
     if !part.compares && part.load != Load::Saturated {
         tables.extend(groups.iter().filter_map(|group| percentiles(part, group)));
     }
+    tables.extend(groups.iter().flat_map(worst_messages));
     tables.extend(published(part));
     tables
 }
@@ -228,6 +229,37 @@ pub(super) fn percentile_table(rows: &[Vec<Cell>]) -> Table {
         table.notes.push(note.to_owned());
     }
     table
+}
+
+/// The worst messages of each row that kept them, with the sentence about those above p99.
+#[allow(clippy::cast_precision_loss, reason = "numbers far below 2^52")]
+fn worst_messages(group: &Group<'_>) -> Vec<Table> {
+    let entries = &group.main.entries;
+    let differ = varied(&OF_TABLES, entries);
+    let columns = [
+        Column::number("message", ""),
+        Column::number("due at", ""),
+        Column::number("latency", ""),
+        Column::words("cause"),
+    ];
+    let table = |entry: &Entry<'_>| {
+        let report = entry.measured.worst_messages.as_ref()?;
+        let rows = report.messages.iter().map(|message| {
+            vec![
+                Cell::count(message.sequence),
+                Cell::number(Some(message.at_s), |at_s| format!("{at_s:.3} s")),
+                Cell::number(Some(message.latency_ns as f64), text::nanos),
+                Cell::word(message.why()),
+            ]
+        });
+        let label = entry.label(&differ);
+        let title = format!("Worst messages: {label}");
+        let title = title.trim_end_matches(": ");
+        let mut table = Table::plain(title, &columns, rows.collect());
+        table.notes.extend(report.sentence());
+        Some(table)
+    };
+    entries.iter().filter_map(table).collect()
 }
 
 /// Figures that others published, beside ours.

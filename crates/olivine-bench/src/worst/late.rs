@@ -4,7 +4,7 @@ use super::witness::Witness;
 use super::{LateCause, Tail, Worst};
 use crate::clock::TickClock;
 use olivine::admin::Observer;
-use olivine::{ReceiveError, Subscriber};
+use olivine::{Config, ReceiveError, Scheme, Subscriber, WaitStrategy};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -22,20 +22,17 @@ pub struct Late {
 }
 
 impl Late {
-    /// Keeps the `count` worst messages. `continued` is set by the signal handler of `SIGCONT`.
-    /// `ring` looks at the channel, if it is in shared memory. `sleeps` says whether the subscriber
-    /// may sleep while it waits.
+    /// Keeps the `count` worst messages of a subscriber with these settings. `continued` is set by
+    /// the signal handler of `SIGCONT`.
     #[must_use]
-    pub fn new(
-        count: usize,
-        continued: Arc<AtomicBool>,
-        ring: Option<Observer>,
-        sleeps: bool,
-    ) -> Self {
+    pub fn new(count: usize, continued: Arc<AtomicBool>, config: &Config) -> Self {
+        // Other schemes have no ring that can be looked at from outside.
+        let ring = (config.scheme() == Scheme::Shm).then(|| Observer::new(config));
+        let wait = config.get_wait();
         Self {
             worst: Worst::new(count),
             witness: Witness::new(continued, ring),
-            sleeps,
+            sleeps: !matches!(wait, WaitStrategy::Spin | WaitStrategy::Yield),
         }
     }
 
@@ -73,6 +70,12 @@ impl Late {
         let waited = subscriber.wait(timeout);
         self.worst.slept(from, TickClock::ticks());
         waited
+    }
+
+    /// Reads the counts that later readings are compared with: call it before the first message of
+    /// a further stream is due.
+    pub fn begin(&mut self) {
+        self.witness.gather();
     }
 
     /// What was found since the last call.

@@ -51,9 +51,11 @@ pub struct WorstReport {
     pub above_p99: Vec<Share>,
 }
 
-/// The worst messages of a stream, and the counts of its late ones.
-#[derive(Clone, Debug)]
+/// The worst messages of a stream, and the counts of its late ones. Those of several streams can be
+/// joined.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tail {
+    count: usize,
     /// The longest latency first.
     kept: Vec<Kept>,
     /// Late messages: bucket, cause, count.
@@ -70,6 +72,7 @@ impl Tail {
     ) -> Self {
         kept.truncate(count);
         Self {
+            count,
             kept,
             above: above.collect(),
             first_due,
@@ -84,6 +87,18 @@ impl Tail {
             let name = name();
             meant.for_each(|kept| kept.by.clone_from(&name));
         }
+    }
+
+    /// Adds those of another stream, and keeps the worst of both.
+    pub fn join(&mut self, other: Self) {
+        self.count = self.count.max(other.count);
+        self.kept.extend(other.kept);
+        self.kept
+            .sort_by(|a, b| b.ticks.cmp(&a.ticks).then(a.due.cmp(&b.due)));
+        self.kept.truncate(self.count);
+        self.above.extend(other.above);
+        let due = self.first_due.into_iter().chain(other.first_due);
+        self.first_due = due.min();
     }
 
     /// The report; `all` are the latencies of all messages.

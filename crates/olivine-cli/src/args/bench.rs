@@ -24,6 +24,7 @@ Examples:
   olivine bench pingpong --slots 64,1024      cost of room for subscribers
   olivine bench throughput --size 32 --batch 1,16
   olivine bench latency --rate 1K,1M --save latency.json
+  olivine bench latency --worst 10            why the worst messages were late
   olivine bench bridge stream                 tcp:// against ZeroMQ and NATS
   olivine bench compare olivine-spin pipe     compare two methods
   olivine bench report latency.json           an HTML page with plots
@@ -362,6 +363,13 @@ pub(crate) struct LatencyArgs {
         value_parser = values::size, default_value = "32"
     )]
     pub(crate) size: u64,
+    /// List the N worst messages of each rate, each with its cause, as far as
+    /// the system and the ring show it
+    #[arg(
+        long, value_name = "N", conflicts_with_all = ["method", "rivals"],
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub(crate) worst: Option<u16>,
     #[command(flatten)]
     pub(crate) ring: RingArgs,
     #[command(flatten)]

@@ -88,6 +88,7 @@ pub(crate) const SCENES: &[Scene] = &[
         &["--rate", "--size", "--wait", "--align", "--capacity"],
         latency,
     ),
+    Scene::acts("bench latency", &["--worst"], worst),
     Scene::acts("bench latency", &["--method", "--rivals"], |stage| {
         let words = ["bench", "latency", "--rate", "2K", "--method"];
         methods(stage, LATENCY, &words);
@@ -440,6 +441,33 @@ fn latency(stage: &Stage) {
     too_large(stage, &["bench", "latency", "--rate", "2K"]);
     wait_is_read(stage, &["bench", "latency"]);
     stage.fails(&["bench", "latency", "--size", "8"], 2);
+}
+
+/// The causes are those of `sub --worst`, in `tests/worst.rs`.
+fn worst(stage: &Stage) {
+    let words = ["bench", "latency", "--rate", "20K"];
+    let asked = [&words[..], &["--worst", "3"]].concat();
+    for row in rows(stage, &[&asked]) {
+        let found = &row["worst_messages"];
+        let messages = found["messages"].as_array().unwrap();
+        assert_eq!(messages.len(), 3, "{found}");
+        let longest = messages[0]["latency_ns"].as_f64().unwrap();
+        let most = row["worst"]["ns"].as_f64().unwrap();
+        assert!((longest - most).abs() <= 1.0, "{row}");
+        let shares = found["above_p99"].as_array().unwrap();
+        let percent = shares
+            .iter()
+            .map(|share| share["percent"].as_f64().unwrap());
+        assert!((99.0..101.0).contains(&percent.sum::<f64>()), "{found}");
+    }
+    for row in rows(stage, &[&words]) {
+        assert_eq!(row.get("worst_messages"), None, "{row}");
+    }
+    let shown = stage.out(&[&asked, SHORT].concat());
+    assert!(shown.contains("Worst messages: "), "{shown}");
+    assert!(shown.contains(" % of what is above p99 ("), "{shown}");
+    let other = [&asked[..], &["--method", "pipe"]].concat();
+    stage.fails(&other, 2);
 }
 
 fn many(stage: &Stage, scenario: &str) {

@@ -114,6 +114,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     Bench(BenchArgs),
     Explain(ExplainArgs),
+    Config(ConfigArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
     #[command(name = olivine_bench::protocol::COMMAND, hide = true)]
@@ -182,6 +183,30 @@ pub(crate) struct ExplainArgs {
     /// Id, such as open.missing [default: list all]
     #[arg(add = complete::error())]
     pub(crate) id: Option<String>,
+}
+
+/// Print settings that can have a default, and where each came from
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = "\
+Examples:
+  olivine config --origin
+  OLIVINE_SUB_WAIT=spin olivine config --origin | grep sub.wait
+
+The file is $OLIVINE_CONFIG, else olivine/config.toml in $XDG_CONFIG_HOME or
+~/.config. It is TOML, with a table for each command:
+                                      log_level = \"warn\"
+                                      [sub]
+                                      wait = \"spin\"
+                                      [bench.latency]
+                                      runs = 9
+
+Each setting also has a variable, such as OLIVINE_BENCH_LATENCY_RUNS. An option
+or a key of the URI comes first, then the variable, the file, and what is built
+in. Settings of pub and sub are left out where the scheme has none of that name.")]
+pub(crate) struct ConfigArgs {
+    /// Also print where each value came from, and which file is read
+    #[arg(long)]
+    pub(crate) origin: bool,
 }
 
 /// Print shell completions

@@ -11,6 +11,7 @@ mod awaited;
 mod bench;
 mod bridge;
 mod complete;
+mod defaults;
 mod demo;
 mod doctor;
 mod explain;
@@ -38,8 +39,10 @@ mod web;
 
 use args::{Cli, Command};
 use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
+use defaults::Defaults;
 use failure::Outcome;
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -49,9 +52,9 @@ pub fn main() -> ExitCode {
     clap_complete::CompleteEnv::with_factory(Cli::command)
         .var(shell::COMPLETE)
         .complete();
-    let cli = match Cli::try_parse() {
+    let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(error) => return refuse(&error),
+        Err(code) => return code,
     };
     log::set(cli.common.log_level);
     log::debug(&format!(
@@ -62,6 +65,24 @@ pub fn main() -> ExitCode {
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// The command line, with the defaults of the file and the environment.
+fn parse(words: impl Iterator<Item = OsString>) -> Result<Cli, ExitCode> {
+    let command = Cli::command();
+    let words: Vec<OsString> = words.collect();
+    let (mut command, failure) = match Defaults::load(&command) {
+        Ok(defaults) => (defaults.apply(command), None),
+        // Help is shown in any case.
+        Err(failure) => (command, Some(failure)),
+    };
+    let matches = command.try_get_matches_from_mut(words);
+    let cli = matches.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+    match (cli, failure) {
+        (Ok(_), Some(failure)) => Err(failure.report()),
+        (Ok(cli), None) => Ok(cli),
+        (Err(error), _) => Err(refuse(&error.format(&mut command))),
     }
 }
 
@@ -86,6 +107,7 @@ fn run(cli: &Cli) -> Outcome {
         Command::Doctor(args) => doctor::run(args, common),
         Command::Bench(args) => bench::run(args, common),
         Command::Explain(args) => explain::run(args, common),
+        Command::Config(args) => defaults::run(args, common),
         Command::Completions(args) => shell::completions(args, common),
         Command::Man(args) => shell::man(args, common),
         Command::Participant(args) => bench::take_part(args),

@@ -8,6 +8,8 @@ mod carry;
 #[path = "options/channel.rs"]
 mod channel;
 mod common;
+#[path = "options/defaults.rs"]
+mod defaults;
 #[path = "options/journal.rs"]
 mod journal;
 #[path = "options/look.rs"]
@@ -125,8 +127,8 @@ fn each_option_of_journal_acts() {
 }
 
 #[test]
-fn each_option_of_demo_explain_completions_and_man_acts_or_is_refused() {
-    play(&["demo", "explain", "completions", "man"]);
+fn each_option_of_demo_explain_config_completions_and_man_acts_or_is_refused() {
+    play(&["demo", "explain", "config", "completions", "man"]);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The settings of a channel as flags, made from the table of URI keys.
 
 use crate::failure::{Failure, Outcome};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, error::Error};
-use olivine::{Config, End, Key, Scheme};
+use olivine::{Config, End, Key, Scheme, UriError};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
@@ -15,8 +16,32 @@ const COLUMNS: usize = 80;
 /// Second names of flags.
 const ALIASES: [(&str, &str); 1] = [("subscribers", "wait-for")];
 
-/// Settings given as flags: keys and values.
-type Given = Vec<(&'static str, String)>;
+/// Keys and values.
+type Pairs = Vec<(&'static str, String)>;
+
+/// Settings given as flags, and their defaults of the file and the environment, which the URI
+/// overrides.
+#[derive(Clone, Debug, Default)]
+struct Given {
+    flags: Pairs,
+    defaults: Pairs,
+}
+
+/// The key that is this flag.
+pub(crate) fn key(flag: &Arg) -> Option<&'static Key> {
+    let is_setting = flag.get_help_heading() == Some(HEADING);
+    let name = flag.get_id().as_str();
+    Config::keys().find(|key| is_setting && key.name() == name)
+}
+
+/// Refuses a value of a key that no channel of this machine can have.
+pub(crate) fn check(key: &Key, value: &str) -> Result<(), UriError> {
+    match Config::parse(&format!("shm://x?{}={value}", key.name())) {
+        // It is usable together with another key.
+        Ok(_) | Err(UriError::Pair { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
 
 /// The keys that are flags of `end`: those of channels on this machine.
 fn keys(end: End) -> impl Iterator<Item = &'static Key> {
@@ -73,9 +98,11 @@ fn with_flags(command: Command, end: End) -> Command {
 }
 
 fn given(matches: &ArgMatches, end: End) -> Given {
-    keys(end)
-        .filter_map(|key| Some((key.name(), matches.get_one::<String>(key.name())?.clone())))
-        .collect()
+    let value = |name| Some((name, matches.get_one::<String>(name)?.clone()));
+    let all = keys(end).filter_map(|key| value(key.name()));
+    let (defaults, flags) =
+        all.partition(|(name, _)| matches.value_source(name) == Some(ValueSource::DefaultValue));
+    Given { flags, defaults }
 }
 
 /// Makes a type of flags of one end.
@@ -101,7 +128,9 @@ macro_rules! flags {
             }
 
             fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-                self.0.extend(given(matches, End::$end));
+                let more = given(matches, End::$end);
+                self.0.flags.extend(more.flags);
+                self.0.defaults = more.defaults;
                 Ok(())
             }
         }
@@ -126,7 +155,7 @@ impl PublisherArgs {
     pub(crate) fn config(&self, uri: &str) -> Outcome<Config> {
         let config = configured(uri, &self.0)?;
         let is_here = matches!(config.scheme(), Scheme::Shm | Scheme::Sealed);
-        let mut keys = self.0.iter().map(|(key, _)| *key);
+        let mut keys = self.0.flags.iter().map(|(key, _)| *key);
         match keys.find(|key| ["name", "expire"].contains(key)) {
             Some(key) if is_here => Err(Failure::usage(format!(
                 "--{key} has no meaning for a publisher of {}: it names a durable subscriber; use \
@@ -143,8 +172,8 @@ impl SubscriberArgs {
     pub(crate) fn with(&self, settings: &[(&'static str, &str)]) -> Self {
         let mut given = self.0.clone();
         for (key, value) in settings {
-            given.retain(|(name, _)| name != key);
-            given.push((*key, (*value).to_owned()));
+            given.flags.retain(|(name, _)| name != key);
+            given.flags.push((*key, (*value).to_owned()));
         }
         Self(given)
     }
@@ -185,10 +214,11 @@ pub(crate) fn full_uri(text: &str) -> Outcome<Cow<'_, str>> {
     Ok(Cow::Owned(format!("shm://{text}")))
 }
 
-/// The URI with the flags added.
-fn configured(uri: &str, given: &[(&'static str, String)]) -> Outcome<Config> {
+/// The URI with the flags added, and with the defaults that its scheme has.
+fn configured(uri: &str, given: &Given) -> Outcome<Config> {
     let uri = full_uri(uri)?;
-    if let Some((key, value)) = given.iter().find(|(_, value)| value.contains('&')) {
+    let Given { flags, defaults } = given;
+    if let Some((key, value)) = flags.iter().find(|(_, value)| value.contains('&')) {
         return Err(Failure::usage(format!(
             "--{key} '{value}' is not usable: it contains a '&'"
         )));
@@ -196,19 +226,45 @@ fn configured(uri: &str, given: &[(&'static str, String)]) -> Outcome<Config> {
     let (place, query) = uri
         .split_once('?')
         .map_or((&*uri, None), |(place, query)| (place, Some(query)));
-    let kept = query
-        .into_iter()
-        .flat_map(|query| query.split('&'))
-        .filter(|pair| {
-            let key = pair.split_once('=').map_or(*pair, |(key, _)| key);
-            given.iter().all(|(flag, _)| *flag != key)
-        });
-    let pairs: Vec<String> = kept
-        .map(str::to_owned)
-        .chain(given.iter().map(|(key, value)| format!("{key}={value}")))
-        .collect();
-    let mark = if pairs.is_empty() { "" } else { "?" };
-    shm_only(Config::parse(&format!("{place}{mark}{}", pairs.join("&")))?)
+    let key_of = |pair: &str| pair.split_once('=').map_or(pair, |(key, _)| key).to_owned();
+    let kept = query.into_iter().flat_map(|query| query.split('&'));
+    let kept = kept.filter(|pair| flags.iter().all(|(flag, _)| *flag != key_of(pair)));
+    let text = |(key, value): &(&str, String)| format!("{key}={value}");
+    let mut pairs: Vec<String> = kept.map(str::to_owned).collect();
+    pairs.extend(flags.iter().map(text));
+    let parse = |pairs: &[String]| {
+        let mark = if pairs.is_empty() { "" } else { "?" };
+        Config::parse(&format!("{place}{mark}{}", pairs.join("&")))
+    };
+    let is_free = |(key, _): &&(&str, String)| pairs.iter().all(|pair| key_of(pair) != *key);
+    let missing = defaults.iter().filter(is_free);
+    let missing = missing.filter(|(key, _)| is_of_scheme(key, place));
+    let missing: Vec<String> = missing.map(text).collect();
+    if missing.is_empty() {
+        return shm_only(parse(&pairs)?);
+    }
+    match parse(&[&pairs[..], &missing].concat()) {
+        Ok(config) => shm_only(config),
+        // Without the defaults it says what it always says.
+        Err(error) => {
+            let _ = parse(&pairs)?;
+            Err(Failure::usage(format!(
+                "{error}; {} by default: 'olivine config --origin' says where that came from",
+                missing.join(" and ")
+            )))
+        }
+    }
+}
+
+/// Whether channels of the scheme of `place` have this key.
+fn is_of_scheme(key: &str, place: &str) -> bool {
+    let word = place.split("://").next().unwrap_or_default();
+    let scheme = Scheme::ALL.iter().find(|scheme| scheme.word() == word);
+    let mut keys = Config::keys();
+    let key = keys.find(|one| one.name() == key);
+    scheme
+        .zip(key)
+        .is_some_and(|(scheme, key)| key.schemes().contains(scheme))
 }
 
 /// Refuses channels that another process cannot reach.
@@ -227,11 +283,18 @@ pub(crate) fn shm_only(config: Config) -> Outcome<Config> {
 mod tests {
     use super::*;
 
-    fn args(given: &[(&'static str, &str)]) -> Given {
+    fn pairs(given: &[(&'static str, &str)]) -> Pairs {
         given
             .iter()
             .map(|(key, value)| (*key, (*value).to_owned()))
             .collect()
+    }
+
+    fn args(given: &[(&'static str, &str)]) -> Given {
+        Given {
+            flags: pairs(given),
+            defaults: Pairs::new(),
+        }
     }
 
     fn text(result: Outcome<Config>) -> String {
@@ -253,6 +316,34 @@ mod tests {
             text(args.config("shm://x?wait=spin&linger=2s")),
             "shm://x?capacity=64KiB&wait=park&linger=2s"
         );
+    }
+
+    #[test]
+    fn uri_and_flag_override_a_default_that_the_scheme_has() {
+        let args = SubscriberArgs(Given {
+            flags: pairs(&[("delivery", "latest")]),
+            defaults: pairs(&[
+                ("capacity", "64KiB"),
+                ("wait", "park"),
+                ("delivery", "reliable"),
+            ]),
+        });
+        assert_eq!(
+            text(args.config("shm://x?wait=spin")),
+            "shm://x?capacity=64KiB&wait=spin&delivery=latest"
+        );
+        let args = PublisherArgs(Given {
+            flags: Pairs::new(),
+            defaults: pairs(&[("group", "audit")]),
+        });
+        // Journals have no such key.
+        assert_eq!(text(args.config("file:///a/b")), "file:///a/b");
+        let args = SubscriberArgs(Given {
+            flags: pairs(&[("name", "audit")]),
+            defaults: pairs(&[("delivery", "latest")]),
+        });
+        let told = text(args.config("shm://x"));
+        assert!(told.contains("delivery=latest by default"), "{told}");
     }
 
     #[test]

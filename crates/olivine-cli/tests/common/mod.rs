@@ -71,6 +71,8 @@ impl TestFolder {
         command
             .args(words)
             .env("OLIVINE_DIR", self.path())
+            // Not the file of the person who runs the tests.
+            .env("OLIVINE_CONFIG", "")
             .env("NO_COLOR", "1");
         command
             .stdin(Stdio::null())

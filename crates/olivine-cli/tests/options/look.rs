@@ -38,6 +38,15 @@ pub(crate) const SCENES: &[Scene] = &[
         stage.shows_level(&["explain", "journal.hole"]);
         stage.shows_json(&["explain", "journal.hole"]);
     }),
+    Scene::acts("config", &["--origin"], |stage| {
+        let origin = stage.out(&["config", "--origin"]);
+        assert!(origin.contains("built in") && origin.contains("file: none"));
+        assert!(!stage.out(&["config"]).contains("built in"));
+    }),
+    Scene::acts("config", REPORT, |stage| {
+        stage.shows_level(&["config"]);
+        stage.shows_json(&["config"]);
+    }),
     Scene::refused("completions", &["--json"], |stage| {
         no_json(stage, &["completions", "bash"])
     }),

@@ -2,7 +2,10 @@
 
 use crate::stop::exit_code;
 use olivine::admin::AdminError;
-use olivine::{JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError, UriError};
+use olivine::{
+    JournalError, LinkError, MessageTypeError, NotSent, OpenError, ReceiveError, SealedError,
+    UriError,
+};
 use olivine_bench::BenchError;
 use std::io;
 use std::process::ExitCode;
@@ -101,7 +104,8 @@ fn id(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         LinkError,
         JournalError,
         SealedError,
-        UriError
+        UriError,
+        MessageTypeError
     )
 }
 

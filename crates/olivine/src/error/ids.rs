@@ -2,7 +2,10 @@
 //!
 //! Names do not change. `olivine explain ID` prints them; errors of the tool end with theirs.
 
-use super::{Damage, JournalError, LinkError, NotSent, OpenError, ReceiveError, SealedError};
+use super::{
+    Damage, JournalError, LinkError, MessageTypeError, NotSent, OpenError, ReceiveError,
+    SealedError,
+};
 use crate::uri::UriError;
 
 /// What an error means, and what to do.
@@ -296,9 +299,23 @@ ids! {
     Pair "pair" "two settings cannot be combined", "leave one of them out";
 }
 
+ids! {
+    TYPE, MessageTypeError, "type";
+    Name "name"
+        "the name of a type is empty or too long",
+        "choose one of 1 to 64 bytes";
+    Align "align"
+        "values of the type need an alignment that messages do not have",
+        "use a type whose alignment is 1, 2, 4 or 8 bytes";
+    Size "size"
+        "the size of a type is 0, or not a multiple of its alignment",
+        "state the size that the compiler gives, with the padding at the end";
+}
+
 /// The tables of this module, in groups.
-pub(crate) const TABLES: [&[Explanation]; 8] =
-    [URI, OPEN, SEND, RECEIVE, DAMAGE, LINK, JOURNAL, SEALED];
+pub(crate) const TABLES: [&[Explanation]; 9] = [
+    URI, OPEN, SEND, RECEIVE, DAMAGE, LINK, JOURNAL, SEALED, TYPE,
+];
 
 #[cfg(test)]
 mod tests {
@@ -317,6 +334,14 @@ mod tests {
             assert!(!entry.meaning.is_empty() && !entry.remedy.is_empty());
         }
         assert!(seen.len() > 70, "{}", seen.len());
+    }
+
+    #[test]
+    fn type_that_no_channel_carries_has_a_name() {
+        let type_of = |name, size, align| crate::MessageType::new(name, size, align);
+        assert_eq!(type_of("", 8, 8).unwrap_err().id(), "type.name");
+        assert_eq!(type_of("a", 16, 16).unwrap_err().id(), "type.align");
+        assert_eq!(type_of("a", 12, 8).unwrap_err().id(), "type.size");
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! `olivine metrics`: counters and states of channels for monitoring systems.
 //!
-//! `families` says what is shown, `exposition` writes it. The server is that of `web`.
+//! `families` says what is shown, `exposition` writes it, `lines` keeps what was written. The
+//! server is that of `web`.
 
 mod exposition;
 mod families;
+mod lines;
 
 pub(crate) use exposition::Format;
 
@@ -18,6 +20,7 @@ use crate::watch::{FIRST_WINDOW, Watch};
 use crate::web::access::Access;
 use crate::web::{self, Desk, Pages};
 use families::Scrape;
+use lines::Lines;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -36,6 +39,7 @@ pub(crate) struct Meter {
     /// Whether it looks again and again.
     goes_on: bool,
     waits: Waits,
+    lines: Lines,
 }
 
 /// What was lost of the time without room, by channel. A publisher that dies while it waits takes
@@ -85,6 +89,7 @@ impl Meter {
             errors: 0,
             goes_on,
             waits: Waits::default(),
+            lines: Lines::default(),
         }
     }
 
@@ -113,7 +118,7 @@ impl Meter {
             took: begun.elapsed(),
             goes_on: self.goes_on,
         };
-        families::text(&scrape, format)
+        families::text(&scrape, &mut self.lines, format)
     }
 }
 

@@ -96,6 +96,16 @@ pub(crate) struct Family {
     pub(crate) help: &'static str,
 }
 
+/// The value of a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    Count(u64),
+    /// Shown in seconds.
+    Ns(u64),
+    /// Left out if it is not a number.
+    Float(f64),
+}
+
 /// The text as far as it is written.
 #[derive(Debug)]
 pub(crate) struct Exposition {
@@ -104,11 +114,21 @@ pub(crate) struct Exposition {
     samples: usize,
 }
 
+/// Samples of one family as they were written. With the same values they are not written again,
+/// but copied: most values of most channels stay from one look to the next.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    values: Vec<Option<Value>>,
+    text: String,
+    samples: usize,
+}
+
 impl Exposition {
-    pub(crate) fn new(format: Format) -> Self {
+    /// An empty text with room for `bytes`.
+    pub(crate) fn new(format: Format, bytes: usize) -> Self {
         Self {
             format,
-            text: String::new(),
+            text: String::with_capacity(bytes),
             samples: 0,
         }
     }
@@ -120,7 +140,8 @@ impl Exposition {
         self.metadata(family);
         samples(&mut Samples {
             family,
-            exposition: self,
+            text: &mut self.text,
+            count: &mut self.samples,
         });
         if self.samples == before.1 {
             self.text.truncate(before.0);
@@ -163,37 +184,66 @@ impl Exposition {
 #[derive(Debug)]
 pub(crate) struct Samples<'a> {
     family: &'a Family,
-    exposition: &'a mut Exposition,
+    text: &'a mut String,
+    count: &'a mut usize,
 }
 
 impl Samples<'_> {
     /// A sample with the text of its labels, which [`labels`] makes.
-    pub(crate) fn add(&mut self, labels: &str, value: u64) {
-        self.push(labels, format_args!("{value}"));
-    }
-
-    /// A sample in seconds.
-    pub(crate) fn add_ns(&mut self, labels: &str, ns: u64) {
-        let (whole, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
-        self.push(labels, format_args!("{whole}.{rest:09}"));
-    }
-
-    /// A sample with any value. What is not a number is left out.
-    pub(crate) fn add_float(&mut self, labels: &str, value: f64) {
-        if value.is_finite() {
-            self.push(labels, format_args!("{value}"));
+    pub(crate) fn add(&mut self, labels: &str, value: Value) {
+        match value {
+            Value::Count(count) => self.push(labels, format_args!("{count}")),
+            Value::Ns(ns) => {
+                let (whole, rest) = (ns / 1_000_000_000, ns % 1_000_000_000);
+                self.push(labels, format_args!("{whole}.{rest:09}"));
+            }
+            Value::Float(value) if value.is_finite() => {
+                self.push(labels, format_args!("{value}"));
+            }
+            Value::Float(_) => {}
         }
+    }
+
+    /// Samples with the texts of their labels, which are those of the last call with this `part`.
+    /// One without a value is left out.
+    pub(crate) fn add_part<'l>(
+        &mut self,
+        part: &mut Part,
+        samples: impl Iterator<Item = (&'l str, Option<Value>)> + Clone,
+    ) {
+        let values = samples.clone().map(|(_, value)| value);
+        if !values.clone().eq(part.values.iter().copied()) {
+            part.values.clear();
+            part.values.extend(values);
+            part.text.clear();
+            part.samples = 0;
+            let mut written = Samples {
+                family: self.family,
+                text: &mut part.text,
+                count: &mut part.samples,
+            };
+            for (labels, value) in samples {
+                if let Some(value) = value {
+                    written.add(labels, value);
+                }
+            }
+        }
+        self.text.push_str(&part.text);
+        *self.count += part.samples;
     }
 
     fn push(&mut self, labels: &str, value: std::fmt::Arguments<'_>) {
         let Family { name, kind, .. } = *self.family;
-        let suffix = kind.suffix();
-        self.exposition.samples += 1;
-        let exposition = &mut *self.exposition;
-        match labels {
-            "" => exposition.push(format_args!("{name}{suffix} {value}\n")),
-            _ => exposition.push(format_args!("{name}{suffix}{{{labels}}} {value}\n")),
+        *self.count += 1;
+        self.text.push_str(name);
+        self.text.push_str(kind.suffix());
+        if !labels.is_empty() {
+            self.text.push('{');
+            self.text.push_str(labels);
+            self.text.push('}');
         }
+        // Writing to memory does not fail.
+        let _ = writeln!(self.text, " {value}");
     }
 }
 
@@ -237,12 +287,12 @@ mod tests {
     };
 
     fn written(format: Format) -> String {
-        let mut out = Exposition::new(format);
+        let mut out = Exposition::new(format, 0);
         out.family(&BYTES, |samples| {
-            samples.add("channel=\"x\"", 7);
-            samples.add_float("", f64::NAN);
+            samples.add("channel=\"x\"", Value::Count(7));
+            samples.add("", Value::Float(f64::NAN));
         });
-        out.family(&WAITS, |samples| samples.add_ns("", 1_500_000_000));
+        out.family(&WAITS, |samples| samples.add("", Value::Ns(1_500_000_000)));
         out.family(&BYTES, |_| {});
         out.finish()
     }
@@ -259,6 +309,27 @@ mod tests {
         let plain = written(Format::Prometheus);
         assert!(plain.contains("# TYPE olivine_waits_total counter\nolivine_waits_total 1.5"));
         assert!(!plain.contains("# UNIT"), "{plain}");
+    }
+
+    #[test]
+    fn part_is_written_again_only_with_another_value() {
+        let mut part = Part::default();
+        let mut written = |first: Option<Value>| {
+            let samples = [("lane=\"0\"", first), ("lane=\"1\"", Some(Value::Count(5)))];
+            let mut out = Exposition::new(Format::OpenMetrics, 0);
+            out.family(&BYTES, |to| to.add_part(&mut part, samples.into_iter()));
+            let text = out.finish();
+            // What is copied is seen in the text.
+            part.text.push_str("# copied\n");
+            text
+        };
+        let seven = Some(Value::Count(7));
+        let first = written(seven);
+        assert!(first.contains("{lane=\"0\"} 7\n") && first.contains("{lane=\"1\"} 5\n"));
+        assert!(written(seven).contains("# copied\n"));
+        let none = written(None);
+        assert!(!none.contains("lane=\"0\"") && none.contains("lane=\"1\""));
+        assert!(!none.contains("# copied\n"), "{none}");
     }
 
     #[test]

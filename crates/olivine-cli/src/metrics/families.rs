@@ -4,7 +4,8 @@
 //! bounded by the settings of the channels. A process number is never a label, because each start
 //! of a program would add series.
 
-use super::exposition::{Exposition, Family, Format, Kind, labels};
+use super::exposition::{Exposition, Family, Format, Kind, Value, labels};
+use super::lines::{ChannelLines, Lines, of_reader};
 use crate::watch::sample::{Channel, Lane, Reader, Sample};
 use crate::watch::view::{ChannelView, Finding, Participant, Role, State, View};
 use olivine::LaneState;
@@ -171,13 +172,7 @@ const SUBSCRIBER_STATES: [&str; 6] = [
     "evicted",
     "unknown",
 ];
-
-/// A value of a sample.
-enum Value {
-    Count(u64),
-    Ns(u64),
-    Float(f64),
-}
+const PARTICIPANT_STATES: usize = PUBLISHER_STATES.len() + SUBSCRIBER_STATES.len();
 
 /// A family with one sample a lane.
 type OfLane = (Family, fn(&Channel, usize, &Lane) -> Option<Value>);
@@ -310,6 +305,8 @@ const HELD_BACK: Family = counter(
     "seconds",
     "Time in which a subscriber held a publisher back, as seen since the start of this process.",
 );
+/// Families with a part in each channel.
+const FAMILIES_OF_CHANNELS: usize = OF_CHANNEL.len() + 1 + OF_LANE.len() + OF_READER.len() + 1;
 const HOLD: Family = gauge(
     "olivine_hold_seconds",
     "seconds",
@@ -329,179 +326,184 @@ fn fill(channel: &Channel, at: usize, lane: &Lane) -> Option<f64> {
     (channel.capacity > 0).then(|| behind as f64 / channel.capacity as f64)
 }
 
-/// A readable channel with the texts of its labels.
+/// A readable channel, and its lines as far as they were written.
 struct Shown<'a> {
     channel: &'a Channel,
     view: &'a ChannelView,
-    labels: String,
-    /// Empty if it is collapsed, as `readers` is.
-    lanes: Vec<(usize, &'a Lane, String)>,
-    readers: Vec<(&'a Reader, &'a Participant, String)>,
+    /// Its subscribers, in the order of `channel.readers`.
+    participants: Vec<&'a Participant>,
+    lines: ChannelLines,
+    /// Without its lanes and subscribers.
+    is_collapsed: bool,
 }
 
 impl<'a> Shown<'a> {
-    fn new(name: &str, channel: &'a Channel, view: &'a ChannelView) -> Self {
-        let lane = |(at, lane): (usize, &'a Lane)| {
-            let index = lane.index.to_string();
-            (at, lane, labels(&[("channel", name), ("lane", &index)]))
-        };
+    fn new(name: &str, channel: &'a Channel, view: &'a ChannelView, lines: &mut Lines) -> Self {
+        // The tracker shows each of them, in this order.
         let subscribers = view.participants.iter();
         let subscribers = subscribers.filter(|one| one.role == Role::Subscriber);
-        // The tracker shows each of them, in this order.
-        let readers = channel.readers.iter().zip(subscribers);
         Self {
             channel,
             view,
-            labels: labels(&[("channel", name)]),
-            lanes: channel.lanes.iter().enumerate().map(lane).collect(),
-            readers: readers
-                .map(|(one, shown)| (one, shown, of_reader(name, one.slot, one.name.as_deref())))
-                .collect(),
+            participants: subscribers.collect(),
+            lines: lines.of(name, channel, FAMILIES_OF_CHANNELS),
+            is_collapsed: false,
         }
     }
 
     fn details(&self) -> usize {
-        self.lanes.len() * LANE_SAMPLES_MAX + self.readers.len() * READER_SAMPLES_MAX
+        self.channel.lanes.len() * LANE_SAMPLES_MAX + self.participants.len() * READER_SAMPLES_MAX
     }
 }
 
-fn of_reader(channel: &str, slot: usize, name: Option<&str>) -> String {
-    let name = name.unwrap_or_default();
-    let slot = slot.to_string();
-    labels(&[("channel", channel), ("slot", &slot), ("subscriber", name)])
-}
-
-/// The text of a look.
-pub(crate) fn text(scrape: &Scrape<'_>, format: Format) -> String {
-    let mut out = Exposition::new(format);
+/// The text of a look. `lines` has those of the looks before.
+pub(crate) fn text(scrape: &Scrape<'_>, lines: &mut Lines, format: Format) -> String {
+    let mut out = Exposition::new(format, lines.text_bytes());
     let version = labels(&[("version", env!("CARGO_PKG_VERSION"))]);
-    out.family(&BUILD, |to| to.add(&version, 1));
-    out.family(&READABLE, |to| to.add("", u64::from(scrape.looked.is_ok())));
+    let is_readable = u64::from(scrape.looked.is_ok());
+    let count = Value::Count;
+    out.family(&BUILD, |to| to.add(&version, count(1)));
+    out.family(&READABLE, |to| to.add("", count(is_readable)));
     if scrape.goes_on {
-        out.family(&LOOKS, |to| to.add("", scrape.looks));
+        out.family(&LOOKS, |to| to.add("", count(scrape.looks)));
     }
     if let Ok((sample, view)) = scrape.looked {
-        channels(&mut out, sample, view, scrape.goes_on);
+        channels(&mut out, sample, view, lines, scrape.goes_on);
     }
     if scrape.goes_on {
-        out.family(&ERRORS, |to| to.add("", scrape.errors));
+        out.family(&ERRORS, |to| to.add("", count(scrape.errors)));
     }
     let took = u64::try_from(scrape.took.as_nanos()).unwrap_or(u64::MAX);
-    out.family(&TOOK, |to| to.add_ns("", took));
-    out.finish()
+    out.family(&TOOK, |to| to.add("", Value::Ns(took)));
+    let text = out.finish();
+    lines.note_text(text.len());
+    text
 }
 
-fn channels(out: &mut Exposition, sample: &Sample, view: &View, goes_on: bool) {
+fn channels(out: &mut Exposition, sample: &Sample, view: &View, lines: &mut Lines, goes_on: bool) {
     // The tracker shows each channel of a sample, in this order.
     let pairs = || sample.channels.iter().zip(&view.channels);
     let mut left = DETAILS_MAX;
     let mut collapsed = 0;
-    let readable = pairs().filter_map(|(seen, view)| {
-        let channel = seen.looked.as_ref().ok()?;
-        let mut shown = Shown::new(&seen.name, channel, view);
+    let mut readable: Vec<Shown<'_>> = Vec::with_capacity(sample.channels.len());
+    for (seen, view) in pairs() {
+        let Ok(channel) = &seen.looked else { continue };
+        let mut shown = Shown::new(&seen.name, channel, view, lines);
         match left.checked_sub(shown.details()) {
             Some(rest) => left = rest,
             None => {
-                (shown.lanes, shown.readers) = (Vec::new(), Vec::new());
+                shown.is_collapsed = true;
                 collapsed += 1;
             }
         }
-        Some(shown)
+        readable.push(shown);
+    }
+    let count = Value::Count;
+    out.family(&CHANNELS, |to| {
+        to.add("", count(view.channels.len() as u64));
     });
-    let readable: Vec<Shown<'_>> = readable.collect();
-    out.family(&CHANNELS, |to| to.add("", view.channels.len() as u64));
-    out.family(&COLLAPSED, |to| to.add("", collapsed));
+    out.family(&COLLAPSED, |to| to.add("", count(collapsed)));
     out.family(&CHANNEL_READABLE, |to| {
         for (seen, _) in pairs() {
             let labels = labels(&[("channel", &seen.name)]);
-            to.add(&labels, u64::from(seen.looked.is_ok()));
+            to.add(&labels, count(u64::from(seen.looked.is_ok())));
         }
     });
+    // The number of a family among those with a part in each channel.
+    let mut number = 0..;
+    let mut next = || number.next().unwrap_or(0);
     for (family, value) in OF_CHANNEL {
+        let at = next();
         out.family(family, |to| {
-            for one in &readable {
-                if let Some(value) = value(one) {
-                    to.add(&one.labels, value);
-                }
+            for one in &mut readable {
+                let value = value(one).map(count);
+                let ChannelLines { own, parts, .. } = &mut one.lines;
+                to.add_part(&mut parts[at], std::iter::once((&**own, value)));
             }
         });
     }
+    let at = next();
     out.family(&PARTICIPANTS, |to| {
-        for one in &readable {
-            participants(one, |labels, count| to.add(labels, count));
+        for one in &mut readable {
+            let counts = participants(one.view);
+            let ChannelLines { states, parts, .. } = &mut one.lines;
+            let labels = states.iter().map(|labels| &**labels);
+            let counts = counts.map(|number| Some(count(number)));
+            to.add_part(&mut parts[at], labels.zip(counts));
         }
     });
     for (family, value) in OF_LANE {
+        let at = next();
         out.family(family, |to| {
-            for (one, (at, lane, labels)) in each(&readable, |one| &one.lanes) {
-                add(to, labels, value(one.channel, *at, lane));
+            for one in readable.iter_mut().filter(|one| !one.is_collapsed) {
+                let channel = one.channel;
+                let ChannelLines { lanes, parts, .. } = &mut one.lines;
+                let values = lanes.iter().zip(&channel.lanes).enumerate();
+                let values =
+                    values.map(|(at, ((_, labels), lane))| (&**labels, value(channel, at, lane)));
+                to.add_part(&mut parts[at], values);
             }
         });
     }
-    for (family, value) in OF_READER {
+    let held_back: OfReader = (HELD_BACK, |_, shown| Some(Value::Ns(shown.held_ns)));
+    for (family, value) in OF_READER.iter().chain(goes_on.then_some(&held_back)) {
+        let at = next();
         out.family(family, |to| {
-            for (_, (reader, shown, labels)) in each(&readable, |one| &one.readers) {
-                add(to, labels, value(reader, shown));
-            }
-        });
-    }
-    if goes_on {
-        out.family(&HELD_BACK, |to| {
-            for (_, (_, shown, labels)) in each(&readable, |one| &one.readers) {
-                to.add_ns(labels, shown.held_ns);
+            for one in readable.iter_mut().filter(|one| !one.is_collapsed) {
+                let subscribers = one.channel.readers.iter().zip(&one.participants);
+                let ChannelLines { readers, parts, .. } = &mut one.lines;
+                let values = readers.iter().zip(subscribers);
+                let values =
+                    values.map(|((_, labels), (reader, shown))| (&**labels, value(reader, shown)));
+                to.add_part(&mut parts[at], values);
             }
         });
     }
     out.family(&HOLD, |to| {
         let holds = |one: &Finding| Some((of_finding(one), one.held_ns?));
         for (labels, ns) in view.findings.iter().filter_map(holds) {
-            to.add_ns(&labels, ns);
+            to.add(&labels, Value::Ns(ns));
         }
     });
+    let names = sample.channels.iter().filter(|seen| seen.looked.is_ok());
+    lines.keep(
+        names
+            .zip(readable)
+            .map(|(seen, one)| (&*seen.name, one.lines)),
+    );
 }
 
 fn of_finding(one: &Finding) -> String {
     of_reader(&one.channel, one.slot, one.name.as_deref())
 }
 
-/// Each part of each channel.
-fn each<'s, 'a, T: 's>(
-    readable: &'s [Shown<'a>],
-    parts: impl Fn(&'s Shown<'a>) -> &'s Vec<T>,
-) -> impl Iterator<Item = (&'s Shown<'a>, &'s T)> {
-    readable
-        .iter()
-        .flat_map(move |one| parts(one).iter().map(move |part| (one, part)))
+/// The labels of the numbers of participants: each role and state, of which there are
+/// [`PARTICIPANT_STATES`]. All are there: a series that comes and goes is hard to alert on.
+pub(super) fn of_states(channel: &str) -> Vec<String> {
+    let of_role = |role: &'static str, states: &'static [&'static str]| {
+        states.iter().map(move |state| (role, *state))
+    };
+    let publishers = of_role("publisher", &PUBLISHER_STATES);
+    publishers
+        .chain(of_role("subscriber", &SUBSCRIBER_STATES))
+        .map(|(role, state)| format!("{channel},role=\"{role}\",state=\"{state}\""))
+        .collect()
 }
 
-fn add(to: &mut super::exposition::Samples<'_>, labels: &str, value: Option<Value>) {
-    match value {
-        Some(Value::Count(count)) => to.add(labels, count),
-        Some(Value::Ns(ns)) => to.add_ns(labels, ns),
-        Some(Value::Float(value)) => to.add_float(labels, value),
-        None => {}
-    }
-}
-
-/// The number of participants in each state. All states are there: a series that comes and goes is
-/// hard to alert on.
-fn participants(one: &Shown<'_>, mut add: impl FnMut(&str, u64)) {
-    let roles = [
-        (Role::Publisher, "publisher", &PUBLISHER_STATES[..]),
-        (Role::Subscriber, "subscriber", &SUBSCRIBER_STATES[..]),
-    ];
-    for (role, word, states) in roles {
-        for state in states {
-            let of_role = one
-                .view
-                .participants
-                .iter()
-                .filter(|other| other.role == role);
-            let count = of_role.filter(|other| state_word(other.state) == *state);
-            let labels = format!("{},role=\"{word}\",state=\"{state}\"", one.labels);
-            add(&labels, count.count() as u64);
+/// The numbers of participants in each state, in the order of [`of_states`].
+fn participants(view: &ChannelView) -> [u64; PARTICIPANT_STATES] {
+    let mut counts = [0; PARTICIPANT_STATES];
+    for one in &view.participants {
+        let word = state_word(one.state);
+        let (before, states) = match one.role {
+            Role::Publisher => (0, &PUBLISHER_STATES[..]),
+            Role::Subscriber => (PUBLISHER_STATES.len(), &SUBSCRIBER_STATES[..]),
+        };
+        if let Some(at) = states.iter().position(|state| *state == word) {
+            counts[before + at] += 1;
         }
     }
+    counts
 }
 
 /// The states of the screen, with all that nothing is wrong with as one.

@@ -3,7 +3,8 @@
 use super::Waits;
 use super::exposition::Format;
 use super::families::{self, Scrape};
-use crate::watch::sample::{Sample, Seen};
+use super::lines::Lines;
+use crate::watch::sample::{Channel, Sample, Seen};
 use crate::watch::tracker::Tracker;
 use crate::watch::tracker::tests::troubled_samples;
 use crate::watch::view::View;
@@ -20,7 +21,7 @@ fn text_of(sample: &Sample, view: &View, format: Format, goes_on: bool) -> Strin
         took: Duration::from_micros(1500),
         goes_on,
     };
-    families::text(&scrape, format)
+    families::text(&scrape, &mut Lines::default(), format)
 }
 
 fn looked(change: impl Fn(&mut Sample)) -> (Sample, View) {
@@ -99,7 +100,7 @@ fn unreadable_folder_is_a_text_of_its_state() {
         took: Duration::ZERO,
         goes_on: true,
     };
-    let text = families::text(&scrape, Format::OpenMetrics);
+    let text = families::text(&scrape, &mut Lines::default(), Format::OpenMetrics);
     let found = grammar::check(&text, true).unwrap();
     assert_eq!(found.value("olivine_folder_readable", &[]), Some(0.0));
     assert_eq!(found.value("olivine_channels", &[]), None);
@@ -134,6 +135,44 @@ fn hostile_names_stay_in_their_labels() {
         );
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
     }
+}
+
+/// The same texts as those that nothing is kept for.
+#[test]
+fn text_with_kept_lines_is_the_text_without() {
+    let mut lines = Lines::default();
+    let changes: [&dyn Fn(&mut Sample); 6] = [
+        &|_| {},
+        &|_| {},
+        &|sample| change_ticks(sample, |channel| channel.lanes[0].cursor += 64),
+        &|sample| change_ticks(sample, |channel| channel.readers[0].slot = 9),
+        &|sample| {
+            change_ticks(sample, |channel| {
+                channel.readers[0].name = Some("other".to_owned());
+            });
+        },
+        &|sample| sample.channels.retain(|seen| seen.name != "orders"),
+    ];
+    for change in changes {
+        let (sample, view) = looked(change);
+        for format in [Format::OpenMetrics, Format::Prometheus] {
+            let scrape = Scrape {
+                looked: Ok((&sample, &view)),
+                looks: 7,
+                errors: 2,
+                took: Duration::from_micros(1500),
+                goes_on: true,
+            };
+            let text = families::text(&scrape, &mut lines, format);
+            assert_eq!(text, text_of(&sample, &view, format, true));
+        }
+    }
+}
+
+fn change_ticks(sample: &mut Sample, change: impl Fn(&mut Channel)) {
+    let mut all = sample.channels.iter_mut();
+    let ticks = all.find(|seen| seen.name == "ticks").unwrap();
+    change(ticks.looked.as_mut().unwrap());
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use crate::process::{self, Stat};
 use olivine::admin::{self, ChannelInfo, Observer, PublisherInfo, SubscriberInfo};
-use olivine::{Config, LaneState, OpenError, Scheme, clock};
+use olivine::{Config, Delivery, LaneState, OpenError, Scheme, clock};
 use olivine_bench::error::chain;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Everything that was seen at one time.
 #[derive(Clone, Debug)]
@@ -84,7 +85,7 @@ pub(crate) struct Reader {
     pub(crate) evicted: bool,
     pub(crate) gates: bool,
     pub(crate) name: Option<String>,
-    pub(crate) delivery: String,
+    pub(crate) delivery: Delivery,
     pub(crate) parked: bool,
     pub(crate) absent_ns: u64,
     pub(crate) lost_bytes: u64,
@@ -96,7 +97,7 @@ pub(crate) struct Reader {
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     /// Escaped.
-    pub(crate) command: String,
+    pub(crate) command: Arc<str>,
     pub(crate) stat: Stat,
 }
 
@@ -108,7 +109,7 @@ pub(crate) struct Sampler {
     asked: Vec<Config>,
     observers: BTreeMap<String, Watched>,
     /// Commands by process number and start.
-    commands: HashMap<(u64, u64), String>,
+    commands: HashMap<(u64, u64), Arc<str>>,
 }
 
 /// What was read of processes in one sample, by number.
@@ -127,7 +128,7 @@ struct Watched {
     /// Processes that have mapped it, by number and start.
     members: HashSet<(u64, u64)>,
     /// Cursors of the last sample, by lane.
-    cursors: HashMap<usize, u64>,
+    cursors: Vec<(usize, u64)>,
 }
 
 impl Sampler {
@@ -156,30 +157,32 @@ impl Sampler {
     ///
     /// If the folder cannot be read or trusted. A channel that cannot be read is in the sample.
     pub(crate) fn sample(&mut self, sizes: bool) -> Result<Sample, admin::AdminError> {
-        let configs: Vec<Config> = if self.asked.is_empty() {
-            let config = |name: String| Config::new(Scheme::Shm, &name).dir(&self.dir);
-            admin::names(&self.dir)?.into_iter().map(config).collect()
+        let names: Vec<String> = if self.asked.is_empty() {
+            admin::names(&self.dir)?
         } else {
-            self.asked.clone()
+            let names = self.asked.iter().map(Config::channel);
+            names.map(str::to_owned).collect()
         };
-        let names: HashSet<&str> = configs.iter().map(Config::channel).collect();
+        let present: HashSet<&str> = names.iter().map(String::as_str).collect();
         self.observers
-            .retain(|name, _| names.contains(name.as_str()));
+            .retain(|name, _| present.contains(name.as_str()));
         let mut seen = Processes::default();
-        let mut channels = Vec::new();
-        for config in &configs {
-            let name = config.channel().to_owned();
-            let watched = self.observers.entry(name.clone());
-            let watched = watched.or_insert_with(|| Watched::new(config));
+        let mut channels = Vec::with_capacity(names.len());
+        for name in names {
+            if !self.observers.contains_key(&name) {
+                let mut asked = self.asked.iter();
+                let asked = asked.find(|config| config.channel() == name).cloned();
+                let config = asked.unwrap_or_else(|| {
+                    let config = Config::new(Scheme::Shm, &name);
+                    config.dir(&self.dir)
+                });
+                self.observers.insert(name.clone(), Watched::new(&config));
+            }
+            let Some(watched) = self.observers.get_mut(&name) else {
+                continue;
+            };
             let looked = match watched.observer.look() {
-                Ok(info) => {
-                    let mut channel = watched.channel(&info, &mut seen, &mut self.commands);
-                    if sizes {
-                        watched.measure(&info, &mut channel);
-                    }
-                    watched.cursors = info.publishers.iter().map(|p| (p.lane, p.cursor)).collect();
-                    Ok(channel)
-                }
+                Ok(info) => Ok(watched.channel(info, sizes, &mut seen, &mut self.commands)),
                 // It was removed since it was listed, or is being made.
                 Err(OpenError::Missing { .. }) if self.asked.is_empty() => continue,
                 Err(error) => Err(chain(&error)),
@@ -205,16 +208,18 @@ impl Watched {
             observer: Observer::new(config),
             control: (0, 0),
             members: HashSet::new(),
-            cursors: HashMap::new(),
+            cursors: Vec::new(),
         }
     }
 
-    /// What is needed of a channel, with its processes. A process is read once a sample (`seen`).
+    /// What is needed of a channel, with its processes, and with the mean sizes of frames if
+    /// `sizes`. A process is read once a sample (`seen`).
     fn channel(
         &mut self,
-        info: &ChannelInfo,
+        info: ChannelInfo,
+        sizes: bool,
         seen: &mut Processes,
-        commands: &mut HashMap<(u64, u64), String>,
+        commands: &mut HashMap<(u64, u64), Arc<str>>,
     ) -> Channel {
         if self.control.0 != info.incarnation {
             let control = std::fs::metadata(info.path.join("control"));
@@ -224,7 +229,7 @@ impl Watched {
         }
         let mut processes = HashMap::new();
         let mut members = HashSet::new();
-        for (_, id) in process::participants(info) {
+        for (_, id) in process::participants(&info) {
             let stat = seen.stats.entry(id).or_insert_with(|| Stat::of(id));
             let Some(stat) = stat else { continue };
             let key = (id, stat.started);
@@ -237,13 +242,21 @@ impl Watched {
             }
             members.insert(key);
             let command = commands.entry(key);
-            let command = command.or_insert_with(|| process::command(id).unwrap_or_default());
+            let command =
+                command.or_insert_with(|| process::command(id).unwrap_or_default().into());
             processes.entry(id).or_insert_with(|| Process {
-                command: command.clone(),
+                command: Arc::clone(command),
                 stat: stat.clone(),
             });
         }
         self.members = members;
+        let mut lanes: Vec<Lane> = info.publishers.iter().map(lane).collect();
+        if sizes {
+            self.measure(&info, &mut lanes);
+        }
+        self.cursors.clear();
+        let cursors = lanes.iter().map(|lane| (lane.index, lane.cursor));
+        self.cursors.extend(cursors);
         Channel {
             incarnation: info.incarnation,
             capacity: info.capacity_bytes,
@@ -255,18 +268,20 @@ impl Watched {
                 evictions: info.evictions,
                 reclaims: info.reclaims,
             },
-            lanes: info.publishers.iter().map(lane).collect(),
-            readers: info.subscribers.iter().map(reader).collect(),
+            lanes,
+            readers: info.subscribers.into_iter().map(reader).collect(),
             processes,
         }
     }
 
     /// The mean size of some frames of each lane that moved since the last sample.
-    fn measure(&self, info: &ChannelInfo, channel: &mut Channel) {
-        for (one, lane) in info.publishers.iter().zip(&mut channel.lanes) {
+    fn measure(&self, info: &ChannelInfo, lanes: &mut [Lane]) {
+        for (one, lane) in info.publishers.iter().zip(lanes) {
             // The frames since then, else older frames, not overwritten yet: a frame starts a
             // ring's length before the limit.
-            let before = self.cursors.get(&one.lane).copied();
+            let mut cursors = self.cursors.iter();
+            let before = cursors.find(|(index, _)| *index == one.lane);
+            let before = before.map(|(_, cursor)| *cursor);
             let moved = before.filter(|before| *before < one.cursor);
             let mean = |from| self.observer.mean_frame_bytes(one.lane, from);
             let oldest = one.limit.saturating_sub(info.capacity_bytes);
@@ -294,7 +309,7 @@ fn lane(one: &PublisherInfo) -> Lane {
     }
 }
 
-fn reader(one: &SubscriberInfo) -> Reader {
+fn reader(one: SubscriberInfo) -> Reader {
     Reader {
         slot: one.slot,
         ticket: one.ticket,
@@ -302,11 +317,11 @@ fn reader(one: &SubscriberInfo) -> Reader {
         alive: one.alive,
         evicted: one.evicted,
         gates: one.gates,
-        name: one.name.clone(),
-        delivery: one.delivery.to_string(),
+        name: one.name,
+        delivery: one.delivery,
         parked: one.parked,
         absent_ns: one.absent_ns,
         lost_bytes: one.lost_bytes,
-        positions: one.positions.clone(),
+        positions: one.positions,
     }
 }

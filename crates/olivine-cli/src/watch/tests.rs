@@ -35,7 +35,7 @@ fn reader(slot: usize, position: u64) -> Reader {
         evicted: false,
         gates: true,
         name: None,
-        delivery: "reliable".to_owned(),
+        delivery: olivine::Delivery::Reliable,
         parked: false,
         absent_ns: 0,
         lost_bytes: 0,
@@ -51,7 +51,7 @@ fn process(command: &str, state: char, ticks: u64) -> Process {
         cpu: Some(3),
     };
     Process {
-        command: command.to_owned(),
+        command: command.into(),
         stat,
     }
 }

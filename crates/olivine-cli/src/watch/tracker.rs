@@ -6,7 +6,8 @@ use super::finding::findings;
 use super::sample::{Channel, Lane, Process, Reader, Sample, Seen};
 use super::view::{ChannelView, Participant, Role, State, View};
 use olivine::LaneState;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 /// Cursors kept of each lane, for the age of what is behind.
 const HISTORY_MAX: usize = 128;
@@ -31,8 +32,9 @@ struct PastChannel {
     /// When it was read.
     at_ns: u64,
     incarnation: u64,
-    lanes: HashMap<usize, PastLane>,
-    readers: HashMap<(usize, u64), PastReader>,
+    lanes: BTreeMap<usize, PastLane>,
+    /// By slot and ticket.
+    readers: Vec<PastReader>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +59,8 @@ struct HeldBack {
 
 #[derive(Debug, Default)]
 struct PastReader {
+    slot: usize,
+    ticket: u64,
     positions: Vec<u64>,
     held_ns: u64,
 }
@@ -184,6 +188,14 @@ impl PastChannel {
             incarnation: channel.incarnation,
             ..Self::default()
         }
+    }
+
+    fn reader(&self, one: &Reader) -> Option<&PastReader> {
+        let readers = &self.readers;
+        // Samples have their subscribers in the order of their slots.
+        let at = readers.partition_point(|past| past.slot < one.slot);
+        let found = readers.get(at)?;
+        ((found.slot, found.ticket) == (one.slot, one.ticket)).then_some(found)
     }
 }
 
@@ -340,7 +352,7 @@ impl Step<'_> {
         let named = lane.blocked_by.filter(|_| lane.blocked_ns > 0);
         let named = named.and_then(|slot| gating().find(|(one, _)| one.slot == slot));
         let (one, position) = named.or_else(|| gating().min_by_key(|(_, at)| *at))?;
-        let past = self.past.readers.get(&(one.slot, one.ticket));
+        let past = self.past.reader(one);
         let before = past.and_then(|past| past.positions.get(at).copied());
         Some(Slowest {
             slot: one.slot,
@@ -368,7 +380,7 @@ impl Step<'_> {
             index: lane.index,
             process_id: lane.pid,
             name: None,
-            command: process.map(|process| process.command.clone()),
+            command: process.map(|process| Arc::clone(&process.command)),
             state,
             cpu: process.and_then(|process| process.stat.cpu),
             cpu_share,
@@ -392,7 +404,7 @@ impl Step<'_> {
     fn subscriber(&self, one: &Reader, lanes: &[LaneStep]) -> Participant {
         let process = process(self.channel, one.pid).filter(|_| one.alive);
         let cpu_share = self.cpu_share(one.pid, process);
-        let past = self.past.readers.get(&(one.slot, one.ticket));
+        let past = self.past.reader(one);
         let mut behind = Behind::default();
         let mut moved = past.filter(|_| self.window_ns.is_some()).map(|_| 0_u64);
         let mut held_ns = 0;
@@ -433,7 +445,7 @@ impl Step<'_> {
             index: one.slot,
             process_id: one.pid,
             name: one.name.clone(),
-            command: process.map(|process| process.command.clone()),
+            command: process.map(|process| Arc::clone(&process.command)),
             state,
             cpu: process.and_then(|process| process.stat.cpu),
             cpu_share,
@@ -443,7 +455,7 @@ impl Step<'_> {
             behind_ns: behind.age.map(|(ns, _)| ns),
             behind_ns_is_minimum: behind.age.is_some_and(|(_, is_minimum)| is_minimum),
             lost_bytes: one.lost_bytes,
-            delivery: Some(one.delivery.clone()),
+            delivery: Some(one.delivery.word()),
             held_share: self.share(held_ns),
             held_ns: past.map_or(0, |past| past.held_ns).saturating_add(held_ns),
             absent_ns: one.absent_ns,
@@ -460,18 +472,17 @@ impl Step<'_> {
 
     /// Keeps what the next step needs of the subscribers.
     fn remember(&mut self, participants: &[Participant]) {
-        let held = participants
+        let subscribers = participants
             .iter()
             .filter(|one| one.role == Role::Subscriber);
-        let held: HashMap<usize, u64> = held.map(|one| (one.index, one.held_ns)).collect();
-        let readers = self.channel.readers.iter().map(|one| {
-            let past = PastReader {
-                positions: one.positions.clone(),
-                held_ns: held.get(&one.slot).copied().unwrap_or(0),
-            };
-            ((one.slot, one.ticket), past)
-        });
-        self.past.readers = readers.collect();
+        let readers = &self.channel.readers;
+        let past = &mut self.past.readers;
+        past.resize_with(readers.len(), PastReader::default);
+        // The view has them in the same order.
+        for ((past, one), shown) in past.iter_mut().zip(readers).zip(subscribers) {
+            (past.slot, past.ticket, past.held_ns) = (one.slot, one.ticket, shown.held_ns);
+            past.positions.clone_from(&one.positions);
+        }
     }
 }
 

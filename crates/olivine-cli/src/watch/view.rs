@@ -2,7 +2,8 @@
 //!
 //! Its fields are the JSON output of both, documented in `docs/top.md`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::sync::Arc;
 
 /// Everything that is shown at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -136,7 +137,8 @@ pub(crate) struct Participant {
     /// Durable name.
     pub(crate) name: Option<String>,
     /// Program and first argument; `None` if the process is not visible.
-    pub(crate) command: Option<String>,
+    #[serde(serialize_with = "command")]
+    pub(crate) command: Option<Arc<str>>,
     pub(crate) state: State,
     /// CPU of the first thread of its process.
     pub(crate) cpu: Option<u32>,
@@ -152,7 +154,7 @@ pub(crate) struct Participant {
     pub(crate) behind_ns_is_minimum: bool,
     pub(crate) lost_bytes: u64,
     /// Whether publishers wait for it.
-    pub(crate) delivery: Option<String>,
+    pub(crate) delivery: Option<&'static str>,
     /// A subscriber: part of the window in which it held a publisher back. A publisher: part in
     /// which it had no room.
     pub(crate) held_share: Option<f64>,
@@ -160,4 +162,8 @@ pub(crate) struct Participant {
     pub(crate) held_ns: u64,
     /// How long a durable subscriber has been absent.
     pub(crate) absent_ns: u64,
+}
+
+fn command<S: Serializer>(text: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(to)
 }

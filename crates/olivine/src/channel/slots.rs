@@ -57,8 +57,12 @@ pub(crate) fn name(words: &Words, geometry: &Geometry, index: usize) -> Option<S
     let base = geometry.slot(index);
     // Relaxed: written before the state that announces it.
     let word = |at: usize| words.word(base + at).load(Ordering::Relaxed);
-    let text: Vec<u64> = (0..6).map(|n| word(slot::NAME + n)).collect();
-    unpack(&text, word(slot::NAME_LENGTH)).filter(|name| !name.is_empty())
+    let length = word(slot::NAME_LENGTH);
+    if length == 0 {
+        return None;
+    }
+    let text: [u64; 6] = core::array::from_fn(|n| word(slot::NAME + n));
+    unpack(&text, length).filter(|name| !name.is_empty())
 }
 
 /// Whether any slot belongs to a durable subscriber that has not expired, present or absent.

@@ -311,7 +311,7 @@ fn facts(one: &Participant) -> String {
             seconds(one.held_ns)
         ),
     ];
-    if let Some(delivery) = &one.delivery {
+    if let Some(delivery) = one.delivery {
         facts.push(match one.behind_bytes {
             0 => "not behind".to_owned(),
             _ => format!(
@@ -322,7 +322,7 @@ fn facts(one: &Participant) -> String {
             ),
         });
         facts.push(format!("lost {}", text::bytes(one.lost_bytes)));
-        facts.push(delivery.clone());
+        facts.push(delivery.to_owned());
     }
     if one.absent_ns > 0 {
         facts.push(format!("absent for {}", seconds(one.absent_ns)));

@@ -109,7 +109,7 @@ fn names_of_others_are_shown_escaped_in_every_place() {
     for channel in &mut view.channels {
         channel.error = channel.error.as_ref().map(|_| hostile.to_owned());
         for one in &mut channel.participants {
-            (one.name, one.command) = (Some(hostile.to_owned()), Some(hostile.to_owned()));
+            (one.name, one.command) = (Some(hostile.to_owned()), Some(hostile.into()));
         }
     }
     view.findings[0].text = hostile.to_owned();

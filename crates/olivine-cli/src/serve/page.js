@@ -30,6 +30,7 @@ const observer = new IntersectionObserver(
     for (const entry of entries) {
       const rows = entry.target.owner;
       rows.isVisible = entry.isIntersecting;
+      if (rows.isVisible) rows.write();
       rows.draw(state.history, state.now);
     }
   },
@@ -348,6 +349,17 @@ at("about").textContent =
 at("filter").addEventListener("input", draw);
 at("order").addEventListener("change", draw);
 addEventListener("resize", draw);
-draw();
-drawDoctor();
+// Paper has all rows.
+addEventListener("beforeprint", () => {
+  for (const rows of state.rows.values()) rows.write();
+});
+// What is wrong is painted before the tables, which take longer where there are many channels.
+drawFirst();
+drawStatus();
+requestAnimationFrame(() =>
+  setTimeout(() => {
+    draw();
+    drawDoctor();
+  }),
+);
 if (data.is_live) follow();

@@ -151,11 +151,19 @@ fn html(text: &str) -> String {
 
 /// JSON that cannot end the element which holds it.
 fn in_script(json: &str) -> String {
-    json.replace('<', "\\u003c")
-        .replace('>', "\\u003e")
-        .replace('&', "\\u0026")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029")
+    let mut out = String::with_capacity(json.len() + json.len() / 16);
+    let mut rest = json;
+    while let Some(at) = rest.find(['<', '>', '&', '\u{2028}', '\u{2029}']) {
+        let (plain, tail) = rest.split_at(at);
+        out.push_str(plain);
+        let mut characters = tail.chars();
+        if let Some(character) = characters.next() {
+            out.push_str(&format!("\\u{:04x}", u32::from(character)));
+        }
+        rest = characters.as_str();
+    }
+    out.push_str(rest);
+    out
 }
 
 #[cfg(test)]

@@ -110,9 +110,16 @@ function spark(kind) {
   return root;
 }
 
+/// A part of a table. Its role is said, because its style makes a grid of the table.
+function part(parent, name, kind, role) {
+  const made = parent.appendChild(element(name, kind));
+  made.setAttribute("role", role);
+  return made;
+}
+
 /// A cell with a value and a picture.
 function pairCell(row, kind) {
-  const cell = row.appendChild(element("td"));
+  const cell = part(row, "td", "", "cell");
   const pair = cell.appendChild(element("div", "pair"));
   const made = { cell, value: pair.appendChild(element("span", "value")), spark: spark(kind) };
   pair.appendChild(made.spark);
@@ -121,7 +128,7 @@ function pairCell(row, kind) {
 }
 
 function cell(row, kind, head) {
-  const made = row.appendChild(element("td", kind));
+  const made = part(row, "td", kind, "cell");
   if (head) made.dataset.head = head;
   return made;
 }
@@ -129,7 +136,7 @@ function cell(row, kind, head) {
 /// A row of a channel or of a participant.
 class Row {
   constructor(body, kind) {
-    const row = (this.row = body.appendChild(element("tr", kind)));
+    const row = (this.row = part(body, "tr", kind, "row"));
     this.name = cell(row, "name");
     this.rate = cell(row, "number", "rate");
     this.messages = cell(row, "number", "messages");
@@ -152,7 +159,7 @@ class Row {
 class ChannelRows {
   constructor(table, name, toggle) {
     this.name = name;
-    this.body = table.appendChild(element("tbody"));
+    this.body = part(table, "tbody", "", "rowgroup");
     this.isVisible = true;
     const row = (this.row = new Row(this.body, "channel"));
     this.button = row.name.appendChild(element("button"));
@@ -167,7 +174,17 @@ class ChannelRows {
     this.ones = new Map();
   }
 
+  /// What the row shows. A row that is not on the screen keeps it until it is.
   show(channel, blamed, isOpen) {
+    this.open = isOpen;
+    this.next = { channel, blamed, isOpen };
+    if (this.isVisible) this.write();
+  }
+
+  write() {
+    if (!this.next) return;
+    const { channel, blamed, isOpen } = this.next;
+    this.next = null;
     const { row } = this;
     const unreadable = channel.error === null ? "" : " unreadable";
     setClass(row.row, `channel ${severityClass(blamed.get(channel.name))}${unreadable}`);
@@ -195,7 +212,6 @@ class ChannelRows {
     const gone = channel.gone_count > 0 ? `, ${channel.gone_count} gone` : "";
     const counts = `${channel.publishers_count} pub, ${channel.subscribers_count} sub${gone}`;
     setText(row.who, channel.error === null ? counts : NOTHING);
-    this.open = isOpen;
     const used = new Set();
     if (isOpen) channel.participants.forEach(one => this.participant(channel, one, blamed, used));
     for (const [key, shown] of this.ones) {

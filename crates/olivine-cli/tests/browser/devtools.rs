@@ -124,19 +124,29 @@ impl Browser {
 
     /// The size of the window, and the reader's choice of colours.
     pub(crate) fn window(&mut self, width: u32, height: u32, colours: &str) {
-        let size = json!({
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500,
-        });
-        self.call("Emulation.setDeviceMetricsOverride", &size);
+        self.size(width.into(), height.into());
         let media = json!({
             "features": [{ "name": "prefers-color-scheme", "value": colours }],
         });
         self.call("Emulation.setEmulatedMedia", &media);
     }
 
-    /// Writes a picture of the whole page.
+    fn size(&mut self, width: u64, height: u64) {
+        let size = json!({
+            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500,
+        });
+        self.call("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Writes a picture of the whole page, in a window that is as high: rows that are not on the
+    /// screen are not painted.
     pub(crate) fn picture(&mut self, path: &Path) {
-        let asked = json!({ "format": "png", "captureBeyondViewport": true });
+        let size = self.value("[innerWidth, document.documentElement.scrollHeight]");
+        if let (Some(width), Some(height)) = (size[0].as_u64(), size[1].as_u64()) {
+            self.size(width, height);
+            self.value("new Promise(done => requestAnimationFrame(() => setTimeout(done, 100)))");
+        }
+        let asked = json!({ "format": "png" });
         let taken = self.call("Page.captureScreenshot", &asked);
         let text = taken["data"].as_str().unwrap();
         let bytes = data_encoding::BASE64.decode(text.as_bytes()).unwrap();

@@ -215,7 +215,10 @@ impl Page<'_> {
         rows: usize,
         heads: bool,
     ) {
-        let placed = fit(columns, self.area.width);
+        let names = columns.iter().find(|column| column.width == 0);
+        let names = names.map(|column| items.iter().map(|item| width_of(&(column.cell)(item))));
+        let longest = names.and_then(Iterator::max).unwrap_or(0);
+        let placed = fit(columns, self.area.width, longest);
         if heads {
             for (column, x, width) in &placed {
                 let head = aligned(column.head.to_owned(), column.right, *width);

@@ -15,9 +15,17 @@ pub(super) struct Column<T> {
 
 /// Least width of the column that takes what is left.
 const NAME_MIN: u16 = 8;
+/// Its width where there is more room, unless a text needs more: figures stay beside their name.
+const NAME_USUAL: u16 = 32;
 
-/// The columns that fit, each with its place and width.
-pub(super) fn fit<T>(columns: &[Column<T>], width: u16) -> Vec<(&Column<T>, u16, u16)> {
+/// The columns that fit, each with its place and width. `longest` is the width of the longest text
+/// in the column that takes what is left.
+pub(super) fn fit<T>(
+    columns: &[Column<T>],
+    width: u16,
+    longest: usize,
+) -> Vec<(&Column<T>, u16, u16)> {
+    let longest = u16::try_from(longest).unwrap_or(u16::MAX).max(NAME_USUAL);
     let mut kept: Vec<&Column<T>> = columns.iter().collect();
     let needs = |kept: &[&Column<T>]| {
         let widths = kept
@@ -36,7 +44,7 @@ pub(super) fn fit<T>(columns: &[Column<T>], width: u16) -> Vec<(&Column<T>, u16,
     let mut placed = Vec::new();
     for one in kept {
         let own = if one.width == 0 {
-            NAME_MIN.saturating_add(left).min(width)
+            NAME_MIN.saturating_add(left).min(longest).min(width)
         } else {
             one.width
         };
@@ -163,7 +171,7 @@ mod tests {
             column("FULL", 5, 1),
         ];
         let heads = |width| {
-            let placed = fit(&columns, width).into_iter();
+            let placed = fit(&columns, width, 40).into_iter();
             placed
                 .map(|(one, x, width)| (one.head, x, width))
                 .collect::<Vec<_>>()
@@ -175,5 +183,7 @@ mod tests {
         assert_eq!(heads(20), [("NAME", 0, 8), ("RATE", 9, 5), ("FULL", 15, 5)]);
         assert_eq!(heads(19), [("NAME", 0, 13), ("FULL", 14, 5)]);
         assert_eq!(heads(3), [("NAME", 0, 3)]);
+        // As wide as its longest text, and no wider.
+        assert_eq!(heads(90)[0], ("NAME", 0, 40));
     }
 }

@@ -34,8 +34,9 @@ fn line(info: &ChannelInfo, publisher: &PublisherInfo) -> String {
         }
         None => "a subscriber that has gone since".to_owned(),
     };
+    // One look: a publisher that gave up and tried again has begun its clock anew.
     format!(
-        "held back    {}: publisher {} for {} by {reader}\n",
+        "held back    {}: publisher {} for at least {} by {reader}\n",
         info.name,
         publisher.pid,
         text::nanos(publisher.blocked_ns as f64),

@@ -231,6 +231,9 @@ typedef struct olivine_type {
   size_t size;
   // `_Alignof`: 1, 2, 4 or 8.
   size_t align;
+  // The fields, such as `bid i64, symbol text[8]` (docs/types.md), for openers and tools; NULL
+  // if they are not stated.
+  const char *fields;
 } olivine_type;
 
 // What travels with a message besides its bytes. This structure does not change between versions.

@@ -13,12 +13,21 @@ template <class T> struct TypeName {
     static constexpr const char *value = T::TYPE_NAME;
 };
 
-// What a channel compares: name, size and alignment, as Rust, C and Python state them.
+// The fields of `T`, such as `"bid i64, symbol text[8]"` (docs/types.md); not stated without
+// `static constexpr const char *FIELDS` in `T`, or a specialization.
+template <class T, class = void> struct TypeFields {
+    static constexpr const char *value = nullptr;
+};
+template <class T> struct TypeFields<T, std::void_t<decltype(T::FIELDS)>> {
+    static constexpr const char *value = T::FIELDS;
+};
+
+// What a channel compares: name, size, alignment and fields, as Rust, C and Python state them.
 template <class T> constexpr olivine_type type_of() noexcept {
     static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
         "a value travels as its bytes: use a type without pointers and virtual functions");
     static_assert(alignof(T) <= 8, "messages start on 8-byte boundaries");
-    return {TypeName<T>::value, sizeof(T), alignof(T)};
+    return {TypeName<T>::value, sizeof(T), alignof(T), TypeFields<T>::value};
 }
 
 // Sends values of one type, each as the bytes that it has in memory, padding included. `T` is

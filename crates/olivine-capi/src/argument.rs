@@ -137,13 +137,21 @@ pub(crate) unsafe fn config(
 ///
 /// # Safety
 ///
-/// `stated` is NULL or may be read; its name is as for [`text`].
+/// `stated` is NULL or may be read; its name is as for [`text`], its fields as well or NULL.
 pub(crate) unsafe fn message_type(stated: *const Type) -> Result<MessageType, Failure> {
     // SAFETY: by contract NULL, or ours to read.
     let stated = unsafe { stated.as_ref() }.ok_or_else(|| Failure::Null { argument: "type" })?;
     // SAFETY: the contract is the same.
     let name = unsafe { text("type.name", stated.name) }?;
-    MessageType::new(name, stated.size, stated.align).map_err(|error| Failure::Bad {
+    let fields = if stated.fields.is_null() {
+        ""
+    } else {
+        // SAFETY: the contract is the same.
+        unsafe { text("type.fields", stated.fields) }?
+    };
+    let message_type = MessageType::new(name, stated.size, stated.align);
+    let message_type = message_type.and_then(|stated| stated.with_fields(fields));
+    message_type.map_err(|error| Failure::Bad {
         argument: "type",
         problem: format!("names no type of messages: {error}").into(),
     })

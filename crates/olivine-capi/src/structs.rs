@@ -37,6 +37,9 @@ pub struct Type {
     pub size: usize,
     /// `_Alignof`: 1, 2, 4 or 8.
     pub align: usize,
+    /// The fields, such as `bid i64, symbol text[8]` (docs/types.md), for openers and tools; NULL
+    /// if they are not stated.
+    pub fields: *const c_char,
 }
 
 /// What travels with a message besides its bytes. This structure does not change between versions.
@@ -218,5 +221,5 @@ const _: () = assert!(
         && size_of::<Part>() == 32
         && size_of::<Label>() == 16
         && size_of::<Setting>() == 16
-        && size_of::<Type>() == 24
+        && size_of::<Type>() == 32
 );

@@ -149,6 +149,11 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
         // From shared memory: line ends are escaped.
         let name = crate::terminal::escaped(name);
         out.push_str(&format!("type         {name}\n"));
+        if !info.fields.is_empty() {
+            let fields = info.fields.to_string();
+            let fields = crate::terminal::escaped(&fields);
+            out.push_str(&format!("fields       {fields}\n"));
+        }
     }
     out.push_str(&format!(
         "memory       {}\ncounters     {} subscribers ever, {} evicted, {} dead reclaimed\n",
@@ -498,6 +503,7 @@ fn channel_json(info: &ChannelInfo) -> Value {
         "subscribers_max": info.subscribers_max,
         "slow": info.slow.to_string(),
         "type_name": info.type_name,
+        "fields": info.fields.to_string(),
         "file_bytes": info.file_bytes,
         "subscribers_ever_count": info.subscribers_ever,
         "evictions_count": info.evictions,

@@ -7,8 +7,10 @@
 //! * raw: chunks of input; on output, the payload bytes.
 
 use crate::args::{InputForm, OutputForm};
+use crate::fields::Values;
 use crate::terminal;
 use data_encoding::BASE64;
+use olivine::Fields;
 use olivine::admin::TappedMessage;
 use serde::Serialize;
 use std::io::{self, Write};
@@ -128,6 +130,8 @@ pub(crate) struct Written<'a> {
     pub(crate) tag: u32,
     pub(crate) topic: &'a str,
     pub(crate) payload: &'a [u8],
+    /// Fields of the channel's type; may be empty.
+    pub(crate) fields: &'a Fields,
     /// For a terminal: control characters are escaped.
     pub(crate) escape: bool,
 }
@@ -147,6 +151,9 @@ struct Line<'a> {
     payload_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<&'a str>,
+    /// The payload, if the channel's type has fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<Values<'a>>,
     /// The payload, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<&'a str>,
@@ -174,8 +181,19 @@ impl<'a> Line<'a> {
             position: None,
             payload_bytes: None,
             topic: Some(topic).filter(|topic| !topic.is_empty()),
+            fields: None,
             text,
             base64: text.is_none().then(|| BASE64.encode(head)),
+        }
+    }
+
+    /// A message now, by its fields.
+    fn of_fields(lane: usize, tag: u32, topic: &'a str, values: Values<'a>) -> Self {
+        Self {
+            fields: Some(values),
+            text: None,
+            base64: None,
+            ..Self::of(lane, tag, topic, &[], 0)
         }
     }
 
@@ -196,10 +214,15 @@ pub(crate) fn write_message(
         tag,
         topic,
         payload,
+        fields,
         escape: _,
     } = *message;
     match form {
-        OutputForm::Json => Line::of(lane, tag, topic, payload, payload.len() as u64).write(out),
+        OutputForm::Json => match Values::of(fields, payload) {
+            Some(values) => Line::of_fields(lane, tag, topic, values),
+            None => Line::of(lane, tag, topic, payload, payload.len() as u64),
+        }
+        .write(out),
         OutputForm::Lines | OutputForm::Topics => {
             if form == OutputForm::Topics {
                 out.write_all(topic.as_bytes())?;
@@ -264,6 +287,8 @@ pub(crate) fn unix_ns() -> u64 {
 mod tests {
     use super::*;
 
+    static NO_FIELDS: std::sync::OnceLock<Fields> = std::sync::OnceLock::new();
+
     fn written(tag: u32, payload: &[u8]) -> Written<'_> {
         let topic = "a.b";
         Written {
@@ -271,6 +296,7 @@ mod tests {
             tag,
             topic,
             payload,
+            fields: NO_FIELDS.get_or_init(Fields::default),
             escape: false,
         }
     }

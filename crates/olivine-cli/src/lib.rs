@@ -16,6 +16,7 @@ mod demo;
 mod doctor;
 mod explain;
 mod failure;
+mod fields;
 mod framing;
 mod journal;
 mod log;

@@ -10,7 +10,7 @@ use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings, terminal};
 use olivine::clock;
-use olivine::{Config, LinkStage, Message, ReceiveError, Scheme, Subscriber};
+use olivine::{Config, Fields, LinkStage, Message, ReceiveError, Scheme, Subscriber};
 use olivine_bench::clock::TickClock;
 use olivine_bench::latency::Latency;
 use olivine_bench::payload;
@@ -21,6 +21,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 /// Bytes of output collected before a write.
 const WRITE_BYTES: usize = 256 << 10;
@@ -77,6 +78,8 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
             escape: terminal::is_stdout(),
             out: BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock()),
             failed: None,
+            fields: Fields::default(),
+            asks: form == OutputForm::Json,
             totals: Totals::default(),
             verifier: args.verify.then(Verifier::new),
             latency: timed.then(Latencies::default),
@@ -194,6 +197,11 @@ struct Sink<'a> {
     out: BufWriter<StdoutLock<'a>>,
     /// The first write error; nothing is written after it.
     failed: Option<io::Error>,
+    /// Fields of the channel's type.
+    fields: Fields,
+    /// Whether they are still to be asked for: only JSON has them, and the first publisher may not
+    /// have stated them yet.
+    asks: bool,
     totals: Totals,
     verifier: Option<Verifier>,
     latency: Option<Latencies>,
@@ -217,6 +225,7 @@ impl Sink<'_> {
                 tag: message.tag(),
                 topic: message.topic(),
                 payload: message,
+                fields: &self.fields,
                 escape: self.escape,
             };
             self.failed = write_message(&mut self.out, self.form, &written).err();
@@ -324,6 +333,13 @@ impl Receiver<'_> {
     #[inline]
     fn look(&mut self) -> Result<usize, ReceiveError> {
         let sink = &mut self.sink;
+        if sink.asks {
+            if !self.subscriber.wait(Duration::ZERO)? {
+                return Ok(0);
+            }
+            sink.fields = self.subscriber.fields();
+            sink.asks = false;
+        }
         let begun = sink.late.is_some().then(TickClock::ticks);
         let polled = if self.one_by_one {
             // The next call, or an orderly end, releases a message.

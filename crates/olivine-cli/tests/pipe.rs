@@ -4,7 +4,7 @@ mod common;
 
 use common::{Running, TestFolder, awkward_text, hear, json, said, until};
 use olivine::admin::ProcessState;
-use olivine::{Outgoing, Publisher};
+use olivine::{Config, MessageType, Outgoing, Publisher};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -37,6 +37,42 @@ fn lines_reach_three_subscribers_byte_for_byte() {
         );
     }
     assert_eq!(place.left(), Vec::<String>::new());
+}
+
+/// A subscriber that was there before the publisher, and so before the fields.
+#[test]
+fn values_of_another_program_are_printed_by_their_fields() {
+    let place = TestFolder::new();
+    let sub = ["sub", "shm://trades", "--once", "--out", "json"];
+    let subscriber = place.start(&sub).reading();
+    place.await_subscribers("trades", 1);
+    let uri = format!("shm://trades?dir={}", place.path().display());
+    let trade = MessageType::new("trade v1", 16, 8).unwrap();
+    let trade = trade.with_fields("price i64, symbol text[8]").unwrap();
+    let mut publisher = Publisher::open_for(&Config::parse(&uri).unwrap(), &trade).unwrap();
+    for price in [-7_i64, i64::MAX] {
+        let value = [price.to_le_bytes(), *b"OLV\0\0\0\0\0"].concat();
+        publisher.publish(&value).unwrap();
+    }
+    let inspected = json(&place.run(&["inspect", "shm://trades", "--json"]));
+    assert_eq!(inspected["fields"], "price i64, symbol text[8]");
+    let last = place.run(&["sub", "shm://trades", "--last", "--out", "json"]);
+    let last = String::from_utf8_lossy(&last.stdout).into_owned();
+    assert!(last.contains(r#""symbol":"OLV""#), "{last}");
+    publisher.close().unwrap();
+    let output = subscriber.output();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let fields: Vec<_> = lines
+        .lines()
+        .map(|line| line.split_once(r#""fields":"#).unwrap().1)
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            r#"{"price":-7,"symbol":"OLV"}}"#,
+            r#"{"price":9223372036854775807,"symbol":"OLV"}}"#
+        ]
+    );
 }
 
 #[test]

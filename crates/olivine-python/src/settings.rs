@@ -62,8 +62,8 @@ fn config(uri: &str, keys: Option<&Bound<'_, PyDict>>) -> PyResult<Config> {
     Config::parse_with(uri, pairs).map_err(|error| of_uri(&error))
 }
 
-/// The type that a program states: its name, and what has a size and an alignment, a type of numpy
-/// or a structure of ctypes.
+/// The type that a program states: its name, and what has a size, an alignment and fields, a type
+/// of numpy or a structure of ctypes.
 fn message_type(stated: &Bound<'_, PyAny>) -> PyResult<MessageType> {
     let py = stated.py();
     let Ok((name, kind)) = stated.extract::<(String, Bound<'_, PyAny>)>() else {
@@ -73,14 +73,21 @@ fn message_type(stated: &Bound<'_, PyAny>) -> PyResult<MessageType> {
         ));
     };
     let ctypes = py.import("ctypes")?;
-    let (size, align) = match ctypes.call_method1("sizeof", (&kind,)) {
-        Ok(size) => (size, ctypes.call_method1("alignment", (&kind,))?),
+    let (kind, size, align) = match ctypes.call_method1("sizeof", (&kind,)) {
+        Ok(size) => {
+            let align = ctypes.call_method1("alignment", (&kind,))?;
+            (kind, size, align)
+        }
         Err(_) => {
             let kind = py.import("numpy")?.call_method1("dtype", (&kind,))?;
-            (kind.getattr("itemsize")?, kind.getattr("alignment")?)
+            let (size, align) = (kind.getattr("itemsize")?, kind.getattr("alignment")?);
+            (kind, size, align)
         }
     };
+    let fields = py.import("olivine._fields")?;
+    let fields: String = fields.call_method1("text", (kind,))?.extract()?;
     MessageType::new(&name, size.extract()?, align.extract()?)
+        .and_then(|stated| stated.with_fields(&fields))
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

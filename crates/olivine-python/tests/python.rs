@@ -10,7 +10,7 @@ fn python() -> (Command, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let package = folder.path().join("olivine");
     std::fs::create_dir(&package).unwrap();
-    for name in ["__init__.py", "aio.py"] {
+    for name in ["__init__.py", "_fields.py", "aio.py"] {
         let source = source("python/olivine").join(name);
         std::fs::copy(source, package.join(name)).unwrap();
     }

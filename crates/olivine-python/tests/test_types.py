@@ -5,7 +5,7 @@ import unittest
 
 import olivine
 from case import Case
-from olivine import Publisher, Subscriber
+from olivine import Publisher, Subscriber, _fields
 
 try:
     import numpy
@@ -51,6 +51,75 @@ class Types(Case):
                 Publisher("shm://typed", dir=self.folder, type=stated)
         # Bytes of every type can be read.
         Subscriber("shm://typed", dir=self.folder).close()
+
+    def test_another_field_is_refused_by_its_name(self):
+        class Other(ctypes.Structure):
+            _fields_ = [
+                ("bid", ctypes.c_double),
+                ("offer", ctypes.c_double),
+                ("sequence", ctypes.c_uint32),
+            ]
+
+        self.typed(Quote)
+        with self.assertRaisesRegex(
+            olivine.OpenError, "'ask f64' at byte 8', not 'quote v1 with 'offer f64' at byte 8"
+        ):
+            Publisher("shm://typed", dir=self.folder, type=("quote v1", Other))
+
+    def test_fields_of_ctypes_are_stated(self):
+        class Part(ctypes.Structure):
+            _fields_ = [("x", ctypes.c_float), ("y", ctypes.c_int8 * 3)]
+
+        class Swapped(ctypes.BigEndianStructure):
+            _fields_ = [("n", ctypes.c_uint32)]
+
+        class Either(ctypes.Union):
+            _fields_ = [("n", ctypes.c_uint32), ("m", ctypes.c_uint16)]
+
+        class Whole(Part):
+            _fields_ = [
+                ("parts", Part * 2),
+                ("swapped", Swapped),
+                ("name", ctypes.c_char * 6),
+                ("on", ctypes.c_bool),
+                ("either", Either),
+                ("bits", ctypes.c_int, 3),
+                ("levels", ctypes.c_double * 2),
+            ]
+
+        self.assertEqual(
+            _fields.text(Whole),
+            "x f32 @0, y i8[3] @4, parts.0.x f32 @8, parts.0.y i8[3] @12, parts.1.x f32 @16, "
+            "parts.1.y i8[3] @20, swapped.n u8[4] @24, name text[6] @28, on bool @34, "
+            "either u8[4] @36, levels f64[2] @48",
+        )
+        self.assertEqual(_fields.text(ctypes.c_double), "")
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_fields_of_a_dtype_are_stated(self):
+        kind = numpy.dtype(
+            [
+                ("bid", "f8"),
+                ("name", "S6"),
+                ("pair", "c16"),
+                ("when", "M8[ns]"),
+                ("parts", [("a", "i2"), ("b", "u1", (2, 3))], (2,)),
+                ("swapped", ">i4"),
+                ("half", "f2"),
+                ("word", "U3"),
+                ("on", "?"),
+            ],
+            align=True,
+        )
+        self.assertEqual(
+            _fields.text(kind),
+            "bid f64 @0, name text[6] @8, pair f64[2] @16, when i64 @32, parts.0.a i16 @40, "
+            "parts.0.b u8[6] @42, parts.1.a i16 @48, parts.1.b u8[6] @50, swapped u8[4] @56, "
+            "half u8[2] @60, word u32[3] @64, on bool @76",
+        )
+        overlap = {"names": ["a", "b"], "formats": ["u4", "u2"], "offsets": [0, 2]}
+        for none in ["f8", overlap, [("a b", "u4")]]:
+            self.assertEqual(_fields.text(numpy.dtype(none)), "")
 
     def test_bad_types_are_refused_in_words(self):
         for stated, error, words in [

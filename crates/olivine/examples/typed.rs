@@ -1,6 +1,6 @@
 //! Messages of one plain-data type, sent and read as their own bytes.
 
-use olivine::{OpenError, Plain, Publisher, Subscriber};
+use olivine::{OpenError, Publisher, Subscriber};
 use std::error::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -12,10 +12,8 @@ struct Quote {
     sequence: u64,
 }
 
-impl Plain for Quote {
-    // Stored in the channel. Change it whenever a field changes.
-    const TYPE_NAME: &'static str = "quote v1";
-}
+// Name and fields are stored in the channel: `olivine sub --out json` prints them.
+olivine::plain!(Quote, "quote v1", [bid, ask, sequence]);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut subscriber = Subscriber::<Quote>::typed("inproc://quotes")?;

@@ -19,6 +19,7 @@ use crate::channel::slots;
 use crate::channel::status::LaneState;
 use crate::error::ids::TABLES;
 use crate::error::{Explanation, OpenError};
+use crate::message::Fields;
 use crate::ring::gate::clear_slot;
 use crate::ring::layout::lock_byte;
 use crate::segment::{ChannelFolder, Folder, default_folder};
@@ -64,6 +65,8 @@ pub struct ChannelInfo {
     pub slow: Slow,
     /// Type of its messages, if it is typed.
     pub type_name: Option<String>,
+    /// Fields of the type; empty if no opener has stated them.
+    pub fields: Fields,
     /// Bytes of shared memory it occupies.
     pub file_bytes: u64,
     /// Subscribers that ever attached.

@@ -225,8 +225,11 @@ impl Destination {
         self.ring.capacity_least = least_for(capacity);
         if self.typed.any {
             let name = name.to_owned().into();
-            let any = false;
-            self.typed = TypeTag { hash, name, any };
+            self.typed = TypeTag {
+                hash,
+                name,
+                ..TypeTag::default()
+            };
         }
     }
 }

@@ -12,6 +12,7 @@ pub(crate) mod batch;
 pub(crate) mod boot;
 pub(crate) mod claim;
 mod dying_holder;
+pub(crate) mod fields;
 mod join;
 mod poll;
 pub(crate) mod publisher;

@@ -309,6 +309,14 @@ pub enum MessageTypeError {
         /// The alignment in bytes.
         align: usize,
     },
+    /// A field is not understood, or does not fit.
+    #[error("field '{field}': {problem}")]
+    Field {
+        /// The field, as it was stated.
+        field: String,
+        /// What is wrong with it, or how to write it.
+        problem: &'static str,
+    },
 }
 
 /// An error and its causes, in one line.

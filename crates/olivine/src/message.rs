@@ -1,5 +1,9 @@
 //! Messages: positions, labels, outgoing and received messages, typed messages.
 
+mod fields;
+
+pub use fields::{Field, FieldKind, FieldType, Fields, field_of};
+
 use crate::error::MessageTypeError;
 use crate::region::View;
 use crate::ring::layout::{TYPE_NAME_BYTES, fnv};
@@ -294,6 +298,13 @@ pub trait Plain: FromBytes + IntoBytes + Immutable + KnownLayout + 'static {
     /// Name and version of the layout, up to 64 bytes. It is the same in every program that uses
     /// the channel.
     const TYPE_NAME: &'static str;
+
+    /// The fields, which a channel stores for openers and tools. None by default;
+    /// [`plain!`](crate::plain) states them.
+    #[must_use]
+    fn fields() -> Fields {
+        Fields::default()
+    }
 }
 
 /// The type of a channel's messages, stated by a program that has no Rust type for it: a binding of
@@ -322,6 +333,7 @@ pub struct MessageType {
     pub(crate) name: Cow<'static, str>,
     size: usize,
     align: usize,
+    pub(crate) fields: Fields,
 }
 
 impl MessageType {
@@ -346,7 +358,27 @@ impl MessageType {
             name: name.into(),
             size,
             align,
+            fields: Fields::default(),
         })
+    }
+
+    /// The same type with its fields, as text: [`Fields`] has the form. A channel stores them,
+    /// and refuses an opener that states others. A text of more than 1,008 bytes is not stored and
+    /// not compared.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageTypeError::Field`]: a field is not understood, or ends behind the value.
+    pub fn with_fields(self, text: &str) -> Result<Self, MessageTypeError> {
+        let fields: Fields = text.parse()?;
+        if fields.end() > self.size {
+            let last = fields.iter().last().map(Field::to_string);
+            return Err(MessageTypeError::Field {
+                field: last.unwrap_or_default(),
+                problem: "it ends behind the value",
+            });
+        }
+        Ok(Self { fields, ..self })
     }
 
     /// The type of messages that are values of `T`.
@@ -363,6 +395,7 @@ impl MessageType {
             name: T::TYPE_NAME.into(),
             size: size_of::<T>(),
             align: align_of::<T>(),
+            fields: T::fields(),
         }
     }
 
@@ -382,6 +415,12 @@ impl MessageType {
     #[must_use]
     pub fn align(&self) -> usize {
         self.align
+    }
+
+    /// Its fields; empty if none are stated.
+    #[must_use]
+    pub fn fields(&self) -> &Fields {
+        &self.fields
     }
 
     /// What a channel stores and compares; never 0.

@@ -164,6 +164,7 @@ fn values_of_rust_arrive_in_cpp_where_both_state_the_same_type() {
     let uri = place.uri("");
     let subscriber = Running::start(&program, &[&uri]);
     let tick = MessageType::new("tick v1", 24, 8).unwrap();
+    let tick = tick.with_fields("bid i64, ask i64, sequence u64").unwrap();
     let config = Config::parse(&uri).unwrap();
     let mut publisher = Publisher::open_for(&config, &tick).unwrap();
     for sequence in 0..1000_i64 {

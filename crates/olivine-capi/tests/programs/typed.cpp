@@ -21,8 +21,16 @@ struct Quote {
 // What a program in Rust sends.
 struct Tick {
     static constexpr const char *TYPE_NAME = "tick v1";
+    static constexpr const char *FIELDS = "bid i64, ask i64, sequence u64";
     std::int64_t bid, ask;
     std::uint64_t sequence;
+};
+
+// The same values, understood differently.
+struct Signed {
+    static constexpr const char *TYPE_NAME = "tick v1";
+    static constexpr const char *FIELDS = "bid i64, ask i64, sequence i64";
+    std::int64_t bid, ask, sequence;
 };
 
 struct Wide {
@@ -46,6 +54,14 @@ static int receive(const char *uri) {
     } catch (const olivine::OpenError &error) {
         WANT(error.status() == OLIVINE_STATUS_OPEN_TYPE);
         WANT(std::string(error.what()).find("of another size") != std::string::npos);
+    }
+    try {
+        olivine::TypedSubscriber<Signed> other(uri);
+        WANT(false);
+    } catch (const olivine::OpenError &error) {
+        const std::string said = error.what();
+        WANT(said.find("'sequence u64' at byte 16") != std::string::npos);
+        WANT(said.find("'sequence i64' at byte 16") != std::string::npos);
     }
 #endif
     std::puts("open");

@@ -50,6 +50,7 @@ pub(super) fn run(args: &SubArgs, form: OutputForm) -> Outcome {
             settings::short(&config)
         )));
     }
+    let fields = subscriber.fields();
     let mut out = BufWriter::new(io::stdout().lock());
     for (lane, newest) in &found {
         let written = Written {
@@ -57,6 +58,7 @@ pub(super) fn run(args: &SubArgs, form: OutputForm) -> Outcome {
             tag: newest.tag,
             topic: &newest.topic,
             payload: &newest.payload,
+            fields: &fields,
             escape: terminal::is_stdout(),
         };
         write_message(&mut out, form, &written).map_err(Failure::stdout)?;

@@ -4,6 +4,7 @@ use super::{ChannelInfo, PublisherInfo, SubscriberInfo};
 use crate::channel::attach::open_control;
 use crate::channel::attached::Attached;
 use crate::channel::backing::Backing;
+use crate::channel::fields;
 use crate::channel::slots;
 use crate::channel::status::LaneState;
 use crate::clock::monotonic_ns;
@@ -64,6 +65,7 @@ impl Mapped {
                 0 => Slow::Wait,
                 ns => Slow::Evict(Duration::from_nanos(ns)),
             },
+            fields: fields::stored(control, geometry.type_hash),
             type_name: (!geometry.type_name.is_empty()).then(|| geometry.type_name.clone()),
             file_bytes: self.file_bytes,
             subscribers_ever: counter(control::SUBSCRIBERS_EVER),

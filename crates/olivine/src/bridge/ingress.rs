@@ -220,11 +220,14 @@ impl Ingress {
     pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
         let is_fixed = self.attached.geometry.is_fixed(fixed::TYPE);
         if self.typed.any && !is_fixed && self.lanes.is_empty() {
-            let any = false;
             let name = name.to_owned();
             (self.geometry.type_hash, self.geometry.type_name) = (hash, name.clone());
             let name = name.into();
-            self.typed = TypeTag { hash, name, any };
+            self.typed = TypeTag {
+                hash,
+                name,
+                ..TypeTag::default()
+            };
         }
     }
 

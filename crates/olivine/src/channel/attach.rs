@@ -9,6 +9,7 @@ use super::attached::{
 use super::backing::{Backing, InprocMemory, memory_file, to_bytes};
 use super::boot::{self, Earlier};
 use super::dying_holder::HolderWait;
+use super::fields;
 #[cfg(feature = "tcp")]
 use super::shape::DEFAULT_MAX;
 use super::shape::{ShapeRequest, map_shape, read_record, settle};
@@ -17,6 +18,8 @@ use super::slots;
 use crate::affinity;
 use crate::error::OpenError;
 use crate::liveness::Locks;
+#[cfg(feature = "tcp")]
+use crate::message::Fields;
 use crate::region::Words;
 use crate::ring::layout::{
     CONTROL_MAGIC, Geometry, LAYOUT_VERSION, NO_POSITION, control, fixed, lock_byte,
@@ -146,7 +149,8 @@ fn is_usable(
     }
     // The shape was read before the lock was taken.
     attached.refresh()?;
-    let Err(mismatch) = request.agree(config.channel(), &attached.geometry) else {
+    let stored = fields::stored(&attached.control, attached.geometry.type_hash);
+    let Err(mismatch) = request.agree(config.channel(), &attached.geometry, &stored) else {
         return Ok(true);
     };
     if !is_abandoned(attached) || has_unseen_messages(attached) {
@@ -251,7 +255,9 @@ pub(crate) fn planned_shape(config: &Config, typed: &TypeTag) -> (Geometry, bool
     };
     let request = ShapeRequest::of(config, &any, ShapeRole::Fixes);
     let found = find_open(config).map(|attached| attached.geometry);
-    let found = found.filter(|found| request.agree(config.channel(), found).is_ok());
+    // It compares no types, so no fields.
+    let agrees = |found: &Geometry| request.agree(config.channel(), found, &Fields::default());
+    let found = found.filter(|found| agrees(found).is_ok());
     let found = found.unwrap_or_else(|| request.first());
     let is_typed = found.is_fixed(fixed::TYPE);
     let mut shape = request.merged(&found, None);

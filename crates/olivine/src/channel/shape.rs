@@ -6,8 +6,9 @@
 //! that, the next publisher fixes the shape again.
 
 use super::attached::{Attached, is_slot_taken};
+use super::fields;
 use crate::error::OpenError;
-use crate::message::MessageType;
+use crate::message::{Fields, MessageType};
 use crate::region::Words;
 use crate::ring::gate::bits;
 use crate::ring::layout::{Geometry, NO_POSITION, control, fixed, lane_entry};
@@ -24,6 +25,8 @@ use std::time::Duration;
 pub(crate) struct TypeTag {
     pub(crate) hash: u64,
     pub(crate) name: Cow<'static, str>,
+    /// Its fields, if the opener states them.
+    pub(crate) fields: Fields,
     /// Accepts the channel's type: for bridges, which do not read messages.
     pub(crate) any: bool,
 }
@@ -33,6 +36,7 @@ impl From<&MessageType> for TypeTag {
         Self {
             hash: stated.hash(),
             name: stated.name.clone(),
+            fields: stated.fields.clone(),
             any: false,
         }
     }
@@ -59,6 +63,8 @@ pub(crate) struct ShapeRequest {
     part: ShapeRole,
     /// Accepts any type: bytes are read.
     any_type: bool,
+    /// Fields of the type; may be empty.
+    fields: Fields,
     /// Least capacity if none is named.
     capacity_least: u64,
 }
@@ -103,6 +109,7 @@ impl ShapeRequest {
             shape,
             part,
             any_type: typed.any || reads_bytes,
+            fields: typed.fields.clone(),
             capacity_least: config.capacity_least,
         }
     }
@@ -183,12 +190,18 @@ impl ShapeRequest {
         next
     }
 
-    /// Compares the settings that this opener names with those of the channel.
+    /// Compares the settings that this opener names with those of the channel, whose type has the
+    /// fields `stored`.
     ///
     /// # Errors
     ///
     /// [`OpenError::Mismatch`]; [`OpenError::Type`].
-    pub(super) fn agree(&self, channel: &str, found: &Geometry) -> Result<(), OpenError> {
+    pub(super) fn agree(
+        &self,
+        channel: &str,
+        found: &Geometry,
+        stored: &Fields,
+    ) -> Result<(), OpenError> {
         let slow = |ns: u64| match ns {
             0 => Slow::Wait.to_string(),
             ns => Slow::Evict(Duration::from_nanos(ns)).to_string(),
@@ -219,20 +232,41 @@ impl ShapeRequest {
                 });
             }
         }
-        let is_other = !self.any_type && found.type_hash != self.shape.type_hash;
-        if found.is_fixed(fixed::TYPE) && is_other {
-            let show = crate::ring::layout::type_shown;
-            let mut shown = show(&found.type_name);
-            if found.type_name == self.shape.type_name {
-                shown += " of another size or alignment";
-            }
-            return Err(OpenError::Type {
-                channel: channel.to_owned(),
-                asked: show(&self.shape.type_name),
-                found: shown,
-            });
+        if self.any_type || !found.is_fixed(fixed::TYPE) {
+            return Ok(());
         }
-        Ok(())
+        let is_other = found.type_hash != self.shape.type_hash;
+        let has_both = !self.fields.is_empty() && !stored.is_empty();
+        let difference = self.fields.first_difference(stored).filter(|_| has_both);
+        if !is_other && difference.is_none() {
+            return Ok(());
+        }
+        let show = crate::ring::layout::type_shown;
+        let (mut asked, mut shown) = (show(&self.shape.type_name), show(&found.type_name));
+        if asked == shown {
+            match difference {
+                Some((ours, theirs)) => {
+                    asked = format!("{asked} with {ours}");
+                    shown = format!("{shown} with {theirs}");
+                }
+                None => shown += " of another size or alignment",
+            }
+        }
+        Err(OpenError::Type {
+            channel: channel.to_owned(),
+            asked,
+            found: shown,
+        })
+    }
+
+    /// Stores the fields of the channel's type if this opener states them and none are stored. The
+    /// caller holds the membership lock and has settled the shape.
+    fn state_fields(&self, attached: &Attached) {
+        let type_hash = attached.geometry.type_hash;
+        let is_ours = type_hash != 0 && type_hash == self.shape.type_hash;
+        if is_ours && fields::stored(&attached.control, type_hash).is_empty() {
+            fields::store(&attached.control, type_hash, &self.fields);
+        }
     }
 }
 
@@ -354,6 +388,7 @@ pub(super) fn map_shape(
 pub(super) fn settle(attached: &mut Attached, request: &ShapeRequest) -> Result<(), OpenError> {
     let next = request.merged(&attached.geometry, attached.backing.free_bytes());
     if next == attached.geometry {
+        request.state_fields(attached);
         return Ok(());
     }
     check_pair(&next)?;
@@ -375,7 +410,9 @@ pub(super) fn settle(attached: &mut Attached, request: &ShapeRequest) -> Result<
     for index in 0..before.lanes() {
         attached.backing.remove_lane(index);
     }
-    write(attached, next)
+    write(attached, next)?;
+    request.state_fields(attached);
+    Ok(())
 }
 
 /// Writes the tables of the shape `next`, and then makes it count.

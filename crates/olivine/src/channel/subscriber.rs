@@ -2,8 +2,10 @@
 
 use super::attach::{self, ShapeRole, TypeTag};
 use super::attached::{Attached, is_unlinked, wake_publishers};
+use super::fields;
 use super::join::{Admission, join};
 use super::sealed;
+use super::shape::read_record;
 use super::slots::{self, MissedBytes};
 use super::slow_state::{
     Joined, LossNotice, SubscriberSlowState, is_ready, watch_publishers, would_find,
@@ -12,7 +14,7 @@ use super::status::{Durable, LaneState, LaneStatus};
 use super::watch::Watch;
 use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
-use crate::message::{Message, OwnedMessage, Position};
+use crate::message::{Fields, Message, OwnedMessage, Position};
 use crate::region::Copied;
 use crate::ring::consume::{Consumer, Frame};
 use crate::ring::gate::{clear_slot, set_bit};
@@ -550,6 +552,16 @@ impl<T: ?Sized> Subscriber<T> {
             || self.slow_state.config.uri(),
             |link| link.uri().to_owned(),
         )
+    }
+
+    /// The fields of the channel's type, if an opener has stated them: what a subscriber of bytes
+    /// needs to show messages. Empty until then, and over a bridge, which carries no fields.
+    #[must_use]
+    pub fn fields(&self) -> Fields {
+        let control = &self.slow_state.attached.control;
+        // A publisher may have fixed the type since this subscriber looked.
+        let shape = read_record(control).unwrap_or_default();
+        fields::stored(control, shape.type_hash)
     }
 
     /// Bytes of each publisher's ring; 0 until a publisher has fixed it.

@@ -100,6 +100,14 @@ pub(crate) mod control {
     /// Always 1, like a raised hint. A publisher without membarrier reads this word, so it always
     /// takes the careful path.
     pub(crate) const ALWAYS: usize = 112;
+    /// Bytes of the text of the type's fields; 0 for none.
+    pub(crate) const FIELDS_LENGTH: usize = 128;
+    /// Check over the hash of the type, the length and the text.
+    pub(crate) const FIELDS_CHECK: usize = 129;
+    /// The text of the type's fields.
+    pub(crate) const FIELDS: usize = 130;
+    /// Words of [`FIELDS`].
+    pub(crate) const FIELDS_WORDS: usize = 126;
     /// First word of the two geometry records. The valid record never changes.
     pub(crate) const GEOMETRY: usize = 256;
     /// Number of words of a geometry record, the check word included.
@@ -341,7 +349,8 @@ const _: () = {
     assert!(lane::FAILURE_STATE.is_multiple_of(16));
     assert!(lane::FAILURE_TEXT + lane::FAILURE_TEXT_WORDS <= lane::WORDS);
     assert!(slot::PARK.is_multiple_of(16) && slot::STRIDE.is_multiple_of(16));
-    assert!(control::GEOMETRY > control::ALWAYS + 15);
+    assert!(control::FIELDS_LENGTH > control::ALWAYS + 15);
+    assert!(control::FIELDS + control::FIELDS_WORDS <= control::GEOMETRY);
     assert!(control::GEOMETRY + 2 * control::GEOMETRY_WORDS <= control::SLOTS);
     assert!(slot::TICKET < slot::PARK && slot::PARK < slot::STRIDE);
     assert!(lane_entry::PARK.is_multiple_of(16) && lane_entry::STRIDE.is_multiple_of(16));

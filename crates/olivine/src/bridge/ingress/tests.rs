@@ -26,9 +26,8 @@ fn carrier(uri: &str) -> Ingress {
 /// An ingress whose bridge was asked to stop, into the ring `uri`.
 fn ingress(uri: &str) -> Ingress {
     let typed = TypeTag {
-        hash: 0,
-        name: "".into(),
         any: true,
+        ..TypeTag::default()
     };
     let config = Config::parse(uri).unwrap();
     let control = Control::new().unwrap();

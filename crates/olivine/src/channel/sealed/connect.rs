@@ -8,6 +8,7 @@ use super::wire::{Datagram, HandshakeReply, Hello, LONGEST, Refusal, RefusalCode
 use crate::channel::attach::{ShapeRole, TypeTag, attach_inproc};
 use crate::channel::attached::Attached;
 use crate::channel::backing::InprocMemory;
+use crate::channel::fields;
 use crate::channel::shape::ShapeRequest;
 use crate::error::{OpenError, SealedError};
 use crate::fork::ClosedInChildren;
@@ -278,7 +279,9 @@ pub(super) fn accept_answer(
     }
     let mut found = shape.clone();
     found.subscribers_max = welcome.subscribers_max.into();
-    ShapeRequest::of(config, typed, ShapeRole::Leaves).agree(config.channel(), &found)?;
+    let stored = fields::stored(&attached.control, found.type_hash);
+    let request = ShapeRequest::of(config, typed, ShapeRole::Leaves);
+    request.agree(config.channel(), &found, &stored)?;
     let lane = attached
         .backing
         .open_lane(&attached.lane(0), false, config.hugepages);

@@ -5,6 +5,7 @@ use super::listen::refused;
 use crate::channel::attach::control_bytes;
 use crate::channel::attached::Attached;
 use crate::channel::backing::{Backing, memory_file};
+use crate::channel::fields;
 use crate::error::{OpenError, SealedError};
 use crate::region::Words;
 use crate::ring::gate::set_bit;
@@ -152,6 +153,9 @@ pub(super) fn new_page(
         shape.position(0, 0),
         if gates { start } else { NO_POSITION },
     );
+    let type_hash = attached.geometry.type_hash;
+    let stored = fields::stored(&attached.control, type_hash);
+    fields::store(&words, type_hash, &stored);
     // A publisher looks for a sleeper if this bit is set.
     set_bit(&words, control::ATTACHED, 0, true);
     seal(file.as_fd(), page_seals(), path)?;

@@ -1,0 +1,104 @@
+"""The fields of a dtype of numpy or a structure of ctypes, as text for a channel."""
+
+import ctypes
+
+# Structures in an array are stated one by one up to this many.
+_ELEMENTS_MAX = 64
+
+
+def text(kind):
+    """The fields of `kind`: `bid f64, ask f64`. Empty if it has none, or some overlap.
+
+    What has no word is stated as bytes.
+    """
+    is_of_ctypes = isinstance(kind, type)  # A dtype of numpy is an object.
+    walk = _of_ctypes if is_of_ctypes else _of_numpy
+    fields = sorted(walk(kind, "", 0), key=lambda field: field[2])
+    plain = all(name.isprintable() and not set(name) & set(' ,@[]"\\') for name, *_ in fields)
+    ends = [offset + size for _, _, offset, size in fields]
+    if not plain or any(field[2] < end for field, end in zip(fields[1:], ends)):
+        return ""
+    return ", ".join(f"{name} {word} @{offset}" for name, word, offset, _ in fields)
+
+
+def _number(code, size):
+    """The word of a number: the letter of numpy for its kind, and its bytes."""
+    if code == "b":
+        return "bool"
+    letter = {"i": "i", "u": "u", "f": "f", "m": "i", "M": "i"}.get(code)
+    sizes = (4, 8) if letter == "f" else (1, 2, 4, 8)
+    return f"{letter}{size * 8}" if letter and size in sizes else None
+
+
+def _leaf(name, word, count, offset, size):
+    return (name, word if count is None else f"{word}[{count}]", offset, size)
+
+
+def _of_numpy(kind, name, offset):
+    count = None
+    if kind.subdtype is not None:
+        (base, shape), count = kind.subdtype, 1
+        for length in shape:
+            count *= length
+    else:
+        base = kind
+    size = kind.itemsize
+    if base.names is not None:
+        if count is None:
+            for inner in base.names:
+                part, at = base.fields[inner][:2]
+                yield from _of_numpy(part, f"{name}.{inner}" if name else inner, offset + at)
+            return
+        if count <= _ELEMENTS_MAX:
+            for index in range(count):
+                yield from _of_numpy(base, f"{name}.{index}", offset + index * base.itemsize)
+            return
+    elif not name or not size:
+        return
+    elif base.isnative:
+        word = _number(base.kind, base.itemsize)
+        if base.kind == "S" and count is None:
+            word, count = "text", size
+        elif base.kind == "c" and base.itemsize in (8, 16):
+            word, count = f"f{base.itemsize * 4}", 2 * (count or 1)
+        elif base.kind == "U":
+            word, count = "u32", size // 4
+        if word:
+            yield _leaf(name, word, count, offset, size)
+            return
+    yield _leaf(name, "u8", size, offset, size)
+
+
+def _of_ctypes(kind, name, offset):
+    size = ctypes.sizeof(kind)
+    if issubclass(kind, ctypes.Structure):
+        for parent in reversed(kind.__mro__):
+            for inner, part, *bits in parent.__dict__.get("_fields_", ()):
+                if not bits:
+                    at = offset + getattr(kind, inner).offset
+                    yield from _of_ctypes(part, f"{name}.{inner}" if name else inner, at)
+        return
+    if not name or not size:
+        return
+    if issubclass(kind, ctypes.Array):
+        part, count = kind._type_, kind._length_
+        if part is ctypes.c_char:
+            yield _leaf(name, "text", count, offset, size)
+            return
+        if issubclass(part, ctypes.Structure) and count <= _ELEMENTS_MAX:
+            for index in range(count):
+                at = offset + index * ctypes.sizeof(part)
+                yield from _of_ctypes(part, f"{name}.{index}", at)
+            return
+    else:
+        part, count = kind, None
+    code = getattr(part, "_type_", None)
+    letters = {**dict.fromkeys("bhilq", "i"), **dict.fromkeys("BHILQ", "u"), "f": "f", "d": "f"}
+    # A number of the other byte order has no word.
+    if isinstance(code, str) and getattr(part, "__ctype_le__", part) is part:
+        letter = "b" if code == "?" else letters.get(code)
+        word = letter and _number(letter, ctypes.sizeof(part))
+        if word:
+            yield _leaf(name, word, count, offset, size)
+            return
+    yield _leaf(name, "u8", size, offset, size)

@@ -3,6 +3,7 @@
 //! [`attach`] finds or makes the channel's memory, and holds its membership lock while a
 //! participant joins or leaves. [`publisher`] and [`subscriber`] are the handles.
 
+pub(crate) mod async_publisher;
 pub(crate) mod async_subscriber;
 pub(crate) mod attach;
 pub(crate) mod attached;

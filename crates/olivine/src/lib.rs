@@ -97,6 +97,8 @@ pub use bridge::between::Bridge;
 #[cfg(all(feature = "journal", not(loom)))]
 pub use bridge::journal;
 #[cfg(not(loom))]
+pub use channel::async_publisher::AsyncPublisher;
+#[cfg(not(loom))]
 pub use channel::async_subscriber::AsyncSubscriber;
 #[cfg(not(loom))]
 pub use channel::batch::{Batch, BatchNotSent};

@@ -5,7 +5,7 @@ mod common;
 use common::TestFolder;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 8] = [
+const DOCUMENTS: [&str; 10] = [
     "README.md",
     "CONTRIBUTING.md",
     "RELEASING.md",
@@ -14,6 +14,8 @@ const DOCUMENTS: [&str; 8] = [
     "crates/olivine-cli/README.md",
     "crates/olivine-net/README.md",
     "crates/olivine-python/README.md",
+    "docs/containers.md",
+    "docs/syscalls.md",
 ];
 const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
 
@@ -436,6 +438,60 @@ mod systemd {
                 // It finds what systemd would ignore.
                 let faulty = here.replace("RestartSec=", "RestartSecs=");
                 assert!(verify(&faulty).unwrap().contains("RestartSecs"));
+            }
+        }
+    }
+}
+
+/// `docs/syscalls.md` and the profile beside it.
+mod syscalls {
+    use super::{read, root};
+    use crate::common::skip;
+    use std::collections::BTreeSet;
+    use std::process::Command;
+
+    #[test]
+    fn page_lists_the_calls_of_the_profile() {
+        let profile: serde_json::Value = serde_json::from_str(&read("docs/seccomp.json")).unwrap();
+        let names = profile["syscalls"][0]["names"].as_array().unwrap();
+        let allowed: BTreeSet<_> = names.iter().map(|name| name.as_str().unwrap()).collect();
+        let page = read("docs/syscalls.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `"));
+        let calls = rows.filter_map(|row| row.split('|').nth(1));
+        let listed: Vec<_> = calls
+            .flat_map(|calls| calls.split('`').skip(1).step_by(2))
+            .collect();
+        assert!(listed.len() > 50, "{listed:?}");
+        assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), allowed);
+        assert_eq!(listed.len(), allowed.len(), "a call is listed twice");
+    }
+
+    #[test]
+    fn tool_runs_under_the_profile_and_not_without_one_of_its_calls() {
+        if !cfg!(target_arch = "x86_64") {
+            return skip("the profile is of x86-64");
+        }
+        let script = root().join("crates/olivine-cli/scripts/syscalls.py");
+        let tried = |words: &[&str]| {
+            let mut command = Command::new("python3");
+            command
+                .arg(&script)
+                .args(words)
+                .args(["try", env!("CARGO_BIN_EXE_olivine")]);
+            command.output().map(|output| {
+                let said = [output.stdout, output.stderr].concat();
+                (
+                    output.status.success(),
+                    String::from_utf8_lossy(&said).into_owned(),
+                )
+            })
+        };
+        match tried(&[]) {
+            Err(error) => skip(&format!("python3: {error}")),
+            Ok((succeeded, said)) => {
+                assert!(succeeded && said.contains("commands ran under"), "{said}");
+                let (succeeded, said) = tried(&["--without", "fallocate"]).unwrap();
+                assert!(!succeeded && said.contains("exit code -31"), "{said}");
             }
         }
     }

@@ -5,6 +5,9 @@ use crate::text;
 use std::fs;
 use std::path::Path;
 
+/// The commit that this build was made of, or `unknown`.
+pub const COMMIT: &str = env!("OLIVINE_COMMIT");
+
 /// Most caches of a processor that are read.
 const CACHES_MAX: u32 = 16;
 /// Clock readings timed for the cost of one.
@@ -182,7 +185,7 @@ impl Machine {
             clock_ticks_per_ns: clock.ticks_per_ns(),
             clock_cost_ns: clock_cost_ns(&clock),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: env!("OLIVINE_COMMIT").to_owned(),
+            commit: COMMIT.to_owned(),
             command: command(),
             checks: Vec::new(),
         }

@@ -47,14 +47,26 @@ Exit codes: 0 success, 1 failure, 2 wrong usage; 130 or 143 if Ctrl-C or SIGTERM
 came before the work was complete. A second Ctrl-C, at least one second later,
 ends the command at once.";
 
-/// The version, and the schemes that this build contains.
+/// The version, the commit, and the features and schemes that this build contains.
 fn long_version() -> String {
-    let mut text = concat!(env!("CARGO_PKG_VERSION"), "\nschemes:").to_owned();
-    for scheme in Scheme::ALL.iter().filter(|scheme| scheme.is_built()) {
-        text.push(' ');
-        text.push_str(scheme.word());
-    }
-    text
+    let features = [
+        ("arrow", cfg!(feature = "arrow")),
+        ("mcap", cfg!(feature = "mcap")),
+        ("nats", cfg!(feature = "nats")),
+        ("screen", cfg!(feature = "screen")),
+        ("tls", cfg!(feature = "tls")),
+        ("zstd", cfg!(feature = "zstd")),
+    ];
+    let features = features.iter().filter(|(_, is_on)| *is_on);
+    let features = features.map(|(name, _)| *name).collect::<Vec<_>>();
+    let schemes = Scheme::ALL.iter().filter(|scheme| scheme.is_built());
+    let schemes = schemes.map(|scheme| scheme.word()).collect::<Vec<_>>();
+    let (version, commit) = (env!("CARGO_PKG_VERSION"), olivine_bench::machine::COMMIT);
+    format!(
+        "{version}\ncommit: {commit}\nfeatures: {}\nschemes: {}",
+        features.join(" "),
+        schemes.join(" ")
+    )
 }
 
 /// Messages between programs through shared memory: fast, nothing lost
@@ -291,6 +303,38 @@ mod tests {
     #[test]
     fn command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn version_names_commit_every_feature_and_schemes() {
+        let said = long_version();
+        let lines: Vec<_> = said.lines().collect();
+        let [version, commit, features, schemes] = lines[..] else {
+            panic!("{said}");
+        };
+        assert_eq!(version, env!("CARGO_PKG_VERSION"));
+        let commit = commit.strip_prefix("commit: ").unwrap();
+        assert!(
+            !commit.is_empty() && features.starts_with("features:"),
+            "{said}"
+        );
+        assert!(
+            schemes.contains(" shm") && schemes.contains(" tcp"),
+            "{said}"
+        );
+        let manifest = include_str!("../Cargo.toml");
+        let (_, listed) = manifest.split_once("[features]\n").unwrap();
+        let (listed, _) = listed.split_once("\n\n[").unwrap();
+        let lines = listed.lines().filter_map(|line| line.split_once(" = "));
+        let names = lines
+            .map(|(name, _)| name)
+            .filter(|name| *name != "default");
+        let names: Vec<_> = names.collect();
+        assert!(names.len() > 5, "{names:?}");
+        for name in names {
+            let asked = format!("cfg!(feature = \"{name}\")");
+            assert!(include_str!("args.rs").contains(&asked), "{name}");
+        }
     }
 
     /// The table of keys by scheme at the end of `olivine pub --help`.

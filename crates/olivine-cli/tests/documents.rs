@@ -5,7 +5,7 @@ mod common;
 use common::TestFolder;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 14] = [
     "README.md",
     "CONTRIBUTING.md",
     "RELEASING.md",
@@ -14,6 +14,10 @@ const DOCUMENTS: [&str; 10] = [
     "crates/olivine-cli/README.md",
     "crates/olivine-net/README.md",
     "crates/olivine-python/README.md",
+    "docs/book/guides.md",
+    "docs/book/limits.md",
+    "docs/book/migration.md",
+    "docs/book/quick-start.md",
     "docs/containers.md",
     "docs/syscalls.md",
 ];
@@ -183,11 +187,17 @@ fn has(text: &str, figure: &str) -> bool {
 
 #[test]
 fn figures_of_the_readme_are_recorded() {
-    let (readme, recorded) = (read("README.md"), read("docs/figures.md"));
-    let figures = figures(&readme);
-    assert!(!figures.is_empty(), "the README quotes no figure");
-    for figure in figures {
-        assert!(has(&recorded, figure), "docs/figures.md has no {figure}");
+    let recorded = read("docs/figures.md");
+    for document in ["README.md", "docs/book/migration.md"] {
+        let text = read(document);
+        let figures = figures(&text);
+        assert!(!figures.is_empty(), "{document} quotes no figure");
+        for figure in figures {
+            assert!(
+                has(&recorded, figure),
+                "docs/figures.md has no {figure} of {document}"
+            );
+        }
     }
 }
 
@@ -372,7 +382,12 @@ mod cmd {
             .expect("a folder");
         let path = dir.path().to_str().expect("a plain path");
         let cases = trycmd::TestCases::new();
+        let tool = std::path::Path::new(env!("CARGO_BIN_EXE_olivine"));
+        let tools = tool.parent().expect("a folder").display();
+        let paths = std::env::var("PATH").unwrap_or_default();
         cases
+            .register_bin("sh", std::path::Path::new("/bin/sh"))
+            .env("PATH", format!("{tools}:{paths}"))
             .env("OLIVINE_DIR", path)
             .env("COLUMNS", "80")
             .env("NO_COLOR", "1");
@@ -385,6 +400,12 @@ mod cmd {
     #[test]
     fn sessions_without_channel_match_the_recording() {
         sessions("tests/cmd/*.trycmd");
+    }
+
+    /// Each page has its own channels.
+    #[test]
+    fn sessions_of_the_book_match_the_pages() {
+        sessions("../../docs/book/*.md");
     }
 
     /// Sessions of one folder run in parallel: a session that leaves a channel has a separate

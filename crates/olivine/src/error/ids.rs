@@ -310,6 +310,9 @@ ids! {
     Size "size"
         "the size of a type is 0, or not a multiple of its alignment",
         "state the size that the compiler gives, with the padding at the end";
+    Field "field"
+        "a field of the type is not understood, or ends behind the value",
+        "write NAME KIND, with @OFFSET where the field begins elsewhere than in C";
 }
 
 /// The tables of this module, in groups.

@@ -339,6 +339,8 @@ mod tests {
         assert!(seen.len() > 70, "{}", seen.len());
     }
 
+    // The models have no message types.
+    #[cfg(not(loom))]
     #[test]
     fn type_that_no_channel_carries_has_a_name() {
         let type_of = |name, size, align| crate::MessageType::new(name, size, align);

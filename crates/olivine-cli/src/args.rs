@@ -354,9 +354,24 @@ mod tests {
     /// Whether the library accepts `key` for a channel like `place`.
     fn has(place: &str, key: &str) -> bool {
         // At least one of them is a value of the key and not its default.
-        const VALUES: [&str; 16] = [
-            "yes", "1", "1s", "1MiB", "listen", "any", "block", "zstd", "full", "memory", "limits",
-            "accept", "word", "/a/b", "@/a/b", "h:1",
+        const VALUES: [&str; 17] = [
+            "yes",
+            "1",
+            "1s",
+            "1MiB",
+            "listen",
+            "any",
+            "block",
+            "zstd",
+            "full",
+            "memory",
+            "limits",
+            "accept",
+            "word",
+            "/a/b",
+            "@/a/b",
+            "h:1",
+            "127.0.0.1",
         ];
         let (mut usable, mut misplaced) = (0, 0);
         for value in VALUES {

@@ -134,7 +134,7 @@ mod tests {
     fn message_without_stated_fields_or_too_short_for_them_has_none() {
         assert_eq!(json("", b"bytes"), None);
         assert_eq!(json("a u32", b"abc"), None);
-        assert_eq!(json("a u8 @18446744073709551615", b"abc"), None);
+        assert_eq!(json("a u8 @9223372036854775806", b"abc"), None);
         assert_eq!(json("a u8", b"abc").unwrap(), r#"{"a":97}"#);
     }
 }

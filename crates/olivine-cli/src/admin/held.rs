@@ -36,7 +36,7 @@ fn line(info: &ChannelInfo, publisher: &PublisherInfo) -> String {
     };
     // One look: a publisher that gave up and tried again has begun its clock anew.
     format!(
-        "held back    {}: publisher {} for at least {} by {reader}\n",
+        "held back    {}: publisher {} for >= {} by {reader}\n",
         info.name,
         publisher.pid,
         text::nanos(publisher.blocked_ns as f64),

@@ -459,7 +459,7 @@ pub(crate) struct PageArgs {
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
-  olivine bench site public results/*         index.html, a page a machine, badges
+  olivine bench site public results/*       index.html, a page a machine, badges
   olivine bench site public mine.json theirs.json")]
 pub(crate) struct SiteArgs {
     /// Folder to write

@@ -16,6 +16,8 @@ use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
+/// How the name of each variable begins.
+const VARIABLES: &str = "OLIVINE_";
 /// Names the file; empty: there is none.
 const FILE: &str = "OLIVINE_CONFIG";
 /// Options of any command that have defaults, besides the settings of channels.
@@ -69,7 +71,7 @@ impl Known {
     /// Such as `OLIVINE_TOP_INTERVAL`.
     fn variable(&self) -> String {
         let name = self.name().replace('.', "_");
-        format!("OLIVINE_{}", name.to_ascii_uppercase())
+        format!("{VARIABLES}{}", name.to_ascii_uppercase())
     }
 
     /// Why the option refuses these values.
@@ -115,14 +117,11 @@ impl Defaults {
     ///
     /// Wrong usage: the named file is missing, a name is unknown, a value is refused.
     pub(crate) fn load(command: &Command) -> Outcome<Self> {
-        let known = known(command);
-        let mut given = match file() {
-            None => Vec::new(),
+        let found = match file() {
+            None => None,
             Some((path, is_named)) => match small_file::read_text(&path, SETTINGS_FILE_MAX) {
-                Ok(text) => read(&text, &path, &known)?,
-                Err(error) if !is_named && error.kind() == std::io::ErrorKind::NotFound => {
-                    Vec::new()
-                }
+                Ok(text) => Some((path, text)),
+                Err(error) if !is_named && error.kind() == std::io::ErrorKind::NotFound => None,
                 Err(error) => {
                     let error = anyhow::Error::new(error);
                     let what = format!("cannot read {}", path.display());
@@ -131,10 +130,20 @@ impl Defaults {
             },
         };
         let variables = env::vars_os().filter_map(|(name, value)| {
-            let value = value.to_string_lossy().into_owned();
-            Some((name.to_str()?.to_owned(), value))
+            let name = name.to_str().filter(|name| name.starts_with(VARIABLES))?;
+            Some((name.to_owned(), value.to_string_lossy().into_owned()))
         });
-        for one in of_variables(variables, &known)? {
+        let variables: Vec<_> = variables.collect();
+        // As a rule: nothing is searched then.
+        if found.is_none() && variables.is_empty() {
+            return Ok(Self::default());
+        }
+        let known = known(command);
+        let mut given = match found {
+            None => Vec::new(),
+            Some((path, text)) => read(&text, &path, &known)?,
+        };
+        for one in of_variables(variables.into_iter(), &known)? {
             given.retain(|other: &Given| other.known.name() != one.known.name());
             given.push(one);
         }
@@ -249,7 +258,7 @@ fn of_variables(
         // Tests and other programs have other variables.
         let is_ours = |one: &Known| {
             let first = one.commands.first().map(|word| word.to_ascii_uppercase());
-            first.is_some_and(|first| name.starts_with(&format!("OLIVINE_{first}_")))
+            first.is_some_and(|first| name.starts_with(&format!("{VARIABLES}{first}_")))
         };
         if known.iter().any(is_ours) {
             return Err(Failure::usage(format!(

@@ -19,9 +19,8 @@ pub use markdown::markdown;
 pub use site::site;
 
 use crate::view::View;
+use std::fmt::Write as _;
 
-/// Width of a letter to its height, on average: text cannot be measured here.
-const LETTERS: f64 = 0.6;
 /// Largest page in bytes.
 pub const BYTES_MAX: usize = 2_000_000;
 
@@ -32,6 +31,11 @@ pub const BYTES_MAX: usize = 2_000_000;
 pub struct TooLarge {
     /// Its size.
     pub bytes: usize,
+}
+
+fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = out.write_fmt(text);
 }
 
 /// Every figure as a separate drawing: name without an ending, text of the file.

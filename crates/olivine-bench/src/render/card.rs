@@ -3,10 +3,9 @@
 //! Colours and fonts are attributes, so every viewer shows them. Its figures are those of the
 //! figure with the ranking, to the letter.
 
-use super::LETTERS;
-use super::svg::escape;
+use super::push;
+use super::svg::{escape, width_of};
 use crate::view::{Dot, Plot, Section, View};
-use std::fmt::Write as _;
 
 /// The size that sites show.
 const SIZE: (f64, f64) = (1200.0, 630.0);
@@ -60,7 +59,7 @@ pub fn card(view: &View) -> Option<String> {
     let conditions = shortened(&conditions.join(", "), 16.0, SIZE.0 - 2.0 * SIDE);
     text(&mut out, (SIDE, 602.0), 16.0, SOFT, "", &conditions);
     if let Some(stamp) = view.stamp {
-        let wide = width(stamp, 22.0) + 28.0;
+        let wide = width_of(stamp, 22.0) + 28.0;
         let left = SIZE.0 - SIDE - wide;
         push(
             &mut out,
@@ -162,11 +161,6 @@ fn rows(out: &mut String, dots: &[&Dot], floor: Option<f64>) {
     }
 }
 
-fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = out.write_fmt(text);
-}
-
 fn text(out: &mut String, at: (f64, f64), size: f64, colour: &str, more: &str, words: &str) {
     let words = escape(words);
     push(
@@ -179,18 +173,13 @@ fn text(out: &mut String, at: (f64, f64), size: f64, colour: &str, more: &str, w
     );
 }
 
-#[allow(clippy::cast_precision_loss, reason = "a few letters")]
-fn width(words: &str, size: f64) -> f64 {
-    words.chars().count() as f64 * size * LETTERS
-}
-
 /// Lines of words no wider than `room`.
 fn wrapped(words: &str, size: f64, room: f64) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in words.split(' ') {
         let line = lines.last().map_or("", String::as_str);
         let longer = format!("{line} {word}").trim_start().to_owned();
-        if width(&longer, size) <= room || line.is_empty() {
+        if width_of(&longer, size) <= room || line.is_empty() {
             lines.pop();
             lines.push(longer);
         } else {
@@ -203,7 +192,7 @@ fn wrapped(words: &str, size: f64, room: f64) -> Vec<String> {
 /// The start of a text that is wider than `room`.
 fn shortened(words: &str, size: f64, room: f64) -> String {
     let mut short = words.to_owned();
-    while width(&short, size) > room && short.pop().is_some() {}
+    while width_of(&short, size) > room && short.pop().is_some() {}
     if short.len() < words.len() {
         short.pop();
         short.push('…');

@@ -2,9 +2,8 @@
 
 use super::plot;
 use super::svg::escape;
-use super::{BYTES_MAX, TooLarge};
+use super::{BYTES_MAX, TooLarge, push};
 use crate::view::{Column, Conditions, Line, Section, Table, View};
-use std::fmt::Write as _;
 
 /// Colours, then the page, then the drawings.
 pub(super) const STYLE: &str = concat!(
@@ -91,11 +90,6 @@ pub fn html(view: &View) -> Result<String, TooLarge> {
         return Err(TooLarge { bytes: out.len() });
     }
     Ok(out)
-}
-
-fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = out.write_fmt(text);
 }
 
 fn section(index: usize, section: &Section) -> String {

@@ -95,7 +95,7 @@ fn rows(title: &str, plan: &AxisPlan, dots: &[Dot], floor: Option<f64>) -> Svg {
         .flat_map(|dot| [dot.value, dot.range.0, dot.range.1]);
     let mut axis = Axis::of(plan, values.chain(floor));
     let widest = |text: fn(&Dot) -> &String| {
-        let widths = dots.iter().map(|dot| width_of(text(dot)));
+        let widths = dots.iter().map(|dot| width_of(text(dot), TEXT));
         widths.fold(0.0, f64::max)
     };
     let names = widest(|dot| &dot.name) + 12.0;
@@ -110,7 +110,7 @@ fn rows(title: &str, plan: &AxisPlan, dots: &[Dot], floor: Option<f64>) -> Svg {
     let bottom = TOP_OF_ROWS + row * count(dots) + 8.0;
     let mut svg = Svg::new(WIDTH, bottom + 42.0, title);
     svg.text("title", Anchor::Start, (0.0, 14.0), title);
-    axis.thin(|text| (width_of(text) + 8.0) / wide);
+    axis.thin(|text| (width_of(text, TEXT) + 8.0) / wide);
     let x = |value: f64| left + axis.place(value) * wide;
     for (value, text) in &axis.ticks {
         let x = x(*value);
@@ -181,7 +181,10 @@ fn heat(
     (rows, row_title): (&[String], &str),
     cells: &[FieldCell],
 ) -> Svg {
-    let names = rows.iter().map(|row| width_of(row)).fold(0.0, f64::max);
+    let names = rows
+        .iter()
+        .map(|row| width_of(row, TEXT))
+        .fold(0.0, f64::max);
     let left = names + 34.0;
     let width = (WIDTH - left - 8.0) / columns.len().max(1) as f64;
     let height = (width * 0.62).clamp(26.0, 44.0);
@@ -226,7 +229,7 @@ fn heat(
 
 /// Room that the texts of an upright axis need.
 fn left_of(y: &Axis) -> f64 {
-    let widest = y.ticks.iter().map(|(_, text)| width_of(text));
+    let widest = y.ticks.iter().map(|(_, text)| width_of(text, TEXT));
     widest.fold(20.0, f64::max) + 10.0
 }
 
@@ -253,7 +256,7 @@ impl Frame {
 
     fn x_axis(&mut self, mut axis: Axis) {
         let wide = WIDTH - RIGHT - self.left;
-        axis.thin(|text| (width_of(text) + 8.0) / wide);
+        axis.thin(|text| (width_of(text, TEXT) + 8.0) / wide);
         for (value, text) in &axis.ticks {
             let x = self.left + axis.place(*value) * wide;
             self.svg.line("grid", (x, TOP), (x, self.bottom));
@@ -296,7 +299,7 @@ impl Frame {
     fn legend(mut self, lines: &[Curve]) -> Svg {
         let mut names = Names::under(self.left, self.bottom);
         for line in lines {
-            let (x, y) = names.next(28.0 + width_of(&line.name) + 12.0);
+            let (x, y) = names.next(28.0 + width_of(&line.name, TEXT) + 12.0);
             let middle = y - TEXT * 0.34;
             let thin = if line.is_thin { " thin" } else { "" };
             let class = format!("curve s{}{thin}", line.series);

@@ -1,10 +1,9 @@
 //! Machines side by side as a folder of pages: the ranking, a page for each machine, badges.
 
 use super::html::{STYLE, html};
-use super::svg::escape;
-use super::{LETTERS, TooLarge};
+use super::svg::{escape, width_of};
+use super::{TooLarge, push};
 use crate::view::{MachineFiles, Side, side_by_side, view};
-use std::fmt::Write as _;
 
 /// What readers should know about who measures here.
 const BIASES: &str = "\
@@ -113,9 +112,8 @@ fn index(places: &[MachineFiles], sides: &[Side]) -> String {
 }
 
 /// A label and what it says, as sites show them in a row.
-#[allow(clippy::cast_precision_loss, reason = "a few letters")]
 fn badge(label: &str, said: &str, is_ours: bool) -> String {
-    let wide = |text: &str| text.chars().count() as f64 * 11.0 * LETTERS + 12.0;
+    let wide = |text: &str| width_of(text, 11.0) + 12.0;
     let (left, right) = (wide(label), wide(said));
     let colour = if is_ours { "#5b7f0a" } else { "#1f6fb5" };
     let (label, said) = (escape(label), escape(said));
@@ -129,9 +127,4 @@ fn badge(label: &str, said: &str, is_ours: bool) -> String {
         left + right,
         left + 6.0
     )
-}
-
-fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = out.write_fmt(text);
 }

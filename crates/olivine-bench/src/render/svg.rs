@@ -3,7 +3,6 @@
 //!
 //! A drawing has no colours, so it fits light and dark pages and paper.
 
-use super::LETTERS;
 use std::fmt::Write as _;
 
 /// The colours of pages, as variables of a style sheet: the first block is the light ones.
@@ -109,7 +108,7 @@ impl Svg {
 
     /// Complete text from `at` on: compressed if it is wider than `room`.
     pub(super) fn text_within(&mut self, class: &str, at: (f64, f64), text: &str, room: f64) {
-        if width_of(text) <= room {
+        if width_of(text, TEXT) <= room {
             return self.text(class, Anchor::Start, at, text);
         }
         let ((x, y), text) = (at, escape(text));
@@ -166,10 +165,12 @@ impl Svg {
     }
 }
 
-/// About how wide a text is drawn.
+/// About how wide a text of this height is drawn: it cannot be measured here.
 #[allow(clippy::cast_precision_loss, reason = "a few letters")]
-pub(super) fn width_of(text: &str) -> f64 {
-    text.chars().count() as f64 * TEXT * LETTERS
+pub(super) fn width_of(text: &str, height: f64) -> f64 {
+    // Width of a letter to its height, on average.
+    const LETTER: f64 = 0.6;
+    text.chars().count() as f64 * height * LETTER
 }
 
 /// Text escaped for elements and attributes.

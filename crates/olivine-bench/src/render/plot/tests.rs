@@ -32,7 +32,7 @@ fn is_within(svg: &Svg) -> bool {
     let uncut = starts.filter_map(|text| {
         let (attributes, rest) = text.split_once('>')?;
         let name = rest.split('<').next()?;
-        (!attributes.contains("text-anchor")).then_some(number(attributes)? + width_of(name))
+        (!attributes.contains("text-anchor")).then_some(number(attributes)? + width_of(name, TEXT))
     });
     let uncut = uncut.into_iter().all(|end| end <= WIDTH + 0.1);
     let inside = uncut

@@ -21,7 +21,7 @@ pub const NUMBER_BITS: u32 = 40;
 pub const SIZE_MIN: usize = 16;
 
 /// Odd, so that all words of a message differ: 2^64 divided by the golden ratio.
-const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+pub(crate) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Spreads neighbouring sequence numbers over the word.
 const SPREAD: u64 = 0xD6E8_FEB8_6659_FD93;
 /// Longest message in bytes whose pattern is words throughout.
@@ -65,18 +65,22 @@ pub const fn first_of(publisher: u64) -> u64 {
     publisher << NUMBER_BITS
 }
 
+/// The output of `SplitMix64` in this state, which [`STEP`] moves on; Steele, Lea and Flood, "Fast
+/// splittable pseudorandom number generators", 2014.
+pub(crate) const fn mixed(state: u64) -> u64 {
+    let mut word = state;
+    word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    word ^ (word >> 31)
+}
+
 const fn table() -> [u8; 2 * BLOCK] {
     let mut table = [0; 2 * BLOCK];
     let mut state = STEP;
     let mut at = 0;
     while at < table.len() {
-        // SplitMix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-        // 2014.
         state = state.wrapping_add(STEP);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        let bytes = (word ^ (word >> 31)).to_le_bytes();
+        let bytes = mixed(state).to_le_bytes();
         let mut index = 0;
         while index < 8 {
             table[at + index] = bytes[index];

@@ -21,7 +21,7 @@
 
 use crate::counts::ThreadCounts;
 use crate::pace::Rest;
-use crate::payload::Stamp;
+use crate::payload::{STEP, Stamp, mixed};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -228,14 +228,9 @@ impl Proof {
     /// The stamp of a message.
     #[must_use]
     pub fn stamp(&self, sequence: u64) -> Stamp {
-        // SplitMix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-        // 2014.
-        let mut word = self.key ^ sequence.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         Stamp {
             sequence,
-            ticks: word ^ (word >> 31),
+            ticks: mixed(self.key ^ sequence.wrapping_mul(STEP)),
         }
     }
 }

@@ -168,22 +168,29 @@ fn until_done(what: &'static str, mut call: impl FnMut() -> c_int) -> Result<()>
     }
 }
 
-impl End for Opened {
+impl Opened {
     #[inline(always)]
-    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
-        fill(&mut self.stage);
+    fn send_stage(&mut self) -> Result<()> {
         let (send, opened) = (self.functions.send, self.opened);
         let message = self.stage.as_ptr().cast::<c_void>();
         // SAFETY: the end is open, and used by this thread only; the message has the size that it
         // was opened for.
         until_done("send by the entry", || unsafe { send(opened, message) })
     }
+}
+
+impl End for Opened {
+    #[inline(always)]
+    fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+        fill(&mut self.stage);
+        self.send_stage()
+    }
 
     #[inline(always)]
     fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let (receive, opened) = (self.functions.receive, self.opened);
         let room = self.stage.as_mut_ptr().cast::<c_void>();
-        // SAFETY: as in `send`; there is room for a message.
+        // SAFETY: as in `send_stage`; there is room for a message.
         until_done("receive by the entry", || unsafe { receive(opened, room) })?;
         Ok(handle(&self.stage))
     }
@@ -193,10 +200,7 @@ impl End for Opened {
     fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
         let fits = self.receive(check)?;
         if fits {
-            let (send, opened) = (self.functions.send, self.opened);
-            let message = self.stage.as_ptr().cast::<c_void>();
-            // SAFETY: as in `send`.
-            until_done("send by the entry", || unsafe { send(opened, message) })?;
+            self.send_stage()?;
         }
         Ok(fits)
     }

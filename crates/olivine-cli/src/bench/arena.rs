@@ -59,8 +59,9 @@ pub(super) fn run(args: &ArenaArgs, common: Common) -> Outcome {
 
 /// Runs `olivine bench submit`.
 pub(super) fn submit(args: &SubmitArgs, common: Common) -> Outcome {
-    files::check(std::slice::from_ref(&args.file))?;
+    // The form first: a check of the file creates it.
     files::only(std::slice::from_ref(&args.file), &["json"], "a submission")?;
+    files::check(std::slice::from_ref(&args.file))?;
     let mut bench = Bench::new("submit", &args.method)?;
     bench.take_privileges()?;
     let verdicts = enter(&mut bench, &args.folder)?;

@@ -113,8 +113,9 @@ pub(crate) fn report_help() -> String {
 
 /// Checks before the measurement that each path can be written, and has a known format.
 pub(super) fn check(paths: &[PathBuf]) -> Outcome {
+    // All of them before the first is created.
+    paths.iter().try_for_each(|path| Form::of(path).map(drop))?;
     for path in paths {
-        Form::of(path)?;
         // Opened for appending: old content stays until there is a new result.
         let opened = fs::File::options().create(true).append(true).open(path);
         opened.map_err(|source| cannot_write(path, source))?;
@@ -127,7 +128,7 @@ pub(super) fn only(paths: &[PathBuf], valid: &[&'static str], what: &str) -> Out
     for path in paths {
         if !valid.contains(&Form::of(path)?.ending) {
             return Err(Failure::usage(format!(
-                "--save {} cannot hold {what}: name a file that ends in {}",
+                "{} cannot hold {what}: name a file that ends in {}",
                 path.display(),
                 listed(valid.iter().copied())
             )));

@@ -1,4 +1,7 @@
 //! Channels that a measurement creates and removes, and waits on them.
+//!
+//! A measured channel is given by a URI of the library, in which two words mean more: `wait=spin:N`
+//! and a list of topics. [`Channel`] reads both.
 
 use olivine::{Config, Message, NotSent, Publisher, Subscriber, UriError, admin};
 use olivine_arena::error::{ArenaError, Result};
@@ -44,6 +47,87 @@ impl TemporaryChannel {
     }
 }
 
+/// Prefix of the wait that looks a number of times, and then sleeps.
+pub(crate) const SPIN_THEN_PARK: &str = "spin:";
+
+/// The settings of a measured channel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    /// Those of a subscriber. With topics it filters by all of them.
+    pub(crate) subscriber: Config,
+    /// Those of a publisher.
+    pub(crate) publisher: Config,
+    /// How often both sides look before they sleep.
+    pub(crate) looks: u32,
+    /// The topics that a publisher's messages have in turns.
+    pub(crate) topics: Vec<String>,
+}
+
+impl Channel {
+    /// Reads a URI: with `wait=spin:N` both sides look N times and then sleep as with `wait=park`.
+    pub(crate) fn parse(uri: &str) -> std::result::Result<Self, UriError> {
+        let (place, query) = uri.split_once('?').unwrap_or((uri, ""));
+        let (mut looks, mut topics) = (0, Vec::new());
+        let (mut both, mut filters) = (Vec::new(), Vec::new());
+        for pair in query.split_terminator('&') {
+            let spins = pair.strip_prefix("wait=").and_then(looks_of);
+            if let Some(count) = spins {
+                looks = count;
+                both.push("wait=park");
+            } else if let Some(list) = pair.strip_prefix("topic=") {
+                topics = list.split(',').map(str::to_owned).collect();
+                filters.push(pair);
+            } else {
+                both.push(pair);
+            }
+        }
+        let uri = |pairs: &[&str]| {
+            let mark = if pairs.is_empty() { "" } else { "?" };
+            Config::parse(&format!("{place}{mark}{}", pairs.join("&")))
+        };
+        let publisher = uri(&both)?;
+        both.append(&mut filters);
+        Ok(Self {
+            subscriber: uri(&both)?,
+            publisher,
+            looks,
+            topics,
+        })
+    }
+}
+
+/// The N of `spin:N`.
+fn looks_of(wait: &str) -> Option<u32> {
+    wait.strip_prefix(SPIN_THEN_PARK)?.parse().ok()
+}
+
+/// Looks that are left before a side sleeps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Looks {
+    most: u32,
+    left: u32,
+}
+
+impl Looks {
+    /// So many before each sleep.
+    pub(crate) fn new(most: u32) -> Self {
+        Self { most, left: most }
+    }
+
+    /// Whether to look once more; else it is time to sleep.
+    pub(crate) fn again(&mut self) -> bool {
+        let again = self.left > 0;
+        self.left = if again { self.left - 1 } else { self.most };
+        again
+    }
+
+    /// Something was found.
+    #[inline(always)]
+    pub(crate) fn found(&mut self) {
+        self.left = self.most;
+    }
+}
+
 impl Drop for TemporaryChannel {
     fn drop(&mut self) {
         // Nothing to remove is the usual case: the last user of a channel may have done so.
@@ -51,13 +135,22 @@ impl Drop for TemporaryChannel {
     }
 }
 
-/// Receives one message and returns the result of `handle`. Waits by the subscriber's strategy.
+/// Receives one message and returns the result of `handle`. Looks `looks` times, and then waits by
+/// the subscriber's strategy.
 #[inline(always)]
 pub(crate) fn receive<T>(
     subscriber: &mut Subscriber,
+    looks: u32,
     mut handle: impl FnMut(&Message<'_>) -> T,
 ) -> Result<T> {
     let mut result = None;
+    for _ in 0..looks {
+        let polled = subscriber.poll(|message| result = Some(handle(&message)), 1);
+        polled.map_err(ArenaError::method)?;
+        if let Some(result) = result {
+            return Ok(result);
+        }
+    }
     loop {
         subscriber.wait(WAIT_STEP).map_err(ArenaError::method)?;
         let polled = subscriber.poll(|message| result = Some(handle(&message)), 1);
@@ -68,7 +161,8 @@ pub(crate) fn receive<T>(
     }
 }
 
-/// Waits until a message of `length` bytes has room, after a refusal with `error`.
+/// Looks `looks` times whether a message of `length` bytes has room, and then waits for it, after a
+/// refusal with `error`.
 #[cold]
 #[inline(never)]
 pub(crate) fn await_room(
@@ -76,12 +170,72 @@ pub(crate) fn await_room(
     length: usize,
     error: NotSent,
     longest: Option<Duration>,
+    looks: u32,
 ) -> Result<()> {
+    for _ in 0..looks {
+        // Dropped without a commit, a claim publishes nothing.
+        if publisher.try_claim(length).is_ok() {
+            return Ok(());
+        }
+    }
     match error {
         NotSent::BackPressured | NotSent::NotConnected => {
             let waited = publisher.wait_for_room(length, longest);
             waited.map_err(ArenaError::method)
         }
         other => Err(ArenaError::method(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spins_and_topics_are_read_and_all_else_is_the_librarys() {
+        let found = Channel::parse("shm://x?wait=spin:70&capacity=64KiB&topic=a.b,c").unwrap();
+        assert_eq!((found.looks, found.topics.len()), (70, 2));
+        let uri = found.subscriber.uri();
+        assert!(
+            uri.contains("wait=park") && uri.contains("topic=a.b"),
+            "{uri}"
+        );
+        let uri = found.publisher.uri();
+        assert!(
+            uri.contains("capacity=64KiB") && !uri.contains("topic"),
+            "{uri}"
+        );
+        let plain = Channel::parse("shm://x").unwrap();
+        assert_eq!((plain.looks, plain.topics.len()), (0, 0));
+        for wrong in [
+            "wait=spin:",
+            "wait=spin:x",
+            "topic=a..b",
+            "topic=a,,b",
+            "colour=red",
+        ] {
+            assert!(
+                Channel::parse(&format!("shm://x?{wrong}")).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn so_many_looks_come_before_each_sleep() {
+        let mut looks = Looks::new(2);
+        for _ in 0..2 {
+            assert_eq!(
+                [looks.again(), looks.again(), looks.again()],
+                [true, true, false]
+            );
+        }
+        assert!(looks.again());
+        looks.found();
+        assert_eq!(
+            [looks.again(), looks.again(), looks.again()],
+            [true, true, false]
+        );
+        assert!(!Looks::new(0).again());
     }
 }

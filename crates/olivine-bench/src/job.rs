@@ -22,6 +22,17 @@
 //! scenario = "latency"
 //! size = [32]
 //! rate = [1000.0, 1000000.0]            # messages a second, for latency
+//! subscribers = [1, 2]
+//! topic = ["a.b", "a.c"]                # for latency, fanout, mesh: of messages, in turns
+//!
+//! [[measure]]
+//! scenario = "pingpong"
+//! size = [100]
+//! rival = ["zeromq-ipc"]                # methods of other programs
+//!
+//! [[refused]]
+//! published = "queue of 100 B: 157 ns"  # printed with the reason
+//! reason = "a ring has 4 KiB or more"
 //! ```
 //!
 //! A list that a scenario or all of its methods ignore is refused: rows would show a parameter
@@ -30,6 +41,7 @@
 //! A sweep measures point by point and can resume: points with a result are left out.
 
 use crate::error::chain;
+use crate::method::THREADS;
 use crate::plan::{Matrix, PlanError};
 use crate::result::{Published, Row};
 use crate::scenario::registry::Scenario;
@@ -111,6 +123,19 @@ pub struct Job {
     pub text: String,
     /// The points, in this order.
     pub points: Vec<Point>,
+    /// What others published and cannot be measured here.
+    pub refused: Vec<Refused>,
+}
+
+/// A published figure that cannot be measured here.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::exhaustive_structs, reason = "a job file states each of them")]
+pub struct Refused {
+    /// What was published, with its figure and where it stands.
+    pub published: String,
+    /// Why it cannot be measured, and what can.
+    pub reason: String,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +145,47 @@ struct Form {
     about: String,
     #[serde(default)]
     measure: Vec<Matrix>,
+    #[serde(default)]
+    requests: Vec<Requests>,
+    #[serde(default)]
+    refused: Vec<Refused>,
+}
+
+/// Figures that others published of HTTP requests.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Requests {
+    depth: u64,
+    published: Vec<Published>,
+}
+
+/// Puts what others published of HTTP requests beside `rows` of the same depth.
+///
+/// # Errors
+///
+/// [`JobError::Form`] for a preset that is wrong, which a test excludes.
+pub fn beside_requests(rows: &mut [Row]) -> Result<(), JobError> {
+    for (name, text) in PRESETS {
+        for requests in form(name, text)?.requests {
+            let is_alike = |row: &&mut Row| row.parameters.depth_count == Some(requests.depth);
+            for row in rows.iter_mut().filter(is_alike) {
+                row.published.extend(requests.published.iter().cloned());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The text of a job.
+fn form(name: &str, text: &str) -> Result<Form, JobError> {
+    toml::from_str(text).map_err(|error| {
+        let before = error.span().map_or("", |span| &text[..span.start]);
+        let line = before.matches('\n').count() + 1;
+        JobError::Form {
+            name: name.to_owned(),
+            message: format!("line {line}: {}", error.message()),
+        }
+    })
 }
 
 impl Job {
@@ -156,15 +222,11 @@ impl Job {
     ///
     /// [`JobError::Form`] or [`JobError::Block`].
     pub fn parse(name: &str, text: &str, cpus: usize) -> Result<Self, JobError> {
-        let form = |message: String| JobError::Form {
+        let wrong = |message: String| JobError::Form {
             name: name.to_owned(),
             message,
         };
-        let found: Form = toml::from_str(text).map_err(|error| {
-            let before = error.span().map_or("", |span| &text[..span.start]);
-            let line = before.matches('\n').count() + 1;
-            form(format!("line {line}: {}", error.message()))
-        })?;
+        let found = form(name, text)?;
         let mut points = Vec::new();
         for (number, matrix) in (1..).zip(found.measure) {
             let variants = matrix.variants(cpus).map_err(|source| JobError::Block {
@@ -178,11 +240,11 @@ impl Job {
                 published: matrix.published.clone(),
             }));
             if points.len() > POINTS_MAX {
-                return Err(form(format!("more than {POINTS_MAX} points")));
+                return Err(wrong(format!("more than {POINTS_MAX} points")));
             }
         }
         if points.is_empty() {
-            return Err(form(
+            return Err(wrong(
                 "nothing to measure: it needs a [[measure]] with sizes".to_owned(),
             ));
         }
@@ -191,7 +253,22 @@ impl Job {
             about: found.about,
             text: text.to_owned(),
             points,
+            refused: found.refused,
         })
+    }
+
+    /// Fills in what the programs of `setup` say of their methods.
+    pub fn know(&mut self, setup: &Setup) {
+        for point in &mut self.points {
+            let parameters = &mut point.variant.parameters;
+            let Ok((program, known)) = setup.find(&point.variant.method) else {
+                continue;
+            };
+            if program > 0 {
+                parameters.wait = Some(known.wait.clone());
+                parameters.settings = if known.threads { THREADS } else { "" }.to_owned();
+            }
+        }
     }
 }
 
@@ -229,6 +306,27 @@ impl Point {
 mod tests {
     use super::*;
     use crate::scenario::registry::SCENARIOS;
+
+    #[test]
+    fn requests_have_published_figures_of_their_depth() {
+        let parameters = |depth| crate::result::Parameters {
+            depth_count: Some(depth),
+            ..crate::result::Parameters::pair(0)
+        };
+        let row = |depth| {
+            Row::failed(
+                "http",
+                crate::result::Load::Closed,
+                "x",
+                parameters(depth),
+                "",
+            )
+        };
+        let mut rows = [row(1), row(64)];
+        beside_requests(&mut rows).unwrap();
+        let counts = rows.map(|row| row.published.len());
+        assert_eq!(counts, [0, 3]);
+    }
 
     #[test]
     fn every_preset_has_published_figures() {

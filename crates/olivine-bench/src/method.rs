@@ -36,6 +36,9 @@ pub use olivine_arena::method::{Description, Method, Side, find, names};
 /// Prefix of the names of this library's methods.
 pub const OLIVINE_PREFIX: &str = "olivine-";
 
+/// A channel of this library by its settings, besides the methods whose names say how they wait.
+pub const OWN: &str = "olivine-shm";
+
 /// The setting in rows of a method between threads.
 pub const THREADS: &str = "threads";
 

@@ -3,6 +3,7 @@
 //! Arguments of the tool and blocks of job files build a [`Matrix`]; only [`Matrix::variants`]
 //! makes variants of it.
 
+use crate::channel::{Channel, SPIN_THEN_PARK};
 use crate::method::{self, BUILT_IN, Method, OLIVINE, OLIVINE_PREFIX};
 use crate::payload::SIZE_MIN;
 use crate::result::{Load, Parameters, Published};
@@ -58,6 +59,13 @@ pub struct Matrix {
     /// Processes that subscribe.
     #[serde(default)]
     pub subscribers: Vec<u32>,
+    /// Topics that each publisher's messages have in turns, and by which every subscriber filters.
+    /// Not crossed: one list for all.
+    #[serde(default)]
+    pub topic: Vec<String>,
+    /// Methods of other programs, which are measured if these are there.
+    #[serde(default)]
+    pub rival: Vec<String>,
     /// Whether missing settings of a channel are those that may be the fastest: several.
     #[serde(skip)]
     pub tuned: bool,
@@ -125,13 +133,15 @@ impl Matrix {
             batch: Vec::new(),
             publishers: Vec::new(),
             subscribers: Vec::new(),
+            topic: Vec::new(),
+            rival: Vec::new(),
             tuned: true,
             published: Vec::new(),
         }
     }
 
     /// The given lists, by their keys.
-    fn lists(&self) -> [(&'static str, bool); 7] {
+    fn lists(&self) -> [(&'static str, bool); 9] {
         [
             ("method", !self.method.is_empty()),
             ("wait", !self.wait.is_empty()),
@@ -140,6 +150,8 @@ impl Matrix {
             ("batch", !self.batch.is_empty()),
             ("publishers", !self.publishers.is_empty()),
             ("subscribers", !self.subscribers.is_empty()),
+            ("topic", !self.topic.is_empty()),
+            ("rival", !self.rival.is_empty()),
         ]
     }
 
@@ -157,9 +169,10 @@ impl Matrix {
         }
         let takes = |takes: fn(&str) -> bool| {
             let mut names = self.method.iter();
-            self.method.is_empty() || names.any(|name| name == ALL || takes(name))
+            let ours = self.method.is_empty() && self.rival.is_empty();
+            ours || names.any(|name| name == ALL || takes(name))
         };
-        let named = self.method.join(",");
+        let named = [&self.method[..], &self.rival].concat().join(",");
         if !self.wait.is_empty() && !takes(is_own) {
             return Err(wrong(
                 "wait",
@@ -168,6 +181,20 @@ impl Matrix {
                      has strategies; name it, or leave wait out"
                 ),
             ));
+        }
+        let several = self.subscribers.iter().any(|count| *count > 1);
+        for (key, is_given) in [("subscribers", several), ("topic", !self.topic.is_empty())] {
+            let mut others = self.method.iter().filter(|name| !is_own(name));
+            if let Some(other) = others
+                .next()
+                .or_else(|| self.rival.first())
+                .filter(|_| is_given)
+            {
+                return Err(wrong(
+                    key,
+                    format!("does not go with method {other}: only {OWN} has it; leave one out"),
+                ));
+            }
         }
         for (key, list) in [("align", &self.align), ("capacity", &self.capacity)] {
             if !list.is_empty() && !takes(has_ring) {
@@ -186,6 +213,21 @@ impl Matrix {
     /// Refuses what cannot be measured.
     fn check(&self) -> Result<(), PlanError> {
         self.check_keys()?;
+        let is_wait = |wait: &str| {
+            wait.strip_prefix(SPIN_THEN_PARK).map_or_else(
+                || ["spin", "yield", "park", "adaptive"].contains(&wait),
+                |looks| looks.parse::<u32>().is_ok_and(|looks| looks > 0),
+            )
+        };
+        if let Some(wait) = self.wait.iter().find(|wait| !is_wait(wait)) {
+            return Err(wrong(
+                "wait",
+                format!(
+                    "'{wait}' is none of spin, yield, park, adaptive, or spin:N for N looks, 1 or \
+                     more, before it sleeps"
+                ),
+            ));
+        }
         if let Some(size) = self.size.iter().find(|size| **size < SIZE_MIN as u64) {
             return Err(wrong(
                 "size",
@@ -198,6 +240,10 @@ impl Matrix {
         if self.scenario.load == Load::Open && self.rate.is_empty() {
             let message = format!("is missing: {} needs a list of rates", self.scenario.name);
             return Err(wrong("rate", message));
+        }
+        if let Some(topic) = self.topic.iter().find(|topic| topic.contains(['*', '>'])) {
+            let message = format!("'{topic}' is a filter: a message has a topic without * and >");
+            return Err(wrong("topic", message));
         }
         for &rate in &self.rate {
             latency::check_rate(rate).map_err(|error| wrong("rate", error.to_string()))?;
@@ -227,7 +273,11 @@ impl Matrix {
             false => Ok(()),
         };
         let mut chosen = Vec::new();
-        for name in or(&self.method, String::new()) {
+        let given = match self.rival.is_empty() {
+            true => or(&self.method, String::new()),
+            false => self.method.clone(),
+        };
+        for name in given {
             if name == ALL {
                 chosen.extend(streamed.then(|| OWN.to_owned()));
                 let all = BUILT_IN.iter().filter(|method| can(**method).is_ok());
@@ -240,6 +290,7 @@ impl Matrix {
             }
             chosen.push(name);
         }
+        chosen.extend(self.rival.iter().cloned());
         Ok(chosen)
     }
 
@@ -285,7 +336,7 @@ impl Matrix {
         let mut variants = Vec::new();
         for (size, batch) in crossed(&self.size, &or(&self.batch, 1)) {
             for method in self.methods(batch)? {
-                for variant in self.of_method(&method)? {
+                for variant in self.of_method(&method, cpus)? {
                     for rate in or(
                         &self.rate.iter().copied().map(Some).collect::<Vec<_>>(),
                         None,
@@ -312,9 +363,13 @@ impl Matrix {
 
     /// A method with every setting that it takes. Parameters that the method decides are not
     /// crossed.
-    fn of_method(&self, method: &str) -> Result<Vec<Variant>, PlanError> {
-        let many = self.scenario.reads("subscribers");
+    fn of_method(&self, method: &str, cpus: usize) -> Result<Vec<Variant>, PlanError> {
+        let most = |list: &[u32]| list.iter().max().copied().unwrap_or(1);
+        let wanted = (most(&self.publishers) + most(&self.subscribers)) as usize;
+        // Those that share a CPU must not spin; the others wait alike, to compare.
+        let many = !self.scenario.reads("method") || wanted > cpus.max(2);
         let usual = if many { "adaptive" } else { "spin" };
+        let topics = self.topic.join(",");
         let mut waits = or(&self.wait, usual.to_owned());
         waits.truncate(if is_own(method) { waits.len() } else { 1 });
         let slots = if method.is_empty() {
@@ -334,6 +389,7 @@ impl Matrix {
                     ("align", align),
                     ("capacity", ring),
                     ("subscribers_max", slots.as_str()),
+                    ("topic", topics.as_str()),
                 ];
                 variants.push(self.variant(method, &pairs)?);
             }
@@ -348,10 +404,10 @@ impl Matrix {
             let given = given.map(|(key, value)| format!("{key}={value}"));
             given.collect::<Vec<_>>().join("&")
         };
-        let config = olivine::Config::parse(&format!("shm://bench?{}", query(pairs)))?;
+        let channel = Channel::parse(&format!("shm://bench?{}", query(pairs)))?;
         let mut parameters = Parameters::pair(0);
         if has_ring(method) {
-            parameters.ring_bytes = config.get_capacity();
+            parameters.ring_bytes = channel.subscriber.get_capacity();
             parameters.settings = query(&pairs[1..]);
         }
         let (_, wait) = pairs[0];
@@ -359,7 +415,7 @@ impl Matrix {
             parameters.wait = Some(wait.to_owned());
         }
         // In the harness the strategy is part of the method's name.
-        let is_named = self.scenario.in_harness;
+        let is_named = self.scenario.in_harness && !wait.starts_with(SPIN_THEN_PARK);
         let method = match is_own(method) {
             true if is_named => format!("{OLIVINE_PREFIX}{wait}"),
             true => {

@@ -113,9 +113,11 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         Scenario::Sweep(args) => sweep::run(args, common),
         Scenario::Bridge(args) => far::run(args, common),
         Scenario::Latency(args) => {
-            let mut matrix = Matrix::new(&latency::SCENARIO, &[args.size]);
+            let mut matrix = Matrix::new(&latency::SCENARIO, &args.size);
             matrix.method.clone_from(&args.method);
             matrix.rate.clone_from(&args.rate);
+            matrix.subscribers.clone_from(&args.subscribers);
+            matrix.topic.clone_from(&args.topic);
             args.ring.set(&mut matrix);
             let mut bench = Bench::new(latency::SCENARIO.name, &args.method_args)?;
             bench.setup.worst = args.worst.map_or(0, usize::from);
@@ -174,7 +176,7 @@ fn measured_by(
     let rivals = programs(rivals)?;
     let variants = variants(matrices)?;
     bench.place(variants.iter().map(|variant| &variant.parameters))?;
-    if scenario.reads("subscribers") {
+    if !scenario.reads("method") {
         let rows = bench.measure(|setup, watch| (scenario.run)(setup, &variants, watch))?;
         return bench.report(common, rows.concat().into());
     }
@@ -193,8 +195,9 @@ fn many(
 ) -> Outcome {
     matrix.size.clone_from(&args.size);
     matrix.batch = args.batch.iter().copied().map(u64::from).collect();
-    matrix.wait.push(args.wait.clone());
-    matrix.capacity.extend(args.capacity.clone());
+    matrix.wait.clone_from(&args.wait);
+    matrix.capacity.clone_from(&args.capacity);
+    matrix.topic.clone_from(&args.topic);
     matrix.subscribers = match args.subscribers.as_slice() {
         [] => default_subscribers.to_vec(),
         given => given.to_vec(),

@@ -1,16 +1,16 @@
 //! One end of a channel of this library, by the calls that are the fastest for a size and a batch:
-//! what a program does that sends at full speed. The settings are the URI.
+//! what a program does that sends at full speed. The settings are the URI, as [`Channel`] reads it.
 //!
 //! The client publishes, the server subscribes. The coordinator opens the subscribers first, so the
 //! ends need not meet.
 
 use super::Driver;
 use super::{Described, Rendezvous, Side};
-use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room};
+use crate::channel::{Channel, Looks, POLL_LIMIT, WAIT_STEP, await_room};
 use crate::clock::TickClock;
 use crate::payload::{self, Stamp};
 use crate::worst::Late;
-use olivine::{Batch, Config, NotSent, Publisher, ReceiveError, Subscriber};
+use olivine::{Batch, Config, NotSent, Outgoing, Publisher, ReceiveError, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::harness::{done_now, send_paced};
 use olivine_arena::protocol::{Batches, Done, Work};
@@ -40,24 +40,32 @@ fn open(
     size: usize,
     uri: &str,
 ) -> Result<Box<dyn Driver>> {
+    let channel = Channel::parse(uri).map_err(ArenaError::method)?;
+    let looks = channel.looks;
     if side == Side::Server {
-        let config = Config::parse(uri).map_err(ArenaError::method)?;
+        let config = channel.subscriber;
         let subscriber = Subscriber::open_with(&config).map_err(ArenaError::method)?;
         return Ok(Box::new(Receiving {
             config,
             subscriber,
             size,
+            looks: Looks::new(looks),
             late: None,
         }));
     }
-    let mut publisher = Publisher::open(uri).map_err(ArenaError::method)?;
+    let mut publisher = Publisher::open_with(&channel.publisher).map_err(ArenaError::method)?;
     let joined = publisher.wait_for_subscribers(1, Some(JOIN_MAX));
     if !joined.map_err(ArenaError::method)? {
         return Err(ArenaError::Protocol {
             found: "no subscriber joined the channel".to_owned(),
         });
     }
-    Ok(Box::new(Sending { publisher, size }))
+    Ok(Box::new(Sending {
+        publisher,
+        size,
+        looks,
+        topics: channel.topics,
+    }))
 }
 
 /// The error of work that the other end does.
@@ -71,6 +79,22 @@ fn one_way() -> ArenaError {
 struct Sending {
     publisher: Publisher,
     size: usize,
+    /// How often it looks for room before it sleeps.
+    looks: u32,
+    /// Topics that messages have in turns, by their numbers.
+    topics: Vec<String>,
+}
+
+impl Sending {
+    /// Its stream, with the number of this publisher.
+    fn line(&mut self, own: u64) -> Line<'_> {
+        Line {
+            publisher: &mut self.publisher,
+            own,
+            looks: self.looks,
+            topics: &self.topics,
+        }
+    }
 }
 
 impl Driver for Sending {
@@ -79,8 +103,7 @@ impl Driver for Sending {
     }
 
     fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
-        let Self { publisher, size } = self;
-        let size = *size;
+        let size = self.size;
         match *work {
             Work::Stream(Batches {
                 first,
@@ -89,12 +112,12 @@ impl Driver for Sending {
                 own,
             }) => {
                 let numbers = first..first + count;
-                let mut line = Line { publisher, own };
-                line.fill(size, batch, numbers)?;
+                self.line(own).fill(size, batch, numbers)?;
             }
-            Work::Pace(ref paced) => send_paced(paced, samples, |stamp| {
-                publish(publisher, size, stamp, None)
-            })?,
+            Work::Pace(ref paced) => {
+                let mut line = self.line(0);
+                send_paced(paced, samples, |stamp| line.claim(size, stamp))?;
+            }
             _ => return Err(one_way()),
         }
         Ok(done_now())
@@ -115,9 +138,16 @@ pub(crate) fn publish(
                 claim.commit();
                 return Ok(());
             }
-            Err(error) => await_room(publisher, size, error, longest)?,
+            Err(error) => await_room(publisher, size, error, longest, 0)?,
         }
     }
+}
+
+/// The topic of a message; none if there are no topics.
+#[inline(always)]
+fn topic_of(topics: &[String], sequence: u64) -> Option<&str> {
+    let at = sequence.checked_rem(topics.len() as u64)?;
+    topics.get(usize::try_from(at).ok()?).map(String::as_str)
 }
 
 /// A publisher that streams.
@@ -125,12 +155,16 @@ struct Line<'l> {
     publisher: &'l mut Publisher,
     /// Its number, in place of the time of each message.
     own: u64,
+    looks: u32,
+    topics: &'l [String],
 }
 
 impl Line<'_> {
     /// Sends messages by the call that fits their size and batch.
     fn fill(&mut self, size: usize, batch: usize, numbers: Range<u64>) -> Result<()> {
         match (batch, size) {
+            (1, size) if !self.topics.is_empty() => self.claimed(size, numbers),
+            (batch, size) if !self.topics.is_empty() => self.staged(size, batch, numbers),
             (1, 16) => self.offered::<16>(numbers),
             (1, 32) => self.offered::<32>(numbers),
             (1, 64) => self.offered::<64>(numbers),
@@ -140,6 +174,30 @@ impl Line<'_> {
             (batch, 32) => self.batched::<32>(batch, numbers),
             (batch, 64) => self.batched::<64>(batch, numbers),
             (batch, size) => self.staged(size, batch, numbers),
+        }
+    }
+
+    /// Waits for room for a message of `size` bytes, after a refusal with `error`.
+    fn await_room(&mut self, size: usize, error: NotSent) -> Result<()> {
+        await_room(self.publisher, size, error, None, self.looks)
+    }
+
+    /// Sends one message of any size, written in place.
+    #[inline(always)]
+    fn claim(&mut self, size: usize, stamp: Stamp) -> Result<()> {
+        loop {
+            let claimed = match topic_of(self.topics, stamp.sequence) {
+                Some(topic) => self.publisher.try_claim(Outgoing::sized(size).topic(topic)),
+                None => self.publisher.try_claim(size),
+            };
+            match claimed {
+                Ok(mut claim) => {
+                    payload::fill(&mut claim, stamp);
+                    claim.commit();
+                    return Ok(());
+                }
+                Err(error) => self.await_room(size, error)?,
+            }
         }
     }
 
@@ -156,7 +214,7 @@ impl Line<'_> {
         for sequence in numbers {
             let stamp = self.stamp(sequence);
             while let Err(error) = self.publisher.try_publish(&payload::build::<SIZE>(stamp)) {
-                await_room(self.publisher, SIZE, error, None)?;
+                self.await_room(SIZE, error)?;
             }
         }
         Ok(())
@@ -167,7 +225,7 @@ impl Line<'_> {
     fn claimed(&mut self, size: usize, numbers: Range<u64>) -> Result<()> {
         for sequence in numbers {
             let stamp = self.stamp(sequence);
-            publish(self.publisher, size, stamp, None)?;
+            self.claim(size, stamp)?;
         }
         Ok(())
     }
@@ -194,6 +252,7 @@ impl Line<'_> {
     #[inline(never)]
     fn staged(&mut self, size: usize, batch: usize, numbers: Range<u64>) -> Result<()> {
         let mut stage = vec![0; size * batch];
+        let topics = self.topics;
         let mut next = numbers.start;
         while next != numbers.end {
             let base = next;
@@ -203,7 +262,11 @@ impl Line<'_> {
             }
             next = self.push_batch(size, base..end, |batch, sequence| {
                 let at = usize::try_from(sequence - base).unwrap_or(0) * size;
-                batch.push(&stage[at..at + size])
+                let message = Outgoing::new(&stage[at..at + size]);
+                batch.push(match topic_of(topics, sequence) {
+                    Some(topic) => message.topic(topic),
+                    None => message,
+                })
             })?;
         }
         Ok(())
@@ -230,7 +293,7 @@ impl Line<'_> {
             }
             batch.commit();
             match refused {
-                Some(error) => await_room(self.publisher, size, error, None)?,
+                Some(error) => self.await_room(size, error)?,
                 None => return Ok(next),
             }
         }
@@ -242,6 +305,7 @@ struct Receiving {
     config: Config,
     subscriber: Subscriber,
     size: usize,
+    looks: Looks,
     /// Keeps the worst messages, once they were asked for.
     late: Option<Late>,
 }
@@ -322,7 +386,9 @@ impl Receiving {
         if let Some(sequence) = wrong {
             return Err(ArenaError::Wrong { sequence });
         }
-        if taken == 0 {
+        if taken > 0 {
+            self.looks.found();
+        } else if !self.looks.again() {
             self.subscriber
                 .wait(WAIT_STEP)
                 .map_err(ArenaError::method)?;
@@ -366,6 +432,7 @@ impl Receiving {
         let Self {
             subscriber,
             size,
+            looks,
             late,
             ..
         } = self;
@@ -401,8 +468,12 @@ impl Receiving {
             if let Some(sequence) = wrong {
                 return Err(ArenaError::Wrong { sequence });
             }
-            if taken == 0 {
-                late.empty(begun);
+            if taken > 0 {
+                looks.found();
+                continue;
+            }
+            late.empty(begun);
+            if !looks.again() {
                 let waited = late.wait(subscriber, WAIT_STEP);
                 waited.map_err(ArenaError::method)?;
             }

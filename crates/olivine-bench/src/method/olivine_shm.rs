@@ -1,9 +1,10 @@
 //! Olivine between processes, with each wait strategy: a channel for each direction.
 
+use super::OWN;
 use super::{Driver, End, drive};
 use super::{Method, Rendezvous, Side};
-use crate::channel::{POLL_LIMIT, WAIT_STEP, await_room, receive};
-use olivine::{Config, Publisher, Subscriber};
+use crate::channel::{Channel, Looks, POLL_LIMIT, WAIT_STEP, await_room, receive};
+use olivine::{Publisher, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
 
 pub(super) const SPIN: Olivine = Olivine {
@@ -27,11 +28,19 @@ pub(super) const ADAPTIVE: Olivine = Olivine {
     wait: "adaptive",
 };
 
+/// The same by its settings alone, for waits without a method.
+pub(super) const ANY: Olivine = Olivine {
+    name: OWN,
+    about: "shm:// as its settings say",
+    wait: "",
+};
+
 /// Two channels of this library.
 #[derive(Debug)]
 pub(super) struct Olivine {
     name: &'static str,
     about: &'static str,
+    /// Empty: as the settings say.
     pub(super) wait: &'static str,
 }
 
@@ -79,24 +88,26 @@ impl Olivine {
         size: usize,
         settings: &str,
     ) -> Result<Channels> {
-        let uri = |name: &str| -> Result<Config> {
-            let more = if settings.is_empty() { "" } else { "&" };
+        let uri = |name: &str| -> Result<Channel> {
+            let mut words = vec![settings.to_owned()];
+            words.extend((!self.wait.is_empty()).then(|| format!("wait={}", self.wait)));
             // In the folder of the rendezvous: removed with it, and separate from channels in use.
-            let text = format!(
-                "shm://{name}?wait={}&dir={}{more}{settings}",
-                self.wait,
-                rendezvous.folder().join("channels").display()
-            );
-            Config::parse(&text).map_err(ArenaError::method)
+            let folder = rendezvous.folder().join("channels");
+            words.push(format!("dir={}", folder.display()));
+            words.retain(|word| !word.is_empty());
+            Channel::parse(&format!("shm://{name}?{}", words.join("&"))).map_err(ArenaError::method)
         };
         let (there, back) = (uri("there")?, uri("back")?);
         let (from, to) = side.from_to(there, back);
-        let subscriber = Subscriber::open(&from.uri()).map_err(ArenaError::method)?;
+        let subscriber = Subscriber::open_with(&from.subscriber).map_err(ArenaError::method)?;
         // Both subscribe before either publishes, so that no first message is missed.
         rendezvous.exchange("subscribed")?;
-        let publisher = Publisher::open(&to.uri()).map_err(ArenaError::method)?;
+        let publisher = Publisher::open_with(&to.publisher).map_err(ArenaError::method)?;
         rendezvous.exchange("open")?;
-        Ok(Channels::new(publisher, subscriber, size))
+        Ok(Channels {
+            looks: from.looks,
+            ..Channels::new(publisher, subscriber, size)
+        })
     }
 }
 
@@ -105,6 +116,8 @@ pub(super) struct Channels {
     publisher: Publisher,
     subscriber: Subscriber,
     size: usize,
+    /// How often it looks before it sleeps.
+    looks: u32,
 }
 
 impl Channels {
@@ -114,6 +127,7 @@ impl Channels {
             publisher,
             subscriber,
             size,
+            looks: 0,
         }
     }
 
@@ -133,7 +147,7 @@ impl End for Channels {
                     claim.commit();
                     return Ok(());
                 }
-                Err(error) => await_room(&mut self.publisher, self.size, error, None)?,
+                Err(error) => await_room(&mut self.publisher, self.size, error, None, self.looks)?,
             }
         }
     }
@@ -141,7 +155,7 @@ impl End for Channels {
     #[inline(always)]
     fn receive<T>(&mut self, handle: impl FnOnce(&[u8]) -> T) -> Result<T> {
         let mut handle = Some(handle);
-        let result = receive(&mut self.subscriber, |message| {
+        let result = receive(&mut self.subscriber, self.looks, |message| {
             handle.take().map(|handle| handle(message))
         })?;
         result.ok_or_else(|| ArenaError::Protocol {
@@ -154,7 +168,7 @@ impl End for Channels {
         let publisher = &mut self.publisher;
         let mut check = Some(check);
         // Sent back from the ring, as a program would do.
-        receive(&mut self.subscriber, |message| {
+        receive(&mut self.subscriber, self.looks, |message| {
             if check.take().is_none_or(|check| !check(message)) {
                 return Ok(false);
             }
@@ -183,13 +197,14 @@ impl End for Channels {
             }
             batch.commit();
             if let Some(error) = refused {
-                await_room(&mut self.publisher, self.size, error, None)?;
+                await_room(&mut self.publisher, self.size, error, None, self.looks)?;
             }
         }
         Ok(())
     }
 
     fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {
+        let mut looks = Looks::new(self.looks);
         loop {
             let limit = limit.min(POLL_LIMIT);
             let taken = self.subscriber.poll(|message| handle(&message), limit);
@@ -197,9 +212,11 @@ impl End for Channels {
             if taken > 0 {
                 return Ok(taken);
             }
-            self.subscriber
-                .wait(WAIT_STEP)
-                .map_err(ArenaError::method)?;
+            if !looks.again() {
+                self.subscriber
+                    .wait(WAIT_STEP)
+                    .map_err(ArenaError::method)?;
+            }
         }
     }
 }

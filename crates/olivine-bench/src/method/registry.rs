@@ -54,12 +54,13 @@ pub const BUILT_IN: &[&dyn Method] = &[
     &queue::POSIX,
 ];
 
-/// Methods that no list names: those of the self-check, with wrong replies, and one end of a
-/// channel.
+/// Methods that no list names: those of the self-check, with wrong replies, one end of a channel,
+/// and channels with waits that no name of a method has.
 const HIDDEN: &[&dyn Method] = &[
     &wrong_echo::WRONG_ECHO,
     &wrong_echo::SHORT_ECHO,
     &olivine_channel::END,
+    &olivine_shm::ANY,
 ];
 
 /// Every method that a participant of this tool can open.

@@ -322,7 +322,7 @@ fn read_back(uri: &str, count: u64, longest: Duration) -> Result<()> {
             let seconds = longest.as_secs();
             return Err(ArenaError::PeerSilent { seconds }.into());
         }
-        let stamp = crate::channel::receive(&mut subscriber, |message| payload::check(message))?;
+        let stamp = crate::channel::receive(&mut subscriber, 0, |message| payload::check(message))?;
         if stamp.is_none_or(|stamp| stamp.sequence != sequence) {
             return Err(ArenaError::Wrong { sequence }.into());
         }

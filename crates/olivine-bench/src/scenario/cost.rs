@@ -32,7 +32,7 @@ pub const SCENARIO: Scenario = Scenario {
     about: "messages per second that a publisher can hand over in bursts that fit the ring",
     heading: "Handed over in bursts of up to 32 KiB: what a message costs its publisher",
     load: Load::Saturated,
-    keys: &["method", "batch", "wait", "capacity"],
+    keys: &["method", "rival", "batch", "wait", "capacity"],
     in_harness: false,
     run,
 };

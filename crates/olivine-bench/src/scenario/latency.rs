@@ -1,6 +1,6 @@
 //! One-way latency at a fixed rate, measured from the due time of each message.
 //!
-//! Measures: from the planned send time to the other process's check, an open loop: a late send
+//! Measures: from the planned send time to the check in each subscriber, an open loop: a late send
 //! counts as latency. Does not measure: saturation; choose rates well below the throughput.
 
 use super::registry::Scenario;
@@ -33,7 +33,15 @@ pub const SCENARIO: Scenario = Scenario {
     about: "one-way latency at a fixed rate, from the planned send time (open loop)",
     heading: "One way at a fixed rate, from the intended send time",
     load: Load::Open,
-    keys: &["method", "rate", "wait", "capacity"],
+    keys: &[
+        "method",
+        "rival",
+        "rate",
+        "subscribers",
+        "wait",
+        "capacity",
+        "topic",
+    ],
     in_harness: false,
     run,
 };
@@ -93,6 +101,7 @@ pub(super) struct Line {
     count: u64,
     sequence: u64,
     samples: Vec<u64>,
+    subscribers: usize,
     /// Of how many of the worst messages a cause is asked for.
     worst: usize,
     /// How far the subscriber's clock is ahead of the publisher's.
@@ -109,7 +118,10 @@ impl Subject for Line {
     }
 
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        Self::resting(session, variant, Rest::Spin, false)
+        // A sender that spins would take the CPU that it shares with a subscriber.
+        let shares = variant.parameters.oversubscribed;
+        let rest = if shares { Rest::Yield } else { Rest::Spin };
+        Self::resting(session, variant, rest, false)
     }
 
     fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
@@ -144,6 +156,7 @@ impl Line {
             count: ((slice_ns(variant) / 1e9 * rate_per_s) as u64).max(1),
             sequence: 0,
             samples: Vec::new(),
+            subscribers: variant.parameters.subscribers_count as usize,
             worst: session.setup.worst,
             clock_ahead: session.set.clock_ahead(&clock, CLOCK_ROUNDS)?,
             is_stalled: false,
@@ -176,7 +189,7 @@ impl Subject for Stalled {
 }
 
 impl Line {
-    /// Sends `count` messages at the rate; returns the latencies that the other side saw, how late
+    /// Sends `count` messages at the rate; returns the latencies that all subscribers saw, how late
     /// each message left, and the `worst` messages with their causes.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     fn send(
@@ -200,17 +213,20 @@ impl Line {
             count,
             worst,
         };
-        let works = [Work::Pace(paced), hear];
+        let mut works = vec![Work::Pace(paced)];
+        works.resize(SERVER + self.subscribers, hear);
         let expected = Duration::from_secs_f64(count as f64 / self.rate_per_s);
         let done = set.run(Role::Measured, &works, expected)?;
         self.sequence += count;
         set.samples(CLIENT, &done[CLIENT], &mut self.samples)?;
         let delays = distribution(&self.samples);
-        set.samples(SERVER, &done[SERVER], &mut self.samples)?;
         let mut times = Latency::new();
-        // Differences already: what is below 0 wraps.
-        let samples = self.samples.iter();
-        samples.for_each(|&ticks| times.record_between(0, ticks));
+        for (end, heard) in done.iter().enumerate().skip(SERVER) {
+            set.samples(end, heard, &mut self.samples)?;
+            // Differences already: what is below 0 wraps.
+            let samples = self.samples.iter();
+            samples.for_each(|&ticks| times.record_between(0, ticks));
+        }
         let tail = done[SERVER].worst.as_ref().map(Tail::deserialize);
         let tail = tail.transpose();
         let tail = tail.map_err(|error| io("read the worst messages")(error.into()))?;

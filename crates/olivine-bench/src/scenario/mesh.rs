@@ -7,16 +7,15 @@
 //! oversubscribed.
 
 use super::registry::Scenario;
-use super::throughput::channel;
+use super::throughput::many;
 use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::nanos;
-use crate::kernel::Observed;
 use crate::method::Side;
 use crate::protocol::{Batches, Role, Work};
-use crate::result::{Figures, Load, Pair, Parameters};
+use crate::result::{Figures, Load, Pair};
 use crate::run::Participants;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ pub const FANOUT: Scenario = Scenario {
     about: "throughput of one publisher to several subscribers, each in its own process",
     heading: "Full speed, one publisher, several subscribers that get every message",
     load: Load::Saturated,
-    keys: &["subscribers", "batch", "wait", "capacity"],
+    keys: &["subscribers", "batch", "wait", "capacity", "topic"],
     in_harness: false,
     run: fanout,
 };
@@ -44,7 +43,14 @@ pub const MESH: Scenario = Scenario {
     about: "throughput of several publishers to several subscribers, each in its own process",
     heading: "Full speed, several publishers and subscribers, every message to each",
     load: Load::Saturated,
-    keys: &["publishers", "subscribers", "batch", "wait", "capacity"],
+    keys: &[
+        "publishers",
+        "subscribers",
+        "batch",
+        "wait",
+        "capacity",
+        "topic",
+    ],
     in_harness: false,
     run: mesh,
 };
@@ -92,32 +98,18 @@ impl<const FAN_OUT: bool> Subject for Mesh<FAN_OUT> {
 
     #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let Parameters {
-            publishers_count,
-            subscribers_count,
-            batch_count,
-            settings,
-            ..
-        } = &variant.parameters;
-        let wanted = publishers_count + subscribers_count;
-        let pinned = session.setup.cpus_of(wanted);
-        let cpus = pinned.iter().cycle().take(wanted as usize);
-        let cpus: Vec<Vec<u32>> = cpus.map(|cpu| vec![*cpu]).collect();
-        session.crowd(&cpus)?;
-        session.observed = Observed::cpus(&pinned);
-        let uri = channel(session, settings)?.uri();
-        let (publishers, subscribers) = (*publishers_count as usize, *subscribers_count as usize);
+        let of = &variant.parameters;
+        let (publishers, subscribers) =
+            (of.publishers_count as usize, of.subscribers_count as usize);
+        let (uri, _) = many(session, variant)?;
         let set = &mut session.set;
-        for end in publishers..publishers + subscribers {
-            set.open_channel(end, Side::Server, &uri, variant.size())?;
-        }
         for end in 0..publishers {
             set.open_channel(end, Side::Client, &uri, variant.size())?;
         }
         let mut mesh = Self {
             publishers,
             subscribers,
-            batch: usize::try_from(*batch_count).unwrap_or(1),
+            batch: usize::try_from(of.batch_count).unwrap_or(1),
             sequence: 0,
             count: FIRST_COUNT,
         };

@@ -32,7 +32,7 @@ pub const SCENARIO: Scenario = Scenario {
     about: "round-trip time of a message and its reply, any method (closed loop)",
     heading: "Round trip of a message and its answer",
     load: Load::Closed,
-    keys: &["method", "wait", "capacity"],
+    keys: &["method", "rival", "wait", "capacity"],
     in_harness: true,
     run,
 };

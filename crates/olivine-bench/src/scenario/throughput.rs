@@ -8,14 +8,17 @@
 use super::registry::Scenario;
 use super::turns::{Subject, measure};
 use super::{Found, Session, Setup, Variant, Watch};
+use crate::channel::Channel;
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{nanos, per_s};
+use crate::kernel::Observed;
+pub use crate::method::OWN;
 use crate::method::{self, Side};
 use crate::protocol::{Batches, Limit, Role, Work};
 use crate::result::{Figures, Load};
 use crate::run::{CLIENT, Participants, SERVER};
-use olivine::{Config, OpenError};
+use olivine::OpenError;
 use std::time::Duration;
 
 /// Time of one slice of streaming, in nanoseconds.
@@ -26,8 +29,6 @@ const BARE_NS: f64 = 3e6;
 const FIRST_COUNT: u64 = 200;
 /// Bytes of the warm-up, where they fit a slice.
 const WARM_UP_BYTES: u64 = 16 << 20;
-/// This library with its fastest settings, besides the methods of the harness.
-pub const OWN: &str = "olivine-shm";
 /// Most messages in a slice.
 const COUNT_MAX: u64 = 1 << 26;
 /// Largest batch that is offered, in messages.
@@ -41,7 +42,7 @@ pub const SCENARIO: Scenario = Scenario {
     about: "messages and bytes per second at full speed, one publisher, one subscriber",
     heading: "Full speed, one publisher, one subscriber, nothing lost",
     load: Load::Saturated,
-    keys: &["method", "batch", "wait", "capacity"],
+    keys: &["method", "rival", "batch", "wait", "capacity"],
     in_harness: false,
     run,
 };
@@ -70,23 +71,44 @@ pub(super) fn open(
         set.open(Role::Measured, &method.name, settings, size, unpinned)?;
         return Ok(None);
     }
-    session.prepare(method::OLIVINE.name())?;
-    let config = channel(session, settings)?;
-    session
-        .set
-        .open_channel(SERVER, Side::Server, &config.uri(), size)?;
-    session
-        .set
-        .open_channel(CLIENT, Side::Client, &config.uri(), size)?;
-    Ok(config.get_capacity())
+    let (uri, ring) = if variant.parameters.subscribers_count > 1 {
+        many(session, variant)?
+    } else {
+        session.prepare(method::OLIVINE.name())?;
+        let (uri, ring) = channel(session, settings)?;
+        session.set.open_channel(SERVER, Side::Server, &uri, size)?;
+        (uri, ring)
+    };
+    session.set.open_channel(CLIENT, Side::Client, &uri, size)?;
+    Ok(ring)
 }
 
-/// A channel with these settings, in a folder of the participants.
-pub(super) fn channel(session: &mut Session<'_>, settings: &str) -> Result<Config> {
+/// A participant for each publisher and subscriber of a channel, and the open subscribers; returns
+/// its URI and the bytes of its ring.
+pub(super) fn many(session: &mut Session<'_>, variant: &Variant) -> Result<(String, Option<u64>)> {
+    let of = &variant.parameters;
+    let wanted = of.publishers_count + of.subscribers_count;
+    let pinned = session.setup.cpus_of(wanted);
+    let cpus = pinned.iter().cycle().take(wanted as usize);
+    let cpus: Vec<Vec<u32>> = cpus.map(|cpu| vec![*cpu]).collect();
+    session.crowd(&cpus)?;
+    session.observed = Observed::cpus(&pinned);
+    let (uri, ring) = channel(session, &of.settings)?;
+    for end in of.publishers_count..wanted {
+        let set = &mut session.set;
+        set.open_channel(end as usize, Side::Server, &uri, variant.size())?;
+    }
+    Ok((uri, ring))
+}
+
+/// The URI of a channel with these settings, in a folder of the participants, and the bytes of its
+/// ring.
+pub(super) fn channel(session: &mut Session<'_>, settings: &str) -> Result<(String, Option<u64>)> {
     let folder = session.set.folder()?.join("channels");
     let more = if settings.is_empty() { "" } else { "&" };
     let uri = format!("shm://bench?dir={}{more}{settings}", folder.display());
-    Ok(Config::parse(&uri).map_err(OpenError::from)?)
+    let found = Channel::parse(&uri).map_err(OpenError::from)?;
+    Ok((uri, found.subscriber.get_capacity()))
 }
 
 /// A stream with the bare one beside it.

@@ -24,6 +24,8 @@ Examples:
   olivine bench pingpong --slots 64,1024      cost of room for subscribers
   olivine bench throughput --size 32 --batch 1,16
   olivine bench latency --rate 1K,1M --save latency.json
+  olivine bench latency --subscribers 1,2 --capacity 64KiB,1MiB
+  olivine bench mesh --publishers 4 --subscribers 4 --topic a.b,a.c
   olivine bench latency --worst 10            why the worst messages were late
   olivine bench bridge stream                 tcp:// against ZeroMQ and NATS
   olivine bench compare olivine-spin pipe     compare two methods
@@ -95,23 +97,27 @@ pub(crate) struct MethodArgs {
 /// Settings of the measured channel.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RingArgs {
-    /// How both sides wait: spin, yield, park, adaptive [default: spin]
-    #[arg(long, value_name = "STRATEGY")]
-    pub(crate) wait: Option<String>,
-    /// Bytes to which messages are padded [default: 8; pingpong: 8 and 64]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) align: Option<String>,
-    /// Bytes of a ring [default: 1MiB; streams: 1MiB and 4MiB]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) capacity: Option<String>,
+    /// How both sides wait: spin, yield, park, adaptive, or spin:N for N looks
+    /// before it sleeps; a list is measured in turns [default: spin, or adaptive
+    /// if processes share a CPU]
+    #[arg(long, value_name = "STRATEGY", value_delimiter = ',')]
+    pub(crate) wait: Vec<String>,
+    /// Bytes to which messages are padded; a list is measured in turns
+    /// [default: 8; pingpong: 8 and 64]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub(crate) align: Vec<String>,
+    /// Bytes of a ring; a list is measured in turns [default: 1MiB; streams:
+    /// 1MiB and 4MiB]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub(crate) capacity: Vec<String>,
 }
 
 impl RingArgs {
     /// Puts what is given into a matrix.
     pub(crate) fn set(&self, matrix: &mut Matrix) {
-        matrix.wait.extend(self.wait.clone());
-        matrix.align.extend(self.align.clone());
-        matrix.capacity.extend(self.capacity.clone());
+        matrix.wait.clone_from(&self.wait);
+        matrix.align.clone_from(&self.align);
+        matrix.capacity.clone_from(&self.capacity);
     }
 }
 
@@ -267,12 +273,22 @@ pub(crate) struct ManyArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024), default_value = "1"
     )]
     pub(crate) batch: Vec<u16>,
-    /// How all wait: yield, park, adaptive, or spin if each has its own CPU
-    #[arg(long, value_name = "STRATEGY", default_value = "adaptive")]
-    pub(crate) wait: String,
-    /// Bytes of a ring [default: 1MiB]
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) capacity: Option<String>,
+    /// How all wait: yield, park, adaptive, spin:N for N looks before it sleeps,
+    /// or spin if each has its own CPU; a list is measured in turns
+    #[arg(
+        long,
+        value_name = "STRATEGY",
+        value_delimiter = ',',
+        default_value = "adaptive"
+    )]
+    pub(crate) wait: Vec<String>,
+    /// Bytes of a ring; a list is measured in turns [default: 1MiB]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub(crate) capacity: Vec<String>,
+    /// Topics of messages, in turns; all subscribers filter by them [default:
+    /// no topic]
+    #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
+    pub(crate) topic: Vec<String>,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
 }
@@ -315,10 +331,12 @@ every combination of its lists. A list that its scenario lacks is refused:
   method = [\"olivine-shm\", \"pipe\"]   # pingpong, throughput, latency
   wait = [\"spin\", \"adaptive\"]      # of channels of this library
   capacity = [\"64KiB\", \"1MiB\"]     # of channels of this library
+  rival = [\"zeromq-ipc\"]           # methods of other programs
   rate = [1000.0]                  # latency: messages per second
   batch = [1, 16]                  # throughput, fanout, mesh
   publishers = [6]                 # mesh
-  subscribers = [1, 2, 4]          # fanout, mesh")]
+  subscribers = [1, 2, 4]          # latency, fanout, mesh
+  topic = [\"a.b\", \"a.c\"]           # latency, fanout, mesh: in turns")]
 pub(crate) struct SweepArgs {
     /// Job file in TOML, of at most 1 MiB
     #[arg(required_unless_present = "preset", conflicts_with = "preset")]
@@ -326,6 +344,9 @@ pub(crate) struct SweepArgs {
     /// A published experiment: ipc-bench, octane, olive, ring-buffer, solace
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
+    /// Folder of the programs that `cargo xtask rivals` builds
+    #[arg(long, value_name = "PATH", default_value = "rivals/target/release")]
+    pub(crate) rivals: PathBuf,
     /// Print the job file, without measuring: a start for another one
     #[arg(long, conflicts_with_all = ["out", "save"])]
     pub(crate) print_job: bool,
@@ -357,16 +378,29 @@ pub(crate) struct LatencyArgs {
         default_value = "1K,100K,1M"
     )]
     pub(crate) rate: Vec<f64>,
-    /// Bytes of a message, 16 or more
+    /// Bytes of a message, 16 or more; a list is measured in turns
     #[arg(
         long, short, value_name = "BYTES", allow_negative_numbers = true,
-        value_parser = values::size, default_value = "32"
+        value_parser = values::size, value_delimiter = ',', default_value = "32"
     )]
-    pub(crate) size: u64,
+    pub(crate) size: Vec<u64>,
+    /// Subscribers, a process each; a list is measured in turns
+    #[arg(
+        long, value_name = "COUNT", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=64), default_value = "1",
+        conflicts_with = "rivals"
+    )]
+    pub(crate) subscribers: Vec<u32>,
+    /// Topics of messages, in turns; all subscribers filter by them [default:
+    /// no topic]
+    #[arg(
+        long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["method", "rivals"]
+    )]
+    pub(crate) topic: Vec<String>,
     /// List the N worst messages of each rate, each with its cause, as far as
     /// the system and the ring show it
     #[arg(
-        long, value_name = "N", conflicts_with_all = ["method", "rivals"],
+        long, value_name = "N", conflicts_with_all = ["method", "rivals", "subscribers"],
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     pub(crate) worst: Option<u16>,

@@ -8,6 +8,7 @@ use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
 use crate::stop::Stop;
 use olivine_bench::error::chain;
+use olivine_bench::job::beside_requests;
 use olivine_bench::load::compare::{self, Contest};
 use olivine_bench::load::server::{self, PATH, Settings};
 use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
@@ -102,6 +103,7 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
         contest.run(setup, watch, |server, plan| load::http(&urls[server], plan))
     })?;
     found.left_out = left_out;
+    beside_requests(&mut found.rows)?;
     bench.report(common, found)
 }
 

@@ -1,6 +1,7 @@
 //! Rivals in the table: their programs take turns with this library.
 
-use super::Bench;
+use super::{Bench, programs};
+use crate::failure::Outcome;
 use crate::progress::Progress;
 use olivine_bench::error::chain;
 use olivine_bench::method::THREADS;
@@ -8,6 +9,7 @@ use olivine_bench::result::{Parameters, Row};
 use olivine_bench::run::Program;
 use olivine_bench::scenario::Variant;
 use olivine_bench::scenario::registry::Scenario;
+use std::path::Path;
 
 /// The rival that needs a server, which `bench bridge` starts.
 const NEEDS_SERVER: &str = "nats";
@@ -54,6 +56,24 @@ pub(super) fn enter(
     }
     bar.clear();
     (variants, failed)
+}
+
+/// Adds the programs in `folder` that have one of the `wanted` methods. Without a folder there are
+/// none, and the rows of their methods say so.
+pub(super) fn know(bench: &mut Bench, folder: &Path, wanted: &[&str]) -> Outcome {
+    let known = |bench: &Bench| wanted.iter().all(|name| bench.setup.knows(name));
+    if known(bench) || !folder.is_dir() {
+        return Ok(());
+    }
+    for mut rival in programs(Some(folder))? {
+        // A program that lists no methods adds none.
+        let looked = rival.look(&|| bench.stop.now()).is_ok();
+        rival.retain(|method| wanted.contains(&method.name.as_str()));
+        if looked && !rival.methods().is_empty() {
+            bench.setup.programs.push(rival);
+        }
+    }
+    Ok(())
 }
 
 /// The methods of a rival that can be measured in a case.

@@ -1,9 +1,9 @@
 //! Job files and presets, point by point.
 
-use super::Bench;
+use super::{Bench, rivals};
 use crate::args::{Common, SweepArgs};
 use crate::failure::{Failure, Outcome};
-use crate::output::{json_line, print};
+use crate::output::{folded, json_line, print};
 use crate::progress::Progress;
 use olivine_bench::cpus;
 use olivine_bench::job::{Job, JobError};
@@ -21,7 +21,7 @@ impl From<JobError> for Failure {
 /// Runs the command.
 pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     let cpus = cpus::allowed().len();
-    let job = match (&args.preset, &args.job) {
+    let mut job = match (&args.preset, &args.job) {
         (Some(name), _) => Job::preset(name, cpus)?,
         (None, Some(path)) => Job::read(path, cpus)?,
         (None, None) => return Err(Failure::usage("a job file or --preset is needed")),
@@ -30,6 +30,10 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         return print(&job.text);
     }
     let mut bench = Bench::new("sweep", &args.method)?;
+    let wanted = job.points.iter().map(|point| point.variant.method.as_str());
+    let wanted: Vec<&str> = wanted.collect();
+    rivals::know(&mut bench, &args.rivals, &wanted)?;
+    job.know(&bench.setup);
     bench.place(job.points.iter().map(|point| &point.variant.parameters))?;
     // Each point would fail for the same reason.
     bench.take_privileges()?;
@@ -73,6 +77,13 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     }
     bar.clear();
     bench.about = format!("{}: {}\n\n", job.name, job.about);
+    for refused in &job.refused {
+        let line = format!("not measured: {}: {}", refused.published, refused.reason);
+        bench.about.push_str(&folded(&format!("{line}\n")));
+    }
+    if !job.refused.is_empty() {
+        bench.about.push('\n');
+    }
     bench.report(common, rows.into())
 }
 

@@ -88,6 +88,7 @@ pub(crate) const SCENES: &[Scene] = &[
         &["--rate", "--size", "--wait", "--align", "--capacity"],
         latency,
     ),
+    Scene::acts("bench latency", &["--subscribers", "--topic"], crowd),
     Scene::acts("bench latency", &["--worst"], worst),
     Scene::acts("bench latency", &["--method", "--rivals"], |stage| {
         let words = ["bench", "latency", "--rate", "2K", "--method"];
@@ -100,7 +101,14 @@ pub(crate) const SCENES: &[Scene] = &[
     }),
     Scene::acts(
         "bench fanout",
-        &["--subscribers", "--size", "--batch", "--wait", "--capacity"],
+        &[
+            "--subscribers",
+            "--size",
+            "--batch",
+            "--wait",
+            "--capacity",
+            "--topic",
+        ],
         |stage| many(stage, "fanout"),
     ),
     Scene::acts(
@@ -112,10 +120,15 @@ pub(crate) const SCENES: &[Scene] = &[
             "--batch",
             "--wait",
             "--capacity",
+            "--topic",
         ],
         |stage| many(stage, "mesh"),
     ),
-    Scene::acts("bench sweep", &["--preset", "--out", "--print-job"], sweep),
+    Scene::acts(
+        "bench sweep",
+        &["--preset", "--rivals", "--out", "--print-job"],
+        sweep,
+    ),
     Scene::acts(
         "bench bridge",
         &["--rivals", "--folder", "--wait", "--rate"],
@@ -149,8 +162,12 @@ fn entry(stage: &Stage) -> String {
 
 fn submit(stage: &Stage) {
     // All methods take minutes; a wrong file is refused before.
-    let told = stage.fails(&["bench", "submit", "notes.txt"], 2);
-    assert!(told.contains("notes.txt has no ending"), "{told}");
+    for wrong in ["notes.txt", "notes.md"] {
+        let path = stage.path(wrong);
+        let told = stage.fails(&["bench", "submit", &path], 2);
+        assert!(told.contains(wrong), "{told}");
+        assert!(!std::path::Path::new(&path).exists(), "{told}");
+    }
     let file = stage.path("sent.json");
     let words = ["bench", "submit", &file, &entry(stage), "--method", "pipe"];
     stage.ok(&[&words[..], SHORT].concat());
@@ -347,6 +364,11 @@ fn pingpong(stage: &Stage) {
             > 0
     );
     assert_eq!(plain["size_bytes"], 32);
+    // It looks so many times, and then sleeps.
+    let turns = rows(stage, &[&base, &["--wait", "spin:7,park", "--align", "8"]]);
+    let waits = turns.iter().map(|row| row["wait"].as_str().unwrap());
+    assert!(waits.eq(["spin:7", "park"]), "{turns:?}");
+    assert_eq!(turns[0]["method"], "olivine-shm");
     let both = rows(stage, &[&base, &["--wait", "adaptive"]]);
     assert!(both.iter().any(|row| has(row, "align=64")), "{both:?}");
     let more = [
@@ -443,6 +465,40 @@ fn latency(stage: &Stage) {
     stage.fails(&["bench", "latency", "--size", "8"], 2);
 }
 
+/// Several subscribers of one publisher, rings and topics.
+fn crowd(stage: &Stage) {
+    let base = ["bench", "latency", "--rate", "2K", "--align", "8"];
+    let lists = ["--subscribers", "1,2", "--capacity", "4KiB,64KiB"];
+    let topics = ["--topic", "a.b,c", "--wait", "yield"];
+    let found = rows(stage, &[&base, &lists, &topics]);
+    let shape = |row: &Value| {
+        let number = |name: &str| row[name].as_u64().unwrap();
+        (number("ring_bytes"), number("subscribers_count"))
+    };
+    let shapes: BTreeSet<(u64, u64)> = found.iter().map(shape).collect();
+    let all = [(4096, 1), (4096, 2), (65_536, 1), (65_536, 2)];
+    assert_eq!(shapes, all.into());
+    assert!(found.iter().all(|row| has(row, "topic=a.b,c")), "{found:?}");
+    // Each subscriber gets every message.
+    let heard = |count: u64| {
+        let of = found.iter().filter(|row| row["subscribers_count"] == count);
+        let slices = of.map(|row| (&row["distribution"]["count"], &row["slices_count"]));
+        let counts = slices.map(|(all, slices)| all.as_u64().unwrap() / slices.as_u64().unwrap());
+        counts.max().unwrap()
+    };
+    assert_eq!(heard(2), 2 * heard(1));
+    let told = stage.fails(
+        &[&base[..4], &["--method", "pipe"], &lists[..2]].concat(),
+        2,
+    );
+    assert!(
+        told.contains("--subscribers") && told.contains("pipe"),
+        "{told}"
+    );
+    let told = stage.fails(&[&base[..], &["--topic", "a.*"]].concat(), 2);
+    assert!(told.contains("is a filter"), "{told}");
+}
+
 /// The causes are those of `sub --worst`, in `tests/worst.rs`.
 fn worst(stage: &Stage) {
     let words = ["bench", "latency", "--rate", "20K"];
@@ -489,6 +545,14 @@ fn many(stage: &Stage, scenario: &str) {
     assert_eq!(found["wait"], "adaptive");
     assert!(has(&found, "capacity=64KiB"), "{found}");
     carries(&found, 64.0);
+    let more = ["--topic", "a.b,c", "--batch", "1,3", "--wait", "spin:20"];
+    for row in rows(stage, &[&base, &one, publishers, &more]) {
+        assert!(
+            has(&row, "topic=a.b,c") && has(&row, "wait=spin:20"),
+            "{row}"
+        );
+        assert_eq!(row["status"], "measured", "{row}");
+    }
     let words: Vec<&str> = [&base[..], &one, publishers].concat();
     too_large(stage, &words);
     wait_is_read(stage, &words);
@@ -525,6 +589,20 @@ fn sweep(stage: &Stage) {
     assert!(
         printed.contains("[[measure]]\nscenario = \"mesh\""),
         "{printed}"
+    );
+    // A program that is not there leaves a row with the reason.
+    let rival = stage.path("rival.toml");
+    let text = "[[measure]]\nscenario = 'pingpong'\nsize = [32]\nrival = ['zeromq-ipc']\n\
+    [[refused]]\npublished = 'a figure'\nreason = 'it has no clock'\n";
+    std::fs::write(&rival, text).unwrap();
+    let words = ["bench", "sweep", &rival, "--rivals", "nowhere"];
+    let output = stage.run(&[&words[..], SHORT].concat());
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(shown.contains("no method 'zeromq-ipc'"), "{shown}");
+    assert!(
+        shown.contains("not measured: a figure: it has no clock"),
+        "{shown}"
     );
     let told = stage.fails(&["bench", "sweep", "--preset", "nothing"], 2);
     assert!(told.contains("ipc-bench"), "{told}");

@@ -47,7 +47,7 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup) {
 /// A channel whose only subscriber is a bridge to the second participant.
 fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
     session.prepare(crate::method::OLIVINE.name())?;
-    let config = channel(session, SETTINGS)?;
+    let (uri, ring) = channel(session, SETTINGS)?;
     let port = process::free_port().map_err(io("find a free port"))?;
     let far = |role: &str| format!("tcp://127.0.0.1:{port}/bench?{SETTINGS}&role={role}");
     let set = &mut session.set;
@@ -59,15 +59,15 @@ fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
         .ok_or(ArenaError::EndClosed)?;
     let mut command = Command::new(own.path());
     command
-        .args(["bridge", &config.uri(), &far("connect")])
+        .args(["bridge", &uri, &far("connect")])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let bridge = process::start(&mut command, Signal::KILL);
     let bridge = Ended(bridge.map_err(io("start a bridge"))?);
     let set = &mut session.set;
-    set.open_channel(CLIENT, Side::Client, &config.uri(), variant.size())?;
-    let ring = usize::try_from(config.get_capacity().unwrap_or(0)).unwrap_or(usize::MAX);
+    set.open_channel(CLIENT, Side::Client, &uri, variant.size())?;
+    let ring = usize::try_from(ring.unwrap_or(0)).unwrap_or(usize::MAX);
     let stream = Stream::over(session, Role::Measured, ring, variant, SLICE_NS)?;
     Ok(Bursts::into(stream, variant, Some(bridge)))
 }

@@ -3,6 +3,8 @@
 //! One measurement after the other, so that nothing runs in parallel; the load before each is in
 //! its file. The README quotes the headline.
 
+mod index;
+
 use crate::cargo::{self, root, target};
 use crate::child::{self, Line};
 use crate::report::{Report, Step};
@@ -61,7 +63,8 @@ pub(crate) struct Scope {
     keep: bool,
 }
 
-/// Builds the tool, measures everything, writes files, page and headline into `results/NAME`.
+/// Builds the tool, measures everything, writes files, page and headline into `results/NAME`, and
+/// what lies in `results` into its page.
 pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
     let folder = if scope.short {
         target().join("record").join(name)
@@ -82,6 +85,9 @@ pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
     }
     for file in ["report.html", HEADLINE] {
         report.run(file, || page(&olivine, &folder, file));
+    }
+    if !scope.short {
+        report.run("results/README.md", || put(index::PAGE, &index::text()?));
     }
     if scope.quote {
         let headline = root().join(folder).join(HEADLINE);
@@ -188,7 +194,7 @@ mod tests {
 
     #[test]
     fn documents_have_marks_and_nothing_outside_of_them_changes() {
-        for (document, name) in [peers::SERVERS, peers::GENERATOR, FIGURES] {
+        for (document, name) in [peers::SERVERS, peers::GENERATOR, FIGURES, index::PAGE] {
             let text = fs::read_to_string(root().join(document)).unwrap();
             let new = between(&text, name, "\nnew figures\n").expect(document);
             assert!(new.contains(":start -->\nnew figures\n<!-- "));

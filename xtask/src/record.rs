@@ -64,7 +64,7 @@ pub(crate) struct Scope {
 }
 
 /// Builds the tool, measures everything, writes files, page and headline into `results/NAME`, and
-/// what lies in `results` into its page.
+/// the list of all recorded files into its page.
 pub(crate) fn run(report: &mut Report, name: &str, scope: Scope) {
     let folder = if scope.short {
         target().join("record").join(name)

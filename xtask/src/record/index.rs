@@ -1,4 +1,4 @@
-//! What lies in `results/`, in tables: written into its page from the files themselves.
+//! The files in `results/`, in tables: written into its page from the files themselves.
 
 use super::Marks;
 use crate::cargo::root;
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_of_the_results_says_what_lies_there() {
+    fn page_of_the_results_matches_its_files() {
         let page = fs::read_to_string(root().join(PAGE.0)).unwrap();
         let new = super::super::between(&page, PAGE.1, &text().unwrap()).unwrap();
         assert!(

@@ -2,7 +2,7 @@
 
 use olivine_arena::affinity;
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::run;
 use rusteron_media_driver::{
     Aeron, AeronDriver, AeronDriverContext, AeronExclusivePublication, AeronSubscription,
@@ -20,20 +20,18 @@ const ADD_MAX: Duration = Duration::from_secs(5);
 /// Messages taken in one poll.
 const TAKEN: usize = 256;
 
-static AERON: Described = Described {
-    name: "aeron-ipc",
-    about: "Aeron IPC, exclusive publications, claim and commit, spinning; its driver's threads \
+const AERON: Method = Method::new(
+    "aeron-ipc",
+    "Aeron IPC, exclusive publications, claim and commit, spinning; its driver's threads \
             not pinned",
-    wait: "spin",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "needs a driver process beside",
+    "spin",
     open,
-};
+)
+.streaming()
+.lacking("needs a driver process beside");
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&AERON];
+    static METHODS: [Method; 1] = [AERON];
     run(&METHODS)
 }
 

@@ -2,9 +2,7 @@
 
 use crossbar::{BusSubscriber, Pod, PodBus};
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{
-    Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive,
-};
+use olivine_arena::method::{Append, Copies, Driver, Fixed, Method, Pop, Rendezvous, Side, drive};
 use olivine_arena::run;
 use std::process::ExitCode;
 
@@ -17,15 +15,11 @@ const SIZE_MAX: usize = 1024;
 /// Bytes of a word.
 const WORD: usize = 8;
 
-static CROSSBAR: Described = Described {
-    name: "crossbar",
-    about: "crossbar PodBus in shared memory, bounded, spinning",
-    wait: "spin",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "fixed size of messages on its bus; a dead participant is known by its process number",
-    open: |side, rendezvous, size, _| match size {
+const CROSSBAR: Method = Method::new(
+    "crossbar",
+    "crossbar PodBus in shared memory, bounded, spinning",
+    "spin",
+    |side, rendezvous, size, _| match size {
         16 => open::<16, 2>(side, rendezvous),
         32 => open::<32, 4>(side, rendezvous),
         64 => open::<64, 8>(side, rendezvous),
@@ -40,10 +34,12 @@ static CROSSBAR: Described = Described {
                     for few sizes,",
         }),
     },
-};
+)
+.streaming()
+.lacking("fixed size of messages on its bus; a dead participant is known by its process number");
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&CROSSBAR];
+    static METHODS: [Method; 1] = [CROSSBAR];
     run(&METHODS)
 }
 

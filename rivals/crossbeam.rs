@@ -5,7 +5,7 @@ use crossbeam_queue::ArrayQueue;
 use olivine_arena::error::Result;
 use olivine_arena::for_size;
 use olivine_arena::method::{
-    Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive_in_threads,
+    Append, Copies, Driver, Fixed, Method, Pop, Rendezvous, Side, drive_in_threads,
 };
 use olivine_arena::run;
 use std::process::ExitCode;
@@ -14,30 +14,28 @@ use std::sync::Arc;
 /// Messages of a queue.
 const CAPACITY: usize = 4096;
 
-static QUEUE: Described = Described {
-    name: "crossbeam-queue",
-    about: "crossbeam ArrayQueue between threads, spinning",
-    wait: "spin",
-    streams: true,
-    batches: false,
-    threads: true,
-    lacks: "threads of one process only, fixed size",
-    open: |side, rendezvous, size, _| for_size!(size, N => queue::<N>(side, rendezvous)),
-};
+const QUEUE: Method = Method::new(
+    "crossbeam-queue",
+    "crossbeam ArrayQueue between threads, spinning",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => queue::<N>(side, rendezvous)),
+)
+.streaming()
+.in_threads()
+.lacking("threads of one process only, fixed size");
 
-static CHANNEL: Described = Described {
-    name: "crossbeam-channel",
-    about: "crossbeam bounded channel between threads, spinning with try_recv",
-    wait: "spin",
-    streams: true,
-    batches: false,
-    threads: true,
-    lacks: "threads of one process only, fixed size",
-    open: |side, rendezvous, size, _| for_size!(size, N => channel::<N>(side, rendezvous)),
-};
+const CHANNEL: Method = Method::new(
+    "crossbeam-channel",
+    "crossbeam bounded channel between threads, spinning with try_recv",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => channel::<N>(side, rendezvous)),
+)
+.streaming()
+.in_threads()
+.lacking("threads of one process only, fixed size");
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [&QUEUE, &CHANNEL];
+    static METHODS: [Method; 2] = [QUEUE, CHANNEL];
     run(&METHODS)
 }
 

@@ -6,28 +6,25 @@ use disruptor::{
 };
 use olivine_arena::error::Result;
 use olivine_arena::for_size;
-use olivine_arena::method::{
-    Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive_in_threads,
-};
+use olivine_arena::method::{Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive_in_threads};
 use olivine_arena::run;
 use std::process::ExitCode;
 
 /// Events of a ring.
 const CAPACITY: usize = 4096;
 
-static DISRUPTOR: Described = Described {
-    name: "disruptor",
-    about: "disruptor-rs single producer with an event poller, between threads, spinning",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: true,
-    lacks: "threads of one process only, fixed size",
-    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
-};
+const DISRUPTOR: Method = Method::new(
+    "disruptor",
+    "disruptor-rs single producer with an event poller, between threads, spinning",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
+)
+.batching()
+.in_threads()
+.lacking("threads of one process only, fixed size");
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&DISRUPTOR];
+    static METHODS: [Method; 1] = [DISRUPTOR];
     run(&METHODS)
 }
 

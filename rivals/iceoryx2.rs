@@ -5,26 +5,23 @@ use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::for_size;
-use olivine_arena::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
 use olivine_arena::run;
 use std::process::ExitCode;
 
 /// Samples that a subscriber's buffer holds.
 const CAPACITY: usize = 1024;
 
-static ICEORYX2: Described = Described {
-    name: "iceoryx2",
-    about: "iceoryx2 publish-subscribe, no overflow, loan, write and send, spinning",
-    wait: "spin",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
-};
+const ICEORYX2: Method = Method::new(
+    "iceoryx2",
+    "iceoryx2 publish-subscribe, no overflow, loan, write and send, spinning",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
+)
+.streaming();
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&ICEORYX2];
+    static METHODS: [Method; 1] = [ICEORYX2];
     set_log_level(LogLevel::Error);
     run(&METHODS)
 }

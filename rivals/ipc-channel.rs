@@ -4,23 +4,20 @@ use ipc_channel::ipc::{
     IpcBytesReceiver, IpcBytesSender, IpcOneShotServer, IpcSender, TryRecvError, bytes_channel,
 };
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::run;
 use std::process::ExitCode;
 
-static IPC_CHANNEL: Described = Described {
-    name: "ipc-channel",
-    about: "ipc-channel bytes channels, spinning with try_recv",
-    wait: "spin",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
+const IPC_CHANNEL: Method = Method::new(
+    "ipc-channel",
+    "ipc-channel bytes channels, spinning with try_recv",
+    "spin",
     open,
-};
+)
+.streaming();
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&IPC_CHANNEL];
+    static METHODS: [Method; 1] = [IPC_CHANNEL];
     run(&METHODS)
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt as _, StreamExt as _};
 use olivine_arena::affinity;
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::payload::{self, Stamp};
 use olivine_arena::run;
 use olivine_arena::store::{STORE, StoreJob, Stored};
@@ -23,20 +23,17 @@ const WAITING_MAX: usize = 1 << 22;
 /// Messages whose acknowledgements are awaited at a time. More were not faster.
 const AWAITED_MAX: usize = 4096;
 
-static CORE: Described = Described {
-    name: "nats-core",
-    about: "NATS core messages through nats-server, its threads not pinned; settings: the server's \
+const CORE: Method = Method::new(
+    "nats-core",
+    "NATS core messages through nats-server, its threads not pinned; settings: the server's \
             address",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
+    "block",
     open,
-};
+)
+.streaming();
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&CORE];
+    static METHODS: [Method; 1] = [CORE];
     if std::env::args().nth(1).as_deref() != Some(STORE) {
         return run(&METHODS);
     }

@@ -4,7 +4,7 @@ use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTim
 use nng::{Protocol, Socket};
 use olivine_arena::affinity;
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::run;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::ExitCode;
@@ -16,40 +16,34 @@ const WAIT: Duration = Duration::from_millis(400);
 /// for.
 const STREAMED: i32 = 1024;
 
-static IPC: Described = Described {
-    name: "nng-ipc",
-    about: "nng PAIR sockets over ipc (UNIX sockets), blocking, its threads not pinned",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _| {
+const IPC: Method = Method::new(
+    "nng-ipc",
+    "nng PAIR sockets over ipc (UNIX sockets), blocking, its threads not pinned",
+    "block",
+    |side, rendezvous, size, _| {
         let endpoint = format!("ipc://{}", rendezvous.folder().join("nng").display());
         open(side, rendezvous, size, endpoint)
     },
-};
+)
+.streaming();
 
-static TCP: Described = Described {
-    name: "nng-tcp",
-    about: "nng PAIR sockets over TCP, blocking, its threads not pinned",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _| {
-        // This version cannot say which port it was given, so a free one is looked for first.
+// This version cannot say which port it was given, so a free one is looked for first.
+const TCP: Method = Method::new(
+    "nng-tcp",
+    "nng PAIR sockets over TCP, blocking, its threads not pinned",
+    "block",
+    |side, rendezvous, size, _| {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .and_then(|listener| listener.local_addr())
             .map_err(says)?
             .port();
         open(side, rendezvous, size, format!("tcp://127.0.0.1:{port}"))
     },
-};
+)
+.streaming();
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [&IPC, &TCP];
+    static METHODS: [Method; 2] = [IPC, TCP];
     run(&METHODS)
 }
 

@@ -2,9 +2,7 @@
 
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::for_size;
-use olivine_arena::method::{
-    Append, Copies, Described, Driver, Fixed, Method, Pop, Rendezvous, Side, drive,
-};
+use olivine_arena::method::{Append, Copies, Driver, Fixed, Method, Pop, Rendezvous, Side, drive};
 use olivine_arena::run;
 use ringfire::{FlowControl, RingConsumer, RingConsumerBuilder, RingProducer, RingProducerBuilder};
 use std::process::ExitCode;
@@ -14,19 +12,17 @@ const CAPACITY: u64 = 4096;
 /// Messages taken at once.
 const TAKEN: usize = 256;
 
-static RINGFIRE: Described = Described {
-    name: "ringfire",
-    about: "ringfire in shared memory, lossless back-pressure, spinning",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "fixed size of messages, copies out; a dead reader is known by its process number",
-    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
-};
+const RINGFIRE: Method = Method::new(
+    "ringfire",
+    "ringfire in shared memory, lossless back-pressure, spinning",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
+)
+.batching()
+.lacking("fixed size of messages, copies out; a dead reader is known by its process number");
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&RINGFIRE];
+    static METHODS: [Method; 1] = [RINGFIRE];
     run(&METHODS)
 }
 

@@ -2,7 +2,7 @@
 
 use olivine_arena::error::Result;
 use olivine_arena::for_size;
-use olivine_arena::method::{Described, Driver, Fixed, Method, Pop, Push, Side, drive_in_threads};
+use olivine_arena::method::{Driver, Fixed, Method, Pop, Push, Side, drive_in_threads};
 use olivine_arena::run;
 use rtrb::chunks::{ChunkError, WriteChunkUninit};
 use std::process::ExitCode;
@@ -10,19 +10,18 @@ use std::process::ExitCode;
 /// Messages of a ring.
 const CAPACITY: usize = 4096;
 
-static RTRB: Described = Described {
-    name: "rtrb",
-    about: "rtrb ring between threads, one by one or in chunks, spinning",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: true,
-    lacks: "threads of one process only, one reader, fixed size",
-    open: |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
-};
+const RTRB: Method = Method::new(
+    "rtrb",
+    "rtrb ring between threads, one by one or in chunks, spinning",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
+)
+.batching()
+.in_threads()
+.lacking("threads of one process only, one reader, fixed size");
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&RTRB];
+    static METHODS: [Method; 1] = [RTRB];
     run(&METHODS)
 }
 

@@ -3,7 +3,7 @@
 
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::for_size;
-use olivine_arena::method::{Described, Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
 use olivine_arena::run;
 use shaq::{broadcast, spsc};
 use std::fs::File;
@@ -14,30 +14,26 @@ use std::process::ExitCode;
 /// Messages of a queue.
 const CAPACITY: usize = 4096;
 
-static SINGLE: Described = Described {
-    name: "shaq",
-    about: "shaq single-producer single-consumer queue in shared memory, spinning",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "fixed size of messages, one reader; a dead side is not noticed",
-    open: |side, rendezvous, size, _| for_size!(size, N => single::<N>(side, rendezvous)),
-};
+const SINGLE: Method = Method::new(
+    "shaq",
+    "shaq single-producer single-consumer queue in shared memory, spinning",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => single::<N>(side, rendezvous)),
+)
+.batching()
+.lacking("fixed size of messages, one reader; a dead side is not noticed");
 
-static BROADCAST: Described = Described {
-    name: "shaq-broadcast",
-    about: "shaq broadcast queue with one lane and one consumer slot, spinning",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "fixed size of messages; a dead side is not noticed",
-    open: |side, rendezvous, size, _| for_size!(size, N => cast::<N>(side, rendezvous)),
-};
+const BROADCAST: Method = Method::new(
+    "shaq-broadcast",
+    "shaq broadcast queue with one lane and one consumer slot, spinning",
+    "spin",
+    |side, rendezvous, size, _| for_size!(size, N => cast::<N>(side, rendezvous)),
+)
+.batching()
+.lacking("fixed size of messages; a dead side is not noticed");
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [&SINGLE, &BROADCAST];
+    static METHODS: [Method; 2] = [SINGLE, BROADCAST];
     run(&METHODS)
 }
 

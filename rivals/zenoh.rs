@@ -3,7 +3,7 @@
 
 use olivine_arena::affinity;
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::run;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,19 +26,16 @@ const MEETING_STEP: Duration = Duration::from_millis(5);
 /// Shared memory for payloads, in bytes.
 const POOL_BYTES: usize = 16 << 20;
 
-static ZENOH: Described = Described {
-    name: "zenoh-shm",
-    about: "zenoh with payloads in shared memory, blocking, its threads not pinned",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
+const ZENOH: Method = Method::new(
+    "zenoh-shm",
+    "zenoh with payloads in shared memory, blocking, its threads not pinned",
+    "block",
     open,
-};
+)
+.streaming();
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 1] = [&ZENOH];
+    static METHODS: [Method; 1] = [ZENOH];
     run(&METHODS)
 }
 

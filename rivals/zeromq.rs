@@ -2,40 +2,34 @@
 
 use olivine_arena::affinity;
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{Described, Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::run;
 use std::process::ExitCode;
 
 /// Longest single wait in milliseconds.
 const WAIT_MS: i32 = 400;
 
-static IPC: Described = Described {
-    name: "zeromq-ipc",
-    about: "ZeroMQ PAIR sockets over ipc (UNIX sockets), blocking, I/O threads not pinned",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _| {
+const IPC: Method = Method::new(
+    "zeromq-ipc",
+    "ZeroMQ PAIR sockets over ipc (UNIX sockets), blocking, I/O threads not pinned",
+    "block",
+    |side, rendezvous, size, _| {
         let endpoint = format!("ipc://{}", rendezvous.folder().join("zeromq").display());
         open(side, rendezvous, size, &endpoint)
     },
-};
+)
+.streaming();
 
-static TCP: Described = Described {
-    name: "zeromq-tcp",
-    about: "ZeroMQ PAIR sockets over TCP, blocking, I/O threads not pinned",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _| open(side, rendezvous, size, "tcp://127.0.0.1:*"),
-};
+const TCP: Method = Method::new(
+    "zeromq-tcp",
+    "ZeroMQ PAIR sockets over TCP, blocking, I/O threads not pinned",
+    "block",
+    |side, rendezvous, size, _| open(side, rendezvous, size, "tcp://127.0.0.1:*"),
+)
+.streaming();
 
 fn main() -> ExitCode {
-    static METHODS: [&dyn Method; 2] = [&IPC, &TCP];
+    static METHODS: [Method; 2] = [IPC, TCP];
     run(&METHODS)
 }
 

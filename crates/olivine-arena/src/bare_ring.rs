@@ -9,7 +9,7 @@ mod stream;
 
 use crate::error::{ArenaError, Result};
 use crate::harness::{Driver, End, drive};
-use crate::method::{Described, Rendezvous, Side};
+use crate::method::{Method, Rendezvous, Side};
 use crate::mirror::{place, rings};
 use crate::protocol::Batches;
 use crate::sys::mapping::Mapping;
@@ -26,16 +26,14 @@ const CURSOR: usize = 0;
 const POSITION: usize = 128;
 
 /// Two bare rings.
-pub const BARE_RING: Described = Described {
-    name: "bare-ring",
-    about: "the frames of a channel in a mirrored ring without checks, spinning",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "one reader, no checks, stuck for ever if either side dies",
+pub const BARE_RING: Method = Method::new(
+    "bare-ring",
+    "the frames of a channel in a mirrored ring without checks, spinning",
+    "spin",
     open,
-};
+)
+.batching()
+.lacking("one reader, no checks, stuck for ever if either side dies");
 
 fn open(
     side: Side,

@@ -8,60 +8,99 @@ pub use crate::protocol::Side;
 pub use crate::rendezvous::Rendezvous;
 pub use crate::threads::drive_in_threads;
 
+/// How a [`Method`] opens one end, for messages of a size and by the settings of a variant. Both
+/// sides call it at the same time; the rendezvous connects them. The error is
+/// [`ArenaError::TooLong`] if it cannot carry this size.
+pub type Open = fn(Side, &mut Rendezvous, usize, &str) -> Result<Box<dyn Driver>>;
+
 /// One way to pass messages between two processes.
-pub trait Method: Sync {
+///
+/// ```
+/// use olivine_arena::error::ArenaError;
+/// use olivine_arena::method::Method;
+///
+/// const NONE: Method = Method::new("none", "carries nothing", "spin", |_, _, bytes, _| {
+///     Err(ArenaError::TooLong { bytes, max: 0, limit: "this method" })
+/// })
+/// .streaming()
+/// .lacking("all messages");
+/// assert!(NONE.streams && !NONE.batches);
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Method {
     /// Its name on the command line and in results.
-    fn name(&self) -> &'static str;
-
+    pub name: &'static str,
     /// What it is, and how a side waits, in a few words.
-    fn about(&self) -> &'static str;
-
+    pub about: &'static str,
     /// How a side with nothing to do waits: `spin`, `block` or a strategy of a channel.
-    fn wait(&self) -> &'static str;
-
+    pub wait: &'static str,
     /// Whether messages can be streamed one way without loss and without replies.
-    fn streams(&self) -> bool {
-        false
-    }
-
+    pub streams: bool,
     /// Whether a streamed batch is sent at once. Without this there is no figure for batches:
     /// messages one by one would be mislabelled.
-    fn batches(&self) -> bool {
-        false
-    }
-
+    pub batches: bool,
     /// Whether it works only between threads, which share page tables. Its rows then have the
     /// setting `threads`, so that no table shows it as a method between processes.
-    fn threads(&self) -> bool {
-        false
-    }
-
+    pub threads: bool,
     /// The features of this library's channels that it lacks, in a few words; empty if that does
-    /// not explain its speed.
-    ///
-    /// Shown wherever it is faster.
-    fn lacks(&self) -> &'static str {
-        ""
-    }
-
-    /// Opens one end for messages of `size` bytes. Both sides call it at the same time;
-    /// `rendezvous` connects them.
-    ///
-    /// `settings` are those of the variant, for methods with settings.
-    ///
-    /// # Errors
-    ///
-    /// [`ArenaError::TooLong`] if it cannot carry this size; system errors.
-    fn open(
-        &self,
-        side: Side,
-        rendezvous: &mut Rendezvous,
-        size: usize,
-        settings: &str,
-    ) -> Result<Box<dyn Driver>>;
+    /// not explain its speed. Shown wherever it is faster.
+    pub lacks: &'static str,
+    /// Opens one end.
+    pub open: Open,
 }
 
-/// What a method says of itself. See the functions of [`Method`].
+impl Method {
+    /// A method for round trips between processes.
+    #[must_use]
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        wait: &'static str,
+        open: Open,
+    ) -> Self {
+        Self {
+            name,
+            about,
+            wait,
+            streams: false,
+            batches: false,
+            threads: false,
+            lacks: "",
+            open,
+        }
+    }
+
+    /// Also for streams.
+    #[must_use]
+    pub const fn streaming(mut self) -> Self {
+        self.streams = true;
+        self
+    }
+
+    /// Also for streams, and for batches in them.
+    #[must_use]
+    pub const fn batching(mut self) -> Self {
+        self.batches = true;
+        self.streaming()
+    }
+
+    /// Only between threads.
+    #[must_use]
+    pub const fn in_threads(mut self) -> Self {
+        self.threads = true;
+        self
+    }
+
+    /// With what it lacks.
+    #[must_use]
+    pub const fn lacking(mut self, lacks: &'static str) -> Self {
+        self.lacks = lacks;
+        self
+    }
+}
+
+/// What a method says of itself. See the fields of [`Method`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[allow(clippy::exhaustive_structs, reason = "other programs list these")]
 pub struct Description {
@@ -84,87 +123,17 @@ pub struct Description {
     pub lacks: String,
 }
 
-impl From<&dyn Method> for Description {
-    fn from(method: &dyn Method) -> Self {
+impl From<&Method> for Description {
+    fn from(method: &Method) -> Self {
         Self {
-            name: method.name().to_owned(),
-            about: method.about().to_owned(),
-            wait: method.wait().to_owned(),
-            streams: method.streams(),
-            batches: method.batches(),
-            threads: method.threads(),
-            lacks: method.lacks().to_owned(),
+            name: method.name.to_owned(),
+            about: method.about.to_owned(),
+            wait: method.wait.to_owned(),
+            streams: method.streams,
+            batches: method.batches,
+            threads: method.threads,
+            lacks: method.lacks.to_owned(),
         }
-    }
-}
-
-/// How a [`Described`] method opens its ends.
-pub type Open = fn(Side, &mut Rendezvous, usize, &str) -> Result<Box<dyn Driver>>;
-
-/// A method given by a description and a function.
-#[derive(Debug)]
-pub struct Described {
-    /// See [`Method::name`].
-    pub name: &'static str,
-    /// See [`Method::about`].
-    pub about: &'static str,
-    /// See [`Method::wait`].
-    pub wait: &'static str,
-    /// See [`Method::streams`].
-    pub streams: bool,
-    /// See [`Method::batches`].
-    pub batches: bool,
-    /// See [`Method::threads`].
-    pub threads: bool,
-    /// See [`Method::lacks`].
-    pub lacks: &'static str,
-    /// See [`Method::open`].
-    pub open: Open,
-}
-
-impl Method for Described {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn wait(&self) -> &'static str {
-        self.wait
-    }
-
-    fn streams(&self) -> bool {
-        self.streams
-    }
-
-    fn batches(&self) -> bool {
-        self.batches
-    }
-
-    fn threads(&self) -> bool {
-        self.threads
-    }
-
-    fn lacks(&self) -> &'static str {
-        self.lacks
-    }
-
-    fn open(
-        &self,
-        side: Side,
-        rendezvous: &mut Rendezvous,
-        size: usize,
-        settings: &str,
-    ) -> Result<Box<dyn Driver>> {
-        (self.open)(side, rendezvous, size, settings)
-    }
-}
-
-impl std::fmt::Debug for dyn Method + '_ {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -173,9 +142,9 @@ impl std::fmt::Debug for dyn Method + '_ {
 /// # Errors
 ///
 /// [`ArenaError::NoMethod`] with the known names.
-pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn Method> {
-    let found = methods.iter().find(|method| method.name() == name);
-    found.copied().ok_or_else(|| ArenaError::NoMethod {
+pub fn find<'m>(methods: &'m [Method], name: &str) -> Result<&'m Method> {
+    let found = methods.iter().find(|method| method.name == name);
+    found.ok_or_else(|| ArenaError::NoMethod {
         name: name.to_owned(),
         known: names(methods).join(", "),
     })
@@ -183,6 +152,6 @@ pub fn find(methods: &[&'static dyn Method], name: &str) -> Result<&'static dyn 
 
 /// The names of methods.
 #[must_use]
-pub fn names(methods: &[&'static dyn Method]) -> Vec<&'static str> {
-    methods.iter().map(|method| method.name()).collect()
+pub fn names(methods: &[Method]) -> Vec<&'static str> {
+    methods.iter().map(|method| method.name).collect()
 }

@@ -102,7 +102,7 @@ impl Seat {
 
 /// The main function of a program that takes part, with its methods.
 #[must_use]
-pub fn run(methods: &'static [&'static dyn Method]) -> ExitCode {
+pub fn run(methods: &'static [Method]) -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match follow(&words, methods) {
         Ok(()) => ExitCode::SUCCESS,
@@ -119,7 +119,7 @@ pub fn run(methods: &'static [&'static dyn Method]) -> ExitCode {
 /// # Errors
 ///
 /// [`ArenaError::Protocol`] for other words; as [`participate`].
-pub fn follow(words: &[String], methods: &'static [&'static dyn Method]) -> Result<()> {
+pub fn follow(words: &[String], methods: &'static [Method]) -> Result<()> {
     match words.split_first() {
         Some((word, [])) if word == LIST => list(methods),
         Some((word, seat)) if word == COMMAND => {
@@ -131,8 +131,8 @@ pub fn follow(words: &[String], methods: &'static [&'static dyn Method]) -> Resu
     }
 }
 
-fn list(methods: &[&'static dyn Method]) -> Result<()> {
-    let known: Vec<Description> = methods.iter().map(|&method| method.into()).collect();
+fn list(methods: &[Method]) -> Result<()> {
+    let known: Vec<Description> = methods.iter().map(Description::from).collect();
     let text = serde_json::to_string(&known).map_err(|error| io("write a list")(error.into()))?;
     writeln!(std::io::stdout().lock(), "{text}").map_err(io("write a list"))
 }
@@ -148,7 +148,7 @@ type Joined = Arc<Mutex<Vec<PathBuf>>>;
 /// # Errors
 ///
 /// [`ArenaError`] if the start fails; the failure of an order is answered instead.
-pub fn participate(seat: &Seat, methods: &'static [&'static dyn Method]) -> Result<()> {
+pub fn participate(seat: &Seat, methods: &'static [Method]) -> Result<()> {
     let output = answers().map_err(io("keep standard output for answers"))?;
     let joined: Joined = Arc::default();
     let watched = Arc::clone(&joined);
@@ -221,7 +221,7 @@ struct Worker {
     own: Counter,
     samples: Vec<u64>,
     bytes: Vec<u8>,
-    methods: &'static [&'static dyn Method],
+    methods: &'static [Method],
     output: Output,
     joined: Joined,
 }
@@ -246,7 +246,7 @@ impl Worker {
     fn new(
         seat: &Seat,
         number: usize,
-        methods: &'static [&'static dyn Method],
+        methods: &'static [Method],
         output: Output,
         joined: Joined,
     ) -> Result<Self> {
@@ -352,7 +352,7 @@ impl Worker {
         let mut joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
         joined.push(opening.folder.clone());
         drop(joined);
-        let method: &dyn Method = match opening.role {
+        let method: &Method = match opening.role {
             Role::Measured => find(self.methods, &opening.method)?,
             // Programs that bring their own methods know it, too.
             Role::Bare => &BARE_RING,
@@ -360,7 +360,7 @@ impl Worker {
         let mut rendezvous = Rendezvous::new(opening.side, &opening.folder);
         let mut open = || {
             let (side, size) = (opening.side, opening.size_bytes);
-            method.open(side, &mut rendezvous, size, &opening.settings)
+            (method.open)(side, &mut rendezvous, size, &opening.settings)
         };
         let driver = if opening.unpinned {
             affinity::unpinned(open)

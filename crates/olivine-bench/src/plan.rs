@@ -268,7 +268,7 @@ impl Matrix {
     /// The named methods for batches of one size: for [`ALL`] those that can be measured so.
     fn methods(&self, batch: u64) -> Result<Vec<String>, PlanError> {
         let streamed = !self.scenario.in_harness;
-        let can = |method: &dyn Method| match streamed {
+        let can = |method: &Method| match streamed {
             true => method::check_stream(&method.into(), batch),
             false => Ok(()),
         };
@@ -280,8 +280,8 @@ impl Matrix {
         for name in given {
             if name == ALL {
                 chosen.extend(streamed.then(|| OWN.to_owned()));
-                let all = BUILT_IN.iter().filter(|method| can(**method).is_ok());
-                chosen.extend(all.map(|method| method.name().to_owned()));
+                let all = BUILT_IN.iter().filter(|method| can(method).is_ok());
+                chosen.extend(all.map(|method| method.name.to_owned()));
                 continue;
             }
             if !is_own(&name) {
@@ -315,7 +315,7 @@ impl Matrix {
     }
 
     fn aligns(&self, method: &str) -> Vec<&str> {
-        let is_plain = method == OLIVINE.name() && self.capacity.is_empty();
+        let is_plain = method == OLIVINE.name && self.capacity.is_empty();
         let in_harness = self.scenario.in_harness && (method.is_empty() || is_plain);
         let is_tuned = in_harness || (self.scenario.load == Load::Open && is_own(method));
         self.settings(method, &self.align, &ALIGNS, is_tuned)
@@ -425,7 +425,7 @@ impl Matrix {
             false => method.to_owned(),
         };
         if let Ok(found) = method::find(BUILT_IN, &method) {
-            parameters.wait = Some(found.wait().to_owned());
+            parameters.wait = Some(found.wait.to_owned());
         }
         Ok(Variant { method, parameters })
     }
@@ -479,15 +479,15 @@ mod tests {
             assert_eq!(variants[0].method, OWN);
             let expected: Vec<_> = BUILT_IN
                 .iter()
-                .filter(|method| method.streams() && (batch == 1 || method.batches()))
+                .filter(|method| method.streams && (batch == 1 || method.batches))
                 .collect();
             assert_eq!(expected.len(), variants.len() - 1);
             for (method, variant) in expected.into_iter().zip(&variants[1..]) {
-                assert_eq!(variant.method, method.name());
+                assert_eq!(variant.method, method.name);
                 assert_eq!(variant.parameters.batch_count, batch);
-                let ours = method.name().starts_with(OLIVINE_PREFIX);
+                let ours = method.name.starts_with(OLIVINE_PREFIX);
                 let settings = if ours { "capacity=4MiB" } else { "" };
-                assert_eq!(variant.parameters.settings, settings, "{}", method.name());
+                assert_eq!(variant.parameters.settings, settings, "{}", method.name);
             }
         }
         let wrong = stream(&["pigeon"], &[32], &[], "").variants(2).unwrap_err();

@@ -215,10 +215,8 @@ pub(crate) fn take_part(args: &ParticipantArgs) -> Outcome {
 
 /// Runs as a participant with the method of an entry.
 pub(crate) fn take_part_with(args: &EntryArgs) -> Outcome {
-    let method: &'static dyn Method = Box::leak(Box::new(
-        foreign::load(&args.library).map_err(BenchError::from)?,
-    ));
-    let methods: &'static [&'static dyn Method] = Box::leak(Box::new([method]));
+    let method = foreign::load(&args.library).map_err(BenchError::from)?;
+    let methods: &'static [Method] = Box::leak(Box::new([method]));
     Ok(follow(&args.words, methods).map_err(BenchError::from)?)
 }
 
@@ -266,7 +264,7 @@ fn list(common: Common) -> Outcome {
             "scenarios": scenario::list().map(entry).collect::<Vec<_>>(),
             "methods": method::BUILT_IN
                 .iter()
-                .map(|method| entry((method.name(), method.about())))
+                .map(|method| entry((method.name, method.about)))
                 .collect::<Vec<_>>(),
         }));
     }
@@ -274,7 +272,7 @@ fn list(common: Common) -> Outcome {
     let mut out = table(&["SCENARIO", "MEASURES"], &[], rows.collect());
     let rows = method::BUILT_IN
         .iter()
-        .map(|method| vec![method.name().to_owned(), method.about().to_owned()]);
+        .map(|method| vec![method.name.to_owned(), method.about.to_owned()]);
     out.push('\n');
     out.push_str(&table(&["METHOD", "WHAT"], &[], rows.collect()));
     print(&out)

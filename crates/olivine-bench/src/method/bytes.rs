@@ -4,8 +4,8 @@
 //! Both sides sleep in `read`. One `write` and one `read` per message if the kernel accepts it
 //! whole; in streams, one `write` per batch, and one `read` of the available bytes.
 
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use crate::sys::vm;
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::rendezvous::await_readable;
@@ -20,103 +20,75 @@ use std::os::unix::net::{UnixListener, UnixStream};
 /// Most bytes of one `read` of a stream: what a pipe holds.
 const READ_MAX: usize = 64 << 10;
 
-pub(super) const PIPE: Described = Described {
-    name: "pipe",
-    about: "two pipes, blocking",
-    wait: "block",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| Ok(open(pipes(side, rendezvous)?, size)),
-};
-pub(super) const FIFO: Described = Described {
-    name: "fifo",
-    about: "two named pipes, blocking",
-    wait: "block",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| Ok(open(fifos(side, rendezvous)?, size)),
-};
-pub(super) const VMSPLICE: Described = Described {
-    name: "vmsplice",
-    about: "two pipes with vmsplice: pages are passed, not copied; blocking",
-    wait: "block",
-    // A page passed to a pipe must stay unchanged until it is read; only a reply shows that.
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: open_splice,
-};
-pub(super) const UNIX_STREAM: Described = Described {
-    name: "unix-stream",
-    about: "named UNIX stream socket, blocking",
-    wait: "block",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| open_socket(unix_stream(side, rendezvous)?, size),
-};
-pub(super) const UNIX_BUSY: Described = Described {
-    name: "unix-stream-busy",
-    about: "named UNIX stream socket, polling the socket",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| open_busy(unix_stream(side, rendezvous)?, size),
-};
-pub(super) const SOCKET_PAIR: Described = Described {
-    name: "socketpair",
-    about: "socketpair of stream sockets, blocking",
-    wait: "block",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| {
+pub(super) const PIPE: Method = Method::new(
+    "pipe",
+    "two pipes, blocking",
+    "block",
+    |side, rendezvous, size, _settings| Ok(open(pipes(side, rendezvous)?, size)),
+)
+.batching();
+pub(super) const FIFO: Method = Method::new(
+    "fifo",
+    "two named pipes, blocking",
+    "block",
+    |side, rendezvous, size, _settings| Ok(open(fifos(side, rendezvous)?, size)),
+)
+.batching();
+// A page passed to a pipe must stay unchanged until it is read; only a reply shows that.
+pub(super) const VMSPLICE: Method = Method::new(
+    "vmsplice",
+    "two pipes with vmsplice: pages are passed, not copied; blocking",
+    "block",
+    open_splice,
+);
+pub(super) const UNIX_STREAM: Method = Method::new(
+    "unix-stream",
+    "named UNIX stream socket, blocking",
+    "block",
+    |side, rendezvous, size, _settings| open_socket(unix_stream(side, rendezvous)?, size),
+)
+.batching();
+pub(super) const UNIX_BUSY: Method = Method::new(
+    "unix-stream-busy",
+    "named UNIX stream socket, polling the socket",
+    "spin",
+    |side, rendezvous, size, _settings| open_busy(unix_stream(side, rendezvous)?, size),
+)
+.batching();
+pub(super) const SOCKET_PAIR: Method = Method::new(
+    "socketpair",
+    "socketpair of stream sockets, blocking",
+    "block",
+    |side, rendezvous, size, _settings| {
         open_socket(pair_of(SocketType::STREAM, side, rendezvous)?, size)
     },
-};
-pub(super) const TCP: Described = Described {
-    name: "tcp",
-    about: "TCP over loopback, NODELAY on, blocking",
-    wait: "block",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| open_tcp(true, side, rendezvous, size),
-};
-pub(super) const TCP_DELAYED: Described = Described {
-    name: "tcp-delayed",
-    about: "TCP over loopback, NODELAY off, blocking",
-    wait: "block",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| open_tcp(false, side, rendezvous, size),
-};
-pub(super) const TCP_BUSY: Described = Described {
-    name: "tcp-busy",
-    about: "TCP over loopback, NODELAY on, polling the socket",
-    wait: "spin",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| {
+)
+.batching();
+pub(super) const TCP: Method = Method::new(
+    "tcp",
+    "TCP over loopback, NODELAY on, blocking",
+    "block",
+    |side, rendezvous, size, _settings| open_tcp(true, side, rendezvous, size),
+)
+.batching();
+pub(super) const TCP_DELAYED: Method = Method::new(
+    "tcp-delayed",
+    "TCP over loopback, NODELAY off, blocking",
+    "block",
+    |side, rendezvous, size, _settings| open_tcp(false, side, rendezvous, size),
+)
+.batching();
+pub(super) const TCP_BUSY: Method = Method::new(
+    "tcp-busy",
+    "TCP over loopback, NODELAY on, polling the socket",
+    "spin",
+    |side, rendezvous, size, _settings| {
         let socket = tcp(side, rendezvous)?;
         sockopt::set_tcp_nodelay(&socket, true).map_err(refused("set NODELAY"))?;
         open_busy(socket, size)
     },
-};
+)
+.batching();
 
 fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Driver> {
     let streams = Streams {

@@ -2,8 +2,8 @@
 //! sleep.
 
 use super::exchange::{Memory, share};
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use crate::sys::monitor::{Change, MONITOR_BYTES, Monitor};
 use olivine_arena::error::{Result, io};
 use olivine_arena::sys::mapping::Mapping;
@@ -17,16 +17,13 @@ const READ: usize = MONITOR_BYTES + 8;
 const FIRST_SLOT: usize = MONITOR_BYTES + 64;
 
 /// Two rings, each under a process-shared mutex.
-pub(super) const CONDVAR: Described = Described {
-    name: "condvar-ring",
-    about: "ring of 64 slots with a process-shared mutex and condition variables, blocking",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
+pub(super) const CONDVAR: Method = Method::new(
+    "condvar-ring",
+    "ring of 64 slots with a process-shared mutex and condition variables, blocking",
+    "block",
     open,
-};
+)
+.streaming();
 
 fn open(
     side: Side,

@@ -1,8 +1,8 @@
 //! Sockets with message boundaries: UNIX datagram and seqpacket, UDP. Both sides sleep in `recv`.
 
 use super::bytes::{pair_of, refused};
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use olivine_arena::error::{ArenaError, Result, io};
 use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send, sockopt};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -11,44 +11,34 @@ use std::os::fd::OwnedFd;
 /// Longest payload of a UDP datagram over IPv4 in bytes.
 const UDP_MAX: usize = 65_507;
 
-pub(super) const UNIX_DATAGRAM: Described = Described {
-    name: "unix-datagram",
-    about: "socketpair of UNIX datagram sockets, blocking",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| {
+pub(super) const UNIX_DATAGRAM: Method = Method::new(
+    "unix-datagram",
+    "socketpair of UNIX datagram sockets, blocking",
+    "block",
+    |side, rendezvous, size, _settings| {
         Ok(open(pair_of(SocketType::DGRAM, side, rendezvous)?, size))
     },
-};
-pub(super) const UNIX_SEQPACKET: Described = Described {
-    name: "unix-seqpacket",
-    about: "socketpair of UNIX seqpacket sockets, blocking",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, _settings| {
+)
+.streaming();
+pub(super) const UNIX_SEQPACKET: Method = Method::new(
+    "unix-seqpacket",
+    "socketpair of UNIX seqpacket sockets, blocking",
+    "block",
+    |side, rendezvous, size, _settings| {
         Ok(open(
             pair_of(SocketType::SEQPACKET, side, rendezvous)?,
             size,
         ))
     },
-};
-pub(super) const UDP: Described = Described {
-    name: "udp",
-    about: "UDP over loopback, connected sockets, blocking",
-    wait: "block",
-    // UDP drops what the receiver's buffer cannot hold.
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: open_udp,
-};
+)
+.streaming();
+// UDP drops what the receiver's buffer cannot hold.
+pub(super) const UDP: Method = Method::new(
+    "udp",
+    "UDP over loopback, connected sockets, blocking",
+    "block",
+    open_udp,
+);
 
 fn open(socket: OwnedFd, size: usize) -> Box<dyn Driver> {
     let message = vec![0; size];

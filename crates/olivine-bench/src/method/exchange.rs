@@ -4,43 +4,34 @@
 //! No queue, no history, one message at a time: the usual first attempt, and the minimum of shared
 //! memory. The three variants differ in the source of the memory.
 
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::rendezvous::{Object, memory_folder};
 use olivine_arena::sys::mapping::{Mapping, page};
 use std::sync::atomic::Ordering;
 
-pub(super) const POSIX: Described = Described {
-    name: "posix-shm",
-    about: "POSIX shared memory (/dev/shm), one slot each way, spinning",
-    wait: "spin",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: |side, rendezvous, size, _settings| open(Memory::Posix, side, rendezvous, size),
-};
-pub(super) const SYSTEM_V: Described = Described {
-    name: "sysv-shm",
-    about: "System V shared memory, one slot each way, spinning",
-    wait: "spin",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: |side, rendezvous, size, _settings| open(Memory::SystemV, side, rendezvous, size),
-};
-pub(super) const FILE: Described = Described {
-    name: "mmap-file",
-    about: "memory-mapped file in the temporary folder, one slot each way, spinning",
-    wait: "spin",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: |side, rendezvous, size, _settings| open(Memory::File, side, rendezvous, size),
-};
+pub(super) const POSIX: Method = Method::new(
+    "posix-shm",
+    "POSIX shared memory (/dev/shm), one slot each way, spinning",
+    "spin",
+    |side, rendezvous, size, _settings| open(Memory::Posix, side, rendezvous, size),
+)
+.lacking(super::ONE_SLOT);
+pub(super) const SYSTEM_V: Method = Method::new(
+    "sysv-shm",
+    "System V shared memory, one slot each way, spinning",
+    "spin",
+    |side, rendezvous, size, _settings| open(Memory::SystemV, side, rendezvous, size),
+)
+.lacking(super::ONE_SLOT);
+pub(super) const FILE: Method = Method::new(
+    "mmap-file",
+    "memory-mapped file in the temporary folder, one slot each way, spinning",
+    "spin",
+    |side, rendezvous, size, _settings| open(Memory::File, side, rendezvous, size),
+)
+.lacking(super::ONE_SLOT);
 
 /// Source of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use libloading::Library;
 use olivine_arena::error::{ArenaError, Result, io};
-use olivine_arena::method::{Described, Driver, End, Rendezvous, Side, drive};
+use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Error;
 use std::os::unix::ffi::OsStrExt as _;
@@ -51,7 +51,7 @@ fn says(message: impl std::fmt::Display) -> ArenaError {
 /// # Errors
 ///
 /// [`ArenaError::Library`] if it cannot be loaded, lacks a function, or has no name.
-pub fn load(path: &Path) -> Result<Described> {
+pub fn load(path: &Path) -> Result<Method> {
     // SAFETY: the person who runs the benchmark named this entry to be run. Its initialisers run
     // here, in a separate process.
     let library = unsafe { Library::new(path) }.map_err(says)?;
@@ -72,16 +72,9 @@ pub fn load(path: &Path) -> Result<Described> {
     };
     // SAFETY: the structure is that of the header, and lives.
     unsafe { describe(&raw mut told) };
-    let described = Described {
-        name: text(told.name),
-        about: text(told.about),
-        wait: text(told.wait),
-        streams: told.streams != 0,
-        batches: false,
-        threads: false,
-        lacks: text(told.lacks),
-        open,
-    };
+    let described = Method::new(text(told.name), text(told.about), text(told.wait), open);
+    let mut described = described.lacking(text(told.lacks));
+    described.streams = told.streams != 0;
     let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if described.name.is_empty() || !described.name.chars().all(is_fine) {
         let name = described.name;

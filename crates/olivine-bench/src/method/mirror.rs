@@ -3,8 +3,8 @@
 //! The counters of both sides are on separate cache lines. The writer waits for room, so nothing is
 //! lost. Many shared-memory rings look like this; messages carry their length.
 
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::mirror::{place, rings};
 use olivine_arena::sys::mapping::Mapping;
@@ -19,16 +19,14 @@ const WRITTEN: usize = 0;
 const READ: usize = 128;
 
 /// Two mirrored rings.
-pub(super) const MIRROR: Described = Described {
-    name: "mirrored-ring",
-    about: "byte ring of 1 MiB, mapped twice in a row, spinning",
-    wait: "spin",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "one reader, stuck for ever if either side dies",
+pub(super) const MIRROR: Method = Method::new(
+    "mirrored-ring",
+    "byte ring of 1 MiB, mapped twice in a row, spinning",
+    "spin",
     open,
-};
+)
+.streaming()
+.lacking("one reader, stuck for ever if either side dies");
 
 fn open(
     side: Side,

@@ -5,7 +5,7 @@
 //! ends need not meet.
 
 use super::Driver;
-use super::{Described, Rendezvous, Side};
+use super::{Method, Rendezvous, Side};
 use crate::channel::{Channel, Looks, POLL_LIMIT, WAIT_STEP, await_room};
 use crate::clock::TickClock;
 use crate::payload::{self, Stamp};
@@ -23,16 +23,7 @@ pub(crate) const CHANNEL: &str = "olivine-channel";
 /// How long a publisher waits for a subscriber.
 const JOIN_MAX: Duration = Duration::from_secs(10);
 
-pub(super) const END: Described = Described {
-    name: CHANNEL,
-    about: "one end of a channel",
-    wait: "",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
-    open,
-};
+pub(super) const END: Method = Method::new(CHANNEL, "one end of a channel", "", open).batching();
 
 fn open(
     side: Side,

@@ -7,90 +7,75 @@ use crate::channel::{Channel, Looks, POLL_LIMIT, WAIT_STEP, await_room, receive}
 use olivine::{Publisher, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
 
-pub(super) const SPIN: Olivine = Olivine {
-    name: "olivine-spin",
-    about: "shm:// with wait=spin",
-    wait: "spin",
-};
-pub(super) const YIELD: Olivine = Olivine {
-    name: "olivine-yield",
-    about: "shm:// with wait=yield",
-    wait: "yield",
-};
-pub(super) const PARK: Olivine = Olivine {
-    name: "olivine-park",
-    about: "shm:// with wait=park, sleeping in the kernel",
-    wait: "park",
-};
-pub(super) const ADAPTIVE: Olivine = Olivine {
-    name: "olivine-adaptive",
-    about: "shm:// with wait=adaptive, the default: spins for a while, then sleeps",
-    wait: "adaptive",
-};
-
+pub(super) const SPIN: Method = Method::new(
+    "olivine-spin",
+    "shm:// with wait=spin",
+    "spin",
+    |side, rendezvous, size, settings| open("spin", side, rendezvous, size, settings),
+)
+.batching();
+pub(super) const YIELD: Method = Method::new(
+    "olivine-yield",
+    "shm:// with wait=yield",
+    "yield",
+    |side, rendezvous, size, settings| open("yield", side, rendezvous, size, settings),
+)
+.batching();
+pub(super) const PARK: Method = Method::new(
+    "olivine-park",
+    "shm:// with wait=park, sleeping in the kernel",
+    "park",
+    |side, rendezvous, size, settings| open("park", side, rendezvous, size, settings),
+)
+.batching();
+pub(super) const ADAPTIVE: Method = Method::new(
+    "olivine-adaptive",
+    "shm:// with wait=adaptive, the default: spins for a while, then sleeps",
+    "adaptive",
+    |side, rendezvous, size, settings| open("adaptive", side, rendezvous, size, settings),
+)
+.batching();
 /// The same by its settings alone, for waits without a method.
-pub(super) const ANY: Olivine = Olivine {
-    name: OWN,
-    about: "shm:// as its settings say",
-    wait: "",
-};
+pub(super) const ANY: Method = Method::new(
+    OWN,
+    "shm:// as its settings say",
+    "",
+    |side, rendezvous, size, settings| open("", side, rendezvous, size, settings),
+)
+.batching();
 
-/// Two channels of this library.
-#[derive(Debug)]
-pub(super) struct Olivine {
-    name: &'static str,
-    about: &'static str,
-    /// Empty: as the settings say.
-    pub(super) wait: &'static str,
+fn open(
+    wait: &str,
+    side: Side,
+    rendezvous: &mut Rendezvous,
+    size: usize,
+    settings: &str,
+) -> Result<Box<dyn Driver>> {
+    let channels = Channels::open(wait, side, rendezvous, size, settings)?;
+    Ok(drive(channels, size))
 }
 
-impl Method for Olivine {
-    fn name(&self) -> &'static str {
-        self.name
-    }
+/// One end: a publisher of one channel, a subscriber of the other.
+pub(super) struct Channels {
+    publisher: Publisher,
+    subscriber: Subscriber,
+    size: usize,
+    /// How often it looks before it sleeps.
+    looks: u32,
+}
 
-    fn about(&self) -> &'static str {
-        self.about
-    }
-
-    fn wait(&self) -> &'static str {
-        self.wait
-    }
-
-    fn streams(&self) -> bool {
-        true
-    }
-
-    fn batches(&self) -> bool {
-        true
-    }
-
-    fn open(
-        &self,
+impl Channels {
+    /// One end of two channels that wait so, or as the settings say.
+    pub(super) fn open(
+        wait: &str,
         side: Side,
         rendezvous: &mut Rendezvous,
         size: usize,
         settings: &str,
-    ) -> Result<Box<dyn Driver>> {
-        Ok(drive(
-            self.channels(side, rendezvous, size, settings)?,
-            size,
-        ))
-    }
-}
-
-impl Olivine {
-    /// One end of both channels.
-    pub(super) fn channels(
-        &self,
-        side: Side,
-        rendezvous: &mut Rendezvous,
-        size: usize,
-        settings: &str,
-    ) -> Result<Channels> {
+    ) -> Result<Self> {
         let uri = |name: &str| -> Result<Channel> {
             let mut words = vec![settings.to_owned()];
-            words.extend((!self.wait.is_empty()).then(|| format!("wait={}", self.wait)));
+            words.extend((!wait.is_empty()).then(|| format!("wait={}", wait)));
             // In the folder of the rendezvous: removed with it, and separate from channels in use.
             let folder = rendezvous.folder().join("channels");
             words.push(format!("dir={}", folder.display()));
@@ -104,23 +89,12 @@ impl Olivine {
         rendezvous.exchange("subscribed")?;
         let publisher = Publisher::open_with(&to.publisher).map_err(ArenaError::method)?;
         rendezvous.exchange("open")?;
-        Ok(Channels {
+        Ok(Self {
             looks: from.looks,
-            ..Channels::new(publisher, subscriber, size)
+            ..Self::new(publisher, subscriber, size)
         })
     }
-}
 
-/// One end: a publisher of one channel, a subscriber of the other.
-pub(super) struct Channels {
-    publisher: Publisher,
-    subscriber: Subscriber,
-    size: usize,
-    /// How often it looks before it sleeps.
-    looks: u32,
-}
-
-impl Channels {
     /// For messages of `size` bytes.
     pub(super) fn new(publisher: Publisher, subscriber: Subscriber, size: usize) -> Self {
         Self {

@@ -5,8 +5,8 @@
 //! block the thread that it waits for, so this method sleeps.
 
 use super::olivine_shm::Channels;
-use super::{Described, Rendezvous, Side};
 use super::{Driver, drive};
+use super::{Method, Rendezvous, Side};
 use olivine::{Publisher, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
 use std::time::Duration;
@@ -14,16 +14,13 @@ use std::time::Duration;
 /// Longest wait for the other side's subscriber.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-pub(super) const TCP: Described = Described {
-    name: "olivine-tcp",
-    about: "tcp:// on 127.0.0.1 with wait=park",
-    wait: "park",
-    streams: true,
-    batches: true,
-    threads: false,
-    lacks: "",
+pub(super) const TCP: Method = Method::new(
+    "olivine-tcp",
+    "tcp:// on 127.0.0.1 with wait=park",
+    "park",
     open,
-};
+)
+.batching();
 
 fn open(
     side: Side,

@@ -1,7 +1,7 @@
 //! Message queues of the kernel, one for each direction. Both sides sleep in the kernel.
 
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::rendezvous::Object;
 use olivine_arena::sys::queue::{Posix, SystemV};
@@ -9,28 +9,22 @@ use std::ffi::CString;
 use std::io::ErrorKind;
 
 /// Two System V queues.
-pub(super) const SYSTEM_V: Described = Described {
-    name: "sysv-queue",
-    about: "two System V message queues, blocking",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: open_system_v,
-};
+pub(super) const SYSTEM_V: Method = Method::new(
+    "sysv-queue",
+    "two System V message queues, blocking",
+    "block",
+    open_system_v,
+)
+.streaming();
 
 /// Two POSIX queues.
-pub(super) const POSIX: Described = Described {
-    name: "posix-queue",
-    about: "two POSIX message queues, blocking",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: open_posix,
-};
+pub(super) const POSIX: Method = Method::new(
+    "posix-queue",
+    "two POSIX message queues, blocking",
+    "block",
+    open_posix,
+)
+.streaming();
 
 /// A limit of the kernel, read from its file.
 fn limit(path: &str) -> Option<usize> {

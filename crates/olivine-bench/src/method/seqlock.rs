@@ -4,8 +4,8 @@
 //! Loses messages if the reader is slower, so it is measured for round trips only. Both sides spin.
 
 use super::exchange::{Memory, share};
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::sys::mapping::Mapping;
 use std::sync::atomic::{Ordering, fence};
@@ -15,16 +15,13 @@ const SLOTS: u64 = 64;
 const WORD: usize = 8;
 
 /// Two rings of slots under sequence locks.
-pub(super) const SEQ_LOCK: Described = Described {
-    name: "seqlock-ring",
-    about: "ring of 64 slots with sequence locks, overwrites unread slots, spinning",
-    wait: "spin",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: "overwrites what is not read in time",
+pub(super) const SEQ_LOCK: Method = Method::new(
+    "seqlock-ring",
+    "ring of 64 slots with sequence locks, overwrites unread slots, spinning",
+    "spin",
     open,
-};
+)
+.lacking("overwrites what is not read in time");
 
 fn open(
     side: Side,

@@ -4,32 +4,26 @@
 //! race at the start.
 
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use crate::sys::signal::{Signal, Thread};
 use olivine_arena::error::{ArenaError, Result, io};
 use std::io::ErrorKind;
 
-pub(super) const PLAIN: Described = Described {
-    name: "signal",
-    about: "SIGUSR1; the message is in shared memory, blocking",
-    wait: "block",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: open_plain,
-};
-pub(super) const REAL_TIME: Described = Described {
-    name: "signal-queued",
-    about: "real-time signals that carry the message, 8 bytes each, blocking",
-    wait: "block",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: open_queued,
-};
+pub(super) const PLAIN: Method = Method::new(
+    "signal",
+    "SIGUSR1; the message is in shared memory, blocking",
+    "block",
+    open_plain,
+)
+.lacking(super::ONE_SLOT);
+pub(super) const REAL_TIME: Method = Method::new(
+    "signal-queued",
+    "real-time signals that carry the message, 8 bytes each, blocking",
+    "block",
+    open_queued,
+)
+.lacking(super::ONE_SLOT);
 
 /// Bytes that one real-time signal carries.
 const WORD: usize = 8;

@@ -3,23 +3,20 @@
 
 use super::bytes::pair_of;
 use super::queue::whole;
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use crate::sys::uring::RingSocket;
 use olivine_arena::error::{ArenaError, Result, io};
 use rustix::net::SocketType;
 
 /// Sockets that are used through io_uring.
-pub(super) const IO_URING: Described = Described {
-    name: "io-uring",
-    about: "seqpacket socketpair through io_uring, one entry per operation, blocking",
-    wait: "block",
-    streams: true,
-    batches: false,
-    threads: false,
-    lacks: "",
+pub(super) const IO_URING: Method = Method::new(
+    "io-uring",
+    "seqpacket socketpair through io_uring, one entry per operation, blocking",
+    "block",
     open,
-};
+)
+.streaming();
 
 fn open(
     side: Side,

@@ -1,8 +1,8 @@
 //! `process_vm_writev`: the kernel copies the message into the receiver's memory, where the
 //! receiver spins.
 
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use crate::sys::vm;
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::sys::mapping::Mapping;
@@ -13,16 +13,13 @@ use std::sync::atomic::Ordering;
 const NUMBER: usize = 8;
 
 /// Writing into the memory of another process.
-pub(super) const PROCESS_VM: Described = Described {
-    name: "process-vm",
-    about: "process_vm_writev into the memory of the other process, spinning",
-    wait: "spin",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
+pub(super) const PROCESS_VM: Method = Method::new(
+    "process-vm",
+    "process_vm_writev into the memory of the other process, spinning",
+    "spin",
     open,
-};
+)
+.lacking(super::ONE_SLOT);
 
 fn open(
     side: Side,

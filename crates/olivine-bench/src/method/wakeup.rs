@@ -7,7 +7,7 @@
 use super::Driver;
 use super::bytes::{pipes, refused};
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
-use super::{Described, Rendezvous, Side};
+use super::{Method, Rendezvous, Side};
 use olivine_arena::error::{ArenaError, Result};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -21,26 +21,20 @@ const WAIT: rustix::time::Timespec = rustix::time::Timespec {
     tv_nsec: 400_000_000,
 };
 
-pub(super) const FUTEX: Described = Described {
-    name: "futex",
-    about: "futex; the message is in shared memory, blocking",
-    wait: "block",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: |side, rendezvous, size, _settings| open_with(Futex, side, rendezvous, size),
-};
-pub(super) const EVENT_FD: Described = Described {
-    name: "eventfd",
-    about: "one eventfd each way; the message is in shared memory, blocking",
-    wait: "block",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: |side, rendezvous, size, _settings| open_event_fd(side, rendezvous, size),
-};
+pub(super) const FUTEX: Method = Method::new(
+    "futex",
+    "futex; the message is in shared memory, blocking",
+    "block",
+    |side, rendezvous, size, _settings| open_with(Futex, side, rendezvous, size),
+)
+.lacking(super::ONE_SLOT);
+pub(super) const EVENT_FD: Method = Method::new(
+    "eventfd",
+    "one eventfd each way; the message is in shared memory, blocking",
+    "block",
+    |side, rendezvous, size, _settings| open_event_fd(side, rendezvous, size),
+)
+.lacking(super::ONE_SLOT);
 
 fn open_event_fd(side: Side, rendezvous: &mut Rendezvous, size: usize) -> Result<Box<dyn Driver>> {
     let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
@@ -101,19 +95,16 @@ impl Wakeup for EventFd {
     }
 }
 
-pub(super) const PIPE_WAKEUP: Described = Described {
-    name: "pipe-wakeup",
-    about: "one pipe each way for a byte; the message is in shared memory, blocking",
-    wait: "block",
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: super::ONE_SLOT,
-    open: |side, rendezvous, size, _settings| {
+pub(super) const PIPE_WAKEUP: Method = Method::new(
+    "pipe-wakeup",
+    "one pipe each way for a byte; the message is in shared memory, blocking",
+    "block",
+    |side, rendezvous, size, _settings| {
         let (from, to) = pipes(side, rendezvous)?;
         open_with(Pipes { from, to }, side, rendezvous, size)
     },
-};
+)
+.lacking(super::ONE_SLOT);
 
 /// The end that this side reads, and the end that it writes.
 struct Pipes {

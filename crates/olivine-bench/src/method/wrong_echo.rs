@@ -1,8 +1,8 @@
 //! Methods with wrong replies, for the self-check.
 
 use super::olivine_shm::{ADAPTIVE, Channels};
-use super::{Described, Rendezvous, Side};
 use super::{Driver, End, drive};
+use super::{Method, Rendezvous, Side};
 use crate::payload::SIZE_MIN;
 use olivine_arena::error::Result;
 
@@ -10,28 +10,20 @@ use olivine_arena::error::Result;
 const WRONG_ANSWER: u64 = 77;
 
 /// Olivine, but one bit of a later reply is wrong.
-pub(super) const WRONG_ECHO: Described = Described {
-    name: "wrong-echo",
-    about: "must fail: one bit of a reply is wrong",
-    wait: ADAPTIVE.wait,
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, settings| open(Lie::WrongBit, side, rendezvous, size, settings),
-};
+pub(super) const WRONG_ECHO: Method = Method::new(
+    "wrong-echo",
+    "must fail: one bit of a reply is wrong",
+    ADAPTIVE.wait,
+    |side, rendezvous, size, settings| open(Lie::WrongBit, side, rendezvous, size, settings),
+);
 
 /// Olivine, but a later reply is too short.
-pub(super) const SHORT_ECHO: Described = Described {
-    name: "short-echo",
-    about: "must fail: a reply is too short",
-    wait: ADAPTIVE.wait,
-    streams: false,
-    batches: false,
-    threads: false,
-    lacks: "",
-    open: |side, rendezvous, size, settings| open(Lie::Short, side, rendezvous, size, settings),
-};
+pub(super) const SHORT_ECHO: Method = Method::new(
+    "short-echo",
+    "must fail: a reply is too short",
+    ADAPTIVE.wait,
+    |side, rendezvous, size, settings| open(Lie::Short, side, rendezvous, size, settings),
+);
 
 /// The error of the reply.
 #[derive(Clone, Copy)]
@@ -49,7 +41,7 @@ fn open(
     size: usize,
     settings: &str,
 ) -> Result<Box<dyn Driver>> {
-    let end = ADAPTIVE.channels(side, rendezvous, size, settings)?;
+    let end = Channels::open(ADAPTIVE.wait, side, rendezvous, size, settings)?;
     let faulty = |end| FaultyEnd {
         end,
         lie,

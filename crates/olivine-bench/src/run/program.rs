@@ -51,13 +51,13 @@ impl Program {
     /// # Errors
     ///
     /// [`BenchError`] if it cannot find itself.
-    pub fn own(methods: &[&'static dyn Method]) -> Result<Self> {
+    pub fn own(methods: &[Method]) -> Result<Self> {
         Ok(Self {
             path: own()?,
             words: Vec::new(),
             rival: None,
             entry: None,
-            methods: methods.iter().map(|&method| method.into()).collect(),
+            methods: methods.iter().map(Description::from).collect(),
         })
     }
 

@@ -26,7 +26,7 @@ const SLICE_NS: f64 = 4e6;
 /// [`BenchError`](crate::BenchError) if a process cannot be started, pinned or does not answer.
 pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Row>> {
     let sleepers = Variant {
-        method: method::FUTEX.name().to_owned(),
+        method: method::FUTEX.name.to_owned(),
         parameters: Parameters::pair(WOKEN_BYTES),
     };
     let mut line = candidate(floor::LINE, move |turn| {

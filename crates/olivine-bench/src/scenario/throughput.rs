@@ -74,7 +74,7 @@ pub(super) fn open(
     let (uri, ring) = if variant.parameters.subscribers_count > 1 {
         many(session, variant)?
     } else {
-        session.prepare(method::OLIVINE.name())?;
+        session.prepare(method::OLIVINE.name)?;
         let (uri, ring) = channel(session, settings)?;
         session.set.open_channel(SERVER, Side::Server, &uri, size)?;
         (uri, ring)
@@ -129,7 +129,7 @@ impl Subject for BesideBare {
         let size = variant.size();
         // A frame and two headers fit.
         let ring = stream.ring_bytes.max((size + 24).next_power_of_two());
-        let name = method::BARE.name();
+        let name = method::BARE.name;
         let settings = format!("capacity={ring}");
         session.set.open(Role::Bare, name, &settings, size, false)?;
         let bare = Stream::over(session, Role::Bare, ring, variant, BARE_NS)?;

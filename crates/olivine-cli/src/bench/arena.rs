@@ -160,7 +160,7 @@ fn ranked(bench: &Bench, scenario: &'static Scenario, among: &[String]) -> Outco
     let mut matrix = Matrix::new(scenario, &[DEFAULT_SIZE]);
     let can = |name: &&String| {
         let known = method::find(method::BUILT_IN, name);
-        scenario.in_harness || *name == ALL || known.is_ok_and(|known| known.streams())
+        scenario.in_harness || *name == ALL || known.is_ok_and(|known| known.streams)
     };
     matrix.method = among.iter().filter(can).cloned().collect();
     let mut case = Parameters::pair(DEFAULT_SIZE);

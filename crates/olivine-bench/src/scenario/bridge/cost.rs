@@ -46,7 +46,7 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup) {
 
 /// A channel whose only subscriber is a bridge to the second participant.
 fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
-    session.prepare(crate::method::OLIVINE.name())?;
+    session.prepare(crate::method::OLIVINE.name)?;
     let (uri, ring) = channel(session, SETTINGS)?;
     let port = process::free_port().map_err(io("find a free port"))?;
     let far = |role: &str| format!("tcp://127.0.0.1:{port}/bench?{SETTINGS}&role={role}");

@@ -14,7 +14,7 @@ mod site;
 mod sweep;
 
 use crate::args::{
-    BenchArgs, Common, EntryArgs, ManyArgs, MethodArgs, ParticipantArgs, Scenario, Stream,
+    BenchArgs, Common, EntryArgs, MethodArgs, ParticipantArgs, Registered, Scenario,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
@@ -27,7 +27,7 @@ use olivine_bench::plan::{ALL, Matrix, PlanError};
 use olivine_bench::privileges::Privileges;
 use olivine_bench::result::file::RUNS_QUOTABLE;
 use olivine_bench::run::Program;
-use olivine_bench::scenario::{self, Setup, Variant, latency, mesh, pingpong};
+use olivine_bench::scenario::{self, Setup, Variant, pingpong};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +54,8 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         };
         let mut matrix = Matrix::new(&pingpong::SCENARIO, &[DEFAULT_SIZE]);
         matrix.method.push(ALL.to_owned());
-        return measured(common, &method, &[matrix], None, Some(ALL_BUDGET));
+        let bench = Bench::new(pingpong::SCENARIO.name, &method)?.within(Some(ALL_BUDGET));
+        return measured(bench, common, &[matrix], None);
     };
     match scenario {
         Scenario::List => list(common),
@@ -71,59 +72,23 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             let rows = bench.measure(scenario::floor::run)?;
             bench.report(common, rows.into())
         }
-        Scenario::Pingpong(args) => {
-            let mut matrix = Matrix::new(&pingpong::SCENARIO, &args.size);
-            matrix.method.clone_from(&args.method);
-            if args.method.is_empty() {
-                matrix.slots.clone_from(&args.slots);
-            }
-            args.ring.set(&mut matrix);
-            let rivals = args.rivals.as_deref();
-            measured(common, &args.method_args, &[matrix], rivals, None)
-        }
-        Scenario::Stream(Stream { scenario, args }) => {
-            let mut matrix = Matrix::new(scenario, &args.size);
-            matrix.method.clone_from(&args.method);
-            matrix.batch = args.batch.iter().copied().map(u64::from).collect();
-            args.ring.set(&mut matrix);
-            let mut matrices = vec![matrix];
+        Scenario::Registered(Registered { scenario, args }) => {
+            let mut matrices = vec![args.matrix(scenario)];
             if args.size.is_empty() {
                 matrices[0].size.push(DEFAULT_SIZE);
             }
             if args.size.is_empty() && args.batch.is_empty() {
-                // The three main cases.
+                // The three main cases of a stream.
                 matrices.push(matrices[0].clone());
                 matrices[0].batch = vec![1, 16];
                 matrices[1].size = vec![8192];
             }
-            let rivals = args.rivals.as_deref();
-            measured(common, &args.method_args, &matrices, rivals, None)
-        }
-        Scenario::Fanout(args) => many(
-            common,
-            Matrix::new(&mesh::FANOUT, &[]),
-            &args.many,
-            &[1, 2, 4, 8],
-        ),
-        Scenario::Mesh(args) => {
-            let mut matrix = Matrix::new(&mesh::MESH, &[]);
-            matrix.publishers.clone_from(&args.publishers);
-            many(common, matrix, &args.many, &[6])
+            let mut bench = Bench::new(scenario.name, &args.method_args)?;
+            bench.setup.worst = args.worst.map_or(0, usize::from);
+            measured(bench, common, &matrices, args.rivals.as_deref())
         }
         Scenario::Sweep(args) => sweep::run(args, common),
         Scenario::Bridge(args) => far::run(args, common),
-        Scenario::Latency(args) => {
-            let mut matrix = Matrix::new(&latency::SCENARIO, &args.size);
-            matrix.method.clone_from(&args.method);
-            matrix.rate.clone_from(&args.rate);
-            matrix.subscribers.clone_from(&args.subscribers);
-            matrix.topic.clone_from(&args.topic);
-            args.ring.set(&mut matrix);
-            let mut bench = Bench::new(latency::SCENARIO.name, &args.method_args)?;
-            bench.setup.worst = args.worst.map_or(0, usize::from);
-            let rivals = args.rivals.as_deref();
-            measured_by(bench, common, &[matrix], rivals)
-        }
     }
 }
 
@@ -152,21 +117,8 @@ fn variants(matrices: &[Matrix]) -> Outcome<Vec<Variant>> {
     Ok(variants.collect::<Outcome<Vec<_>>>()?.concat())
 }
 
-/// Measures matrices of one scenario, and then the `rivals` of a folder with the same sizes and
-/// batches.
+/// Measures matrices of one scenario, and the `rivals` of a folder with the same sizes and batches.
 fn measured(
-    common: Common,
-    method: &MethodArgs,
-    matrices: &[Matrix],
-    rivals: Option<&Path>,
-    budget: Option<Duration>,
-) -> Outcome {
-    let bench = Bench::new(matrices[0].scenario.name, method)?.within(budget);
-    measured_by(bench, common, matrices, rivals)
-}
-
-/// The same by a measurement with its settings.
-fn measured_by(
     mut bench: Bench,
     common: Common,
     matrices: &[Matrix],
@@ -184,25 +136,6 @@ fn measured_by(
     let mut found = bench.measure_twice(scenario.run, &variants)?;
     found.rows.extend(failed);
     bench.report(common, found)
-}
-
-/// One channel with several participants on it.
-fn many(
-    common: Common,
-    mut matrix: Matrix,
-    args: &ManyArgs,
-    default_subscribers: &[u32],
-) -> Outcome {
-    matrix.size.clone_from(&args.size);
-    matrix.batch = args.batch.iter().copied().map(u64::from).collect();
-    matrix.wait.clone_from(&args.wait);
-    matrix.capacity.clone_from(&args.capacity);
-    matrix.topic.clone_from(&args.topic);
-    matrix.subscribers = match args.subscribers.as_slice() {
-        [] => default_subscribers.to_vec(),
-        given => given.to_vec(),
-    };
-    measured(common, &args.method, &[matrix], None, None)
 }
 
 pub(crate) use load::serve as serve_load;

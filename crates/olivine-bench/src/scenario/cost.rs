@@ -33,6 +33,7 @@ pub const SCENARIO: Scenario = Scenario {
     heading: "Handed over in bursts of up to 32 KiB: what a message costs its publisher",
     load: Load::Saturated,
     keys: &["method", "rival", "batch", "wait", "capacity"],
+    defaults: &[],
     in_harness: false,
     run,
 };

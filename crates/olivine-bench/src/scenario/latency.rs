@@ -42,6 +42,7 @@ pub const SCENARIO: Scenario = Scenario {
         "capacity",
         "topic",
     ],
+    defaults: &[("size", "32"), ("rate", "1K,100K,1M"), ("subscribers", "1")],
     in_harness: false,
     run,
 };

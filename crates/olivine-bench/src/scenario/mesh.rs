@@ -33,6 +33,7 @@ pub const FANOUT: Scenario = Scenario {
     heading: "Full speed, one publisher, several subscribers that get every message",
     load: Load::Saturated,
     keys: &["subscribers", "batch", "wait", "capacity", "topic"],
+    defaults: &[("size", "32"), ("subscribers", "1,2,4,8"), ("batch", "1")],
     in_harness: false,
     run: fanout,
 };
@@ -50,6 +51,12 @@ pub const MESH: Scenario = Scenario {
         "wait",
         "capacity",
         "topic",
+    ],
+    defaults: &[
+        ("size", "32"),
+        ("publishers", "6"),
+        ("subscribers", "6"),
+        ("batch", "1"),
     ],
     in_harness: false,
     run: mesh,

@@ -33,6 +33,7 @@ pub const SCENARIO: Scenario = Scenario {
     heading: "Round trip of a message and its answer",
     load: Load::Closed,
     keys: &["method", "rival", "wait", "capacity"],
+    defaults: &[("size", "32"), ("slots", "64")],
     in_harness: true,
     run,
 };

@@ -1,8 +1,8 @@
 //! The scenarios that measure variants in turns: a line each.
 //!
 //! Command line, job files, reports and rivals read what a scenario says of itself. A new one is a
-//! file with a [`Scenario`] and a line in [`SCENARIOS`]. If it [streams](Scenario::streams), the
-//! tool has a command for it.
+//! file with a [`Scenario`], its `mod` and a line in [`SCENARIOS`]: the tool has a command for it,
+//! with the options that it reads.
 
 use super::{Found, Setup, Variant, Watch, cost, latency, mesh, pingpong, throughput};
 use crate::error::Result;
@@ -26,6 +26,8 @@ pub struct Scenario {
     pub load: Load,
     /// The lists of a job that change what is measured, beside `size`.
     pub keys: &'static [&'static str],
+    /// Values that its command has for options that are not given.
+    pub defaults: &'static [(&'static str, &'static str)],
     /// Whether this library is measured through the harness, as the method `olivine-WAIT`.
     /// Otherwise by its fastest calls, as [`throughput::OWN`].
     pub in_harness: bool,

@@ -43,6 +43,7 @@ pub const SCENARIO: Scenario = Scenario {
     heading: "Full speed, one publisher, one subscriber, nothing lost",
     load: Load::Saturated,
     keys: &["method", "rival", "batch", "wait", "capacity"],
+    defaults: &[],
     in_harness: false,
     run,
 };

@@ -2,9 +2,11 @@
 
 use super::{FarArgs, TEMPLATE, load, values};
 use crate::bench::files::{report_help, save_help};
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use olivine_bench::plan::{ALL, Matrix};
+use olivine_bench::result::Load;
 use olivine_bench::scenario::registry::{self, SCENARIOS};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -46,12 +48,8 @@ pub(crate) struct BenchArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Scenario {
     Floor(FloorArgs),
-    Pingpong(PingpongArgs),
     #[command(flatten)]
-    Stream(Stream),
-    Latency(LatencyArgs),
-    Fanout(FanoutArgs),
-    Mesh(MeshArgs),
+    Registered(Registered),
     Sweep(SweepArgs),
     Bridge(FarArgs),
     Http(load::HttpArgs),
@@ -94,33 +92,6 @@ pub(crate) struct MethodArgs {
     pub(crate) save: Vec<PathBuf>,
 }
 
-/// Settings of the measured channel.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct RingArgs {
-    /// How both sides wait: spin, yield, park, adaptive, or spin:N for N looks
-    /// before it sleeps; a list is measured in turns [default: spin, or adaptive
-    /// if processes share a CPU]
-    #[arg(long, value_name = "STRATEGY", value_delimiter = ',')]
-    pub(crate) wait: Vec<String>,
-    /// Bytes to which messages are padded; a list is measured in turns
-    /// [default: 8; pingpong: 8 and 64]
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
-    pub(crate) align: Vec<String>,
-    /// Bytes of a ring; a list is measured in turns [default: 1MiB; streams:
-    /// 1MiB and 4MiB]
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
-    pub(crate) capacity: Vec<String>,
-}
-
-impl RingArgs {
-    /// Puts what is given into a matrix.
-    pub(crate) fn set(&self, matrix: &mut Matrix) {
-        matrix.wait.clone_from(&self.wait);
-        matrix.align.clone_from(&self.align);
-        matrix.capacity.clone_from(&self.capacity);
-    }
-}
-
 /// Hardware limits: cache line transfer, copy, system call, clock
 #[derive(Debug, Args)]
 pub(crate) struct FloorArgs {
@@ -128,52 +99,11 @@ pub(crate) struct FloorArgs {
     pub(crate) method: MethodArgs,
 }
 
-/// Round-trip time of a message and its reply
-#[derive(Debug, Args)]
-#[command(mut_arg("wait", |arg| arg.conflicts_with("method")))]
-pub(crate) struct PingpongArgs {
-    /// Methods from `olivine bench list`, or all [default: olivine-STRATEGY
-    /// with the strategy of --wait]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) method: Vec<String>,
-    /// Also measure the rivals that `cargo xtask rivals` has built in this folder
-    #[arg(
-        long, value_name = "PATH", num_args = 0..=1,
-        default_missing_value = "rivals/target/release"
-    )]
-    pub(crate) rivals: Option<PathBuf>,
-    /// Bytes of a message, 16 or more; a list is measured in turns
-    #[arg(
-        long, short, value_name = "BYTES", allow_negative_numbers = true,
-        value_parser = values::size, value_delimiter = ',', default_value = "32"
-    )]
-    pub(crate) size: Vec<u64>,
-    /// Room for this many subscribers (subscribers_max); a list is measured in
-    /// turns
-    #[arg(
-        long,
-        value_name = "COUNT",
-        value_delimiter = ',',
-        default_value = "64",
-        conflicts_with = "method"
-    )]
-    pub(crate) slots: Vec<u32>,
-    #[command(flatten)]
-    pub(crate) ring: RingArgs,
-    #[command(flatten)]
-    pub(crate) method_args: MethodArgs,
-}
-
-/// A scenario that streams: a command for each one in the registry.
+/// A scenario of the registry: each has a command with the options that it reads.
 #[derive(Debug)]
-pub(crate) struct Stream {
+pub(crate) struct Registered {
     pub(crate) scenario: &'static registry::Scenario,
-    pub(crate) args: StreamArgs,
-}
-
-/// The registered scenario called `name`, if it streams.
-fn streaming(name: &str) -> Option<&'static registry::Scenario> {
-    registry::find(name).filter(|scenario| scenario.streams())
+    pub(crate) args: RegisteredArgs,
 }
 
 /// `text` with a capital letter at its start.
@@ -182,15 +112,23 @@ fn capitalized(text: &str) -> String {
     first.to_uppercase() + rest
 }
 
-impl FromArgMatches for Stream {
+impl FromArgMatches for Registered {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let found = matches.subcommand();
-        let found = found.and_then(|(name, matches)| Some((streaming(name)?, matches)));
+        let found = found.and_then(|(name, matches)| Some((registry::find(name)?, matches)));
         let (scenario, matches) =
             found.ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))?;
+        let given = |id: &str| matches.value_source(id) == Some(ValueSource::CommandLine);
+        let mut all = matches.ids().map(clap::Id::as_str);
+        if let Some(id) = all.find(|id| given(id) && !is_read(scenario, id)) {
+            let mut error = clap::Error::new(ErrorKind::UnknownArgument);
+            let option = ContextValue::String(format!("--{id}"));
+            error.insert(ContextKind::InvalidArg, option);
+            return Err(error);
+        }
         Ok(Self {
             scenario,
-            args: StreamArgs::from_arg_matches(matches)?,
+            args: RegisteredArgs::from_arg_matches(matches)?,
         })
     }
 
@@ -200,12 +138,47 @@ impl FromArgMatches for Stream {
     }
 }
 
-impl Subcommand for Stream {
+/// What a stream measures if neither is given.
+const STREAMED: [(&str, &str); 2] = [
+    (
+        "size",
+        "32 one by one, 32 in batches of 16, 8KiB one by one",
+    ),
+    ("batch", "with --size 1"),
+];
+
+/// Whether a scenario reads an option; those of every measurement, each does.
+fn is_read(scenario: &registry::Scenario, id: &str) -> bool {
+    match id {
+        "rivals" | "align" => scenario.reads("method"),
+        "slots" => scenario.in_harness,
+        "worst" => scenario.load == Load::Open,
+        "method" | "rate" | "batch" | "publishers" | "subscribers" | "wait" | "capacity"
+        | "topic" => scenario.reads(id),
+        _ => true,
+    }
+}
+
+impl Subcommand for Registered {
     fn augment_subcommands(command: Command) -> Command {
-        let streams = SCENARIOS.iter().filter(|scenario| scenario.streams());
-        streams.fold(command, |command, scenario| {
-            let stream = StreamArgs::augment_args(Command::new(scenario.name));
-            command.subcommand(stream.about(capitalized(scenario.about)))
+        SCENARIOS.iter().fold(command, |command, scenario| {
+            let of = RegisteredArgs::augment_args(Command::new(scenario.name));
+            let of = of.mut_args(|arg| {
+                let id = arg.get_id().as_str();
+                let mut defaults = scenario.defaults.iter();
+                let default = defaults.find(|(key, _)| *key == id);
+                let is_hidden = !is_read(scenario, id);
+                let mut cases = STREAMED.iter().filter(|_| scenario.streams());
+                match (default, cases.find(|(key, _)| *key == id)) {
+                    (Some((_, value)), _) => arg.default_value(*value),
+                    (None, Some((_, cases))) => {
+                        let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
+                        arg.help(format!("{help} [default: {cases}]"))
+                    }
+                    (None, None) => arg.hide(is_hidden),
+                }
+            });
+            command.subcommand(of.about(capitalized(scenario.about)))
         })
     }
 
@@ -214,15 +187,15 @@ impl Subcommand for Stream {
     }
 
     fn has_subcommand(name: &str) -> bool {
-        streaming(name).is_some()
+        registry::find(name).is_some()
     }
 }
 
-/// Options of a scenario that streams.
+/// Options of the scenarios in the registry. A row there says which it reads, and their defaults.
 #[derive(Debug, Args)]
-pub(crate) struct StreamArgs {
-    /// Methods from `olivine bench list`, or all that can stream [default:
-    /// olivine-shm with its fastest settings]
+pub(crate) struct RegisteredArgs {
+    /// Methods from `olivine bench list`, or all that fit [default: a channel of
+    /// this library, with its fastest settings]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) method: Vec<String>,
     /// Also measure the rivals that `cargo xtask rivals` has built in this folder
@@ -231,86 +204,93 @@ pub(crate) struct StreamArgs {
         default_missing_value = "rivals/target/release"
     )]
     pub(crate) rivals: Option<PathBuf>,
-    /// Bytes of a message, 16 or more; a list is measured in turns [default:
-    /// 32 one by one, 32 in batches of 16, 8KiB one by one]
+    /// Messages a second; a list is measured in turns
+    #[arg(
+        long, short, value_name = "RATE", allow_negative_numbers = true,
+        value_parser = values::latency_rate, value_delimiter = ','
+    )]
+    pub(crate) rate: Vec<f64>,
+    /// Publishers, a process each; a list is measured in turns
+    #[arg(
+        long, value_name = "COUNT", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
+    pub(crate) publishers: Vec<u32>,
+    /// Subscribers, a process each; a list is measured in turns
+    #[arg(
+        long, value_name = "COUNT", value_delimiter = ',',
+        value_parser = clap::value_parser!(u32).range(1..=64), conflicts_with = "rivals"
+    )]
+    pub(crate) subscribers: Vec<u32>,
+    /// Bytes of a message, 16 or more; a list is measured in turns
     #[arg(
         long, short, value_name = "BYTES", allow_negative_numbers = true,
         value_parser = values::size, value_delimiter = ','
     )]
     pub(crate) size: Vec<u64>,
     /// Messages made visible at once, 1 to 1024; a list is measured in turns
-    /// [default: with --size 1]
     #[arg(
         long, value_name = "N", value_delimiter = ',',
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     pub(crate) batch: Vec<u16>,
-    #[command(flatten)]
-    pub(crate) ring: RingArgs,
-    #[command(flatten)]
-    pub(crate) method_args: MethodArgs,
-}
-
-/// Processes that share a channel.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct ManyArgs {
-    /// Subscribers, a process each; a list is measured in turns [default: fanout
-    /// 1,2,4,8; mesh 6]
-    #[arg(
-        long, value_name = "COUNT", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=64)
-    )]
-    pub(crate) subscribers: Vec<u32>,
-    /// Bytes of a message, 16 or more; a list is measured in turns
-    #[arg(
-        long, short, value_name = "BYTES", allow_negative_numbers = true,
-        value_parser = values::size, value_delimiter = ',', default_value = "32"
-    )]
-    pub(crate) size: Vec<u64>,
-    /// Messages made visible at once, 1 to 1024; a list is measured in turns
-    #[arg(
-        long, value_name = "N", value_delimiter = ',',
-        value_parser = clap::value_parser!(u16).range(1..=1024), default_value = "1"
-    )]
-    pub(crate) batch: Vec<u16>,
-    /// How all wait: yield, park, adaptive, spin:N for N looks before it sleeps,
-    /// or spin if each has its own CPU; a list is measured in turns
+    /// Room for this many subscribers (subscribers_max); a list is measured in
+    /// turns
     #[arg(
         long,
-        value_name = "STRATEGY",
+        value_name = "COUNT",
         value_delimiter = ',',
-        default_value = "adaptive"
+        conflicts_with = "method"
     )]
+    pub(crate) slots: Vec<u32>,
+    /// How both sides wait: spin, yield, park, adaptive, or spin:N for N looks
+    /// before it sleeps; a list is measured in turns [default: spin; adaptive for
+    /// fanout and mesh, and if processes share a CPU]
+    #[arg(long, value_name = "STRATEGY", value_delimiter = ',')]
     pub(crate) wait: Vec<String>,
-    /// Bytes of a ring; a list is measured in turns [default: 1MiB]
+    /// Bytes to which messages are padded; a list is measured in turns
+    /// [default: 8; pingpong and latency: 8 and 64]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    pub(crate) align: Vec<String>,
+    /// Bytes of a ring; a list is measured in turns [default: 1MiB; streams:
+    /// 1MiB and 4MiB]
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     pub(crate) capacity: Vec<String>,
     /// Topics of messages, in turns; all subscribers filter by them [default:
     /// no topic]
-    #[arg(long, value_name = "TOPIC", value_delimiter = ',')]
-    pub(crate) topic: Vec<String>,
-    #[command(flatten)]
-    pub(crate) method: MethodArgs,
-}
-
-/// Throughput of one publisher to several subscribers
-#[derive(Debug, Args)]
-pub(crate) struct FanoutArgs {
-    #[command(flatten)]
-    pub(crate) many: ManyArgs,
-}
-
-/// Throughput of several publishers to several subscribers
-#[derive(Debug, Args)]
-pub(crate) struct MeshArgs {
-    /// Publishers, a process each; a list is measured in turns
     #[arg(
-        long, value_name = "COUNT", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=64), default_value = "6"
+        long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["method", "rivals"]
     )]
-    pub(crate) publishers: Vec<u32>,
+    pub(crate) topic: Vec<String>,
+    /// List the N worst messages of each rate, each with its cause, as far as
+    /// the system and the ring show it
+    #[arg(
+        long, value_name = "N", conflicts_with_all = ["method", "rivals", "subscribers"],
+        value_parser = clap::value_parser!(u16).range(1..=1000)
+    )]
+    pub(crate) worst: Option<u16>,
     #[command(flatten)]
-    pub(crate) many: ManyArgs,
+    pub(crate) method_args: MethodArgs,
+}
+
+impl RegisteredArgs {
+    /// What is measured.
+    pub(crate) fn matrix(&self, scenario: &'static registry::Scenario) -> Matrix {
+        let mut matrix = Matrix::new(scenario, &self.size);
+        matrix.method.clone_from(&self.method);
+        matrix.rate.clone_from(&self.rate);
+        matrix.publishers.clone_from(&self.publishers);
+        matrix.subscribers.clone_from(&self.subscribers);
+        matrix.batch = self.batch.iter().copied().map(u64::from).collect();
+        if self.method.is_empty() {
+            matrix.slots.clone_from(&self.slots);
+        }
+        matrix.wait.clone_from(&self.wait);
+        matrix.align.clone_from(&self.align);
+        matrix.capacity.clone_from(&self.capacity);
+        matrix.topic.clone_from(&self.topic);
+        matrix
+    }
 }
 
 /// Measure every point of a job file or preset; resumes after a stop
@@ -356,58 +336,6 @@ pub(crate) struct SweepArgs {
     pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) method: MethodArgs,
-}
-
-/// One-way latency at a fixed rate, from the planned send time
-#[derive(Debug, Args)]
-pub(crate) struct LatencyArgs {
-    /// Methods from `olivine bench list`, or all that can stream [default:
-    /// olivine-shm]
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    pub(crate) method: Vec<String>,
-    /// Also measure the rivals that `cargo xtask rivals` has built in this folder
-    #[arg(
-        long, value_name = "PATH", num_args = 0..=1,
-        default_missing_value = "rivals/target/release"
-    )]
-    pub(crate) rivals: Option<PathBuf>,
-    /// Messages a second; a list is measured in turns
-    #[arg(
-        long, short, value_name = "RATE", allow_negative_numbers = true,
-        value_parser = values::latency_rate, value_delimiter = ',',
-        default_value = "1K,100K,1M"
-    )]
-    pub(crate) rate: Vec<f64>,
-    /// Bytes of a message, 16 or more; a list is measured in turns
-    #[arg(
-        long, short, value_name = "BYTES", allow_negative_numbers = true,
-        value_parser = values::size, value_delimiter = ',', default_value = "32"
-    )]
-    pub(crate) size: Vec<u64>,
-    /// Subscribers, a process each; a list is measured in turns
-    #[arg(
-        long, value_name = "COUNT", value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..=64), default_value = "1",
-        conflicts_with = "rivals"
-    )]
-    pub(crate) subscribers: Vec<u32>,
-    /// Topics of messages, in turns; all subscribers filter by them [default:
-    /// no topic]
-    #[arg(
-        long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["method", "rivals"]
-    )]
-    pub(crate) topic: Vec<String>,
-    /// List the N worst messages of each rate, each with its cause, as far as
-    /// the system and the ring show it
-    #[arg(
-        long, value_name = "N", conflicts_with_all = ["method", "rivals", "subscribers"],
-        value_parser = clap::value_parser!(u16).range(1..=1000)
-    )]
-    pub(crate) worst: Option<u16>,
-    #[command(flatten)]
-    pub(crate) ring: RingArgs,
-    #[command(flatten)]
-    pub(crate) method_args: MethodArgs,
 }
 
 /// Validate libraries of others, then rank them among all methods

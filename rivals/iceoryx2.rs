@@ -62,6 +62,10 @@ fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<d
         .create()
         .map_err(says)?;
     rendezvous.exchange("open")?;
+    // A subscriber connects when it looks. Until then a publisher drops what has no room, whatever
+    // its strategy.
+    subscriber.has_samples().map_err(says)?;
+    rendezvous.exchange("connected")?;
     Ok(drive(Fixed::new(To::<N>(publisher), From(subscriber)), N))
 }
 
@@ -75,8 +79,12 @@ impl<const N: usize> Push<N> for To<N> {
         fill(unsafe { sample.payload_mut().assume_init_mut() });
         // SAFETY: as above.
         let sample = unsafe { sample.assume_init() };
-        sample.send().map_err(says)?;
-        Ok(true)
+        match sample.send().map_err(says)? {
+            1 => Ok(true),
+            count => Err(says(format!(
+                "a message was delivered to {count} subscribers"
+            ))),
+        }
     }
 }
 

@@ -74,6 +74,11 @@ fn open(
     size: usize,
     settings: &str,
 ) -> Result<Box<dyn Driver>> {
+    if settings.is_empty() {
+        return Err(says(
+            "it needs a server: 'olivine bench bridge stream' starts one",
+        ));
+    }
     let runtime = runtime()?;
     let opened = runtime.block_on(async {
         let client = connect(settings).await?;

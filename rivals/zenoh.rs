@@ -1,5 +1,5 @@
-//! zenoh: publish-subscribe between processes, payloads in shared memory, their announcement over
-//! UNIX sockets.
+//! zenoh: publish-subscribe between processes over UNIX sockets: payloads, or the announcement of
+//! payloads in shared memory.
 
 use olivine_arena::affinity;
 use olivine_arena::error::{ArenaError, Result};
@@ -26,16 +26,23 @@ const MEETING_STEP: Duration = Duration::from_millis(5);
 /// Shared memory for payloads, in bytes.
 const POOL_BYTES: usize = 16 << 20;
 
-const ZENOH: Method = Method::new(
+const PLAIN: Method = Method::new(
+    "zenoh",
+    "zenoh over UNIX sockets, blocking, its threads not pinned",
+    "block",
+    |side, rendezvous, size, _| open(false, side, rendezvous, size),
+)
+.streaming();
+const SHARED: Method = Method::new(
     "zenoh-shm",
     "zenoh with payloads in shared memory, blocking, its threads not pinned",
     "block",
-    open,
+    |side, rendezvous, size, _| open(true, side, rendezvous, size),
 )
 .streaming();
 
 fn main() -> ExitCode {
-    static METHODS: [Method; 1] = [ZENOH];
+    static METHODS: [Method; 2] = [PLAIN, SHARED];
     run(&METHODS)
 }
 
@@ -47,7 +54,7 @@ fn says(error: impl std::fmt::Display) -> ArenaError {
 }
 
 /// A session that talks to one other, through a socket in the rendezvous's folder.
-fn session(side: Side, rendezvous: &mut Rendezvous) -> Result<Session> {
+fn session(is_shared: bool, side: Side, rendezvous: &mut Rendezvous) -> Result<Session> {
     let socket = rendezvous.folder().join("zenoh");
     let endpoint = format!("[\"unixsock-stream/{}\"]", socket.display());
     let (ours, none) = match side {
@@ -58,7 +65,10 @@ fn session(side: Side, rendezvous: &mut Rendezvous) -> Result<Session> {
     for (key, value) in [
         ("mode", "\"peer\""),
         ("scouting/multicast/enabled", "false"),
-        ("transport/shared_memory/enabled", "true"),
+        (
+            "transport/shared_memory/enabled",
+            if is_shared { "true" } else { "false" },
+        ),
         (ours, endpoint.as_str()),
         (none, "[]"),
     ] {
@@ -76,13 +86,13 @@ fn session(side: Side, rendezvous: &mut Rendezvous) -> Result<Session> {
 }
 
 fn open(
+    is_shared: bool,
     side: Side,
     rendezvous: &mut Rendezvous,
     size: usize,
-    _settings: &str,
 ) -> Result<Box<dyn Driver>> {
     let pair = affinity::unpinned(|| -> Result<Pair> {
-        let session = session(side, rendezvous)?;
+        let session = session(is_shared, side, rendezvous)?;
         let (from, to) = side.from_to("olivine/there", "olivine/back");
         let subscriber = session.declare_subscriber(from).wait().map_err(says)?;
         // At once for a message that is waited for, gathered where messages stream.
@@ -94,16 +104,19 @@ fn open(
             declared.wait().map_err(says)
         };
         let (publisher, streaming) = (publisher(true)?, publisher(false)?);
-        let pool = PosixShmProviderBackend::builder(POOL_BYTES)
-            .wait()
-            .map_err(says)?;
+        let pool = if is_shared {
+            let pool = PosixShmProviderBackend::builder(POOL_BYTES).wait();
+            Some(ShmProviderBuilder::backend(pool.map_err(says)?).wait())
+        } else {
+            None
+        };
         meet(&publisher)?;
         meet(&streaming)?;
         Ok(Pair {
             subscriber,
             publisher,
             streaming: Some(streaming),
-            pool: ShmProviderBuilder::backend(pool).wait(),
+            pool,
             size,
             _session: session,
         })
@@ -132,7 +145,8 @@ struct Pair {
     publisher: Publisher<'static>,
     /// The one for streams, until it takes the other's place.
     streaming: Option<Publisher<'static>>,
-    pool: ShmProvider<PosixShmProviderBackend>,
+    /// Where payloads are, if they are in shared memory.
+    pool: Option<ShmProvider<PosixShmProviderBackend>>,
     size: usize,
     _session: Session,
 }
@@ -157,8 +171,13 @@ impl End for Pair {
     }
 
     fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
+        let Some(pool) = &self.pool else {
+            let mut message = vec![0; self.size];
+            fill(&mut message);
+            return self.publisher.put(message).wait().map_err(says);
+        };
         let mut message = loop {
-            let place = self.pool.alloc(self.size).with_policy::<GarbageCollect>();
+            let place = pool.alloc(self.size).with_policy::<GarbageCollect>();
             match place.wait() {
                 Ok(place) => break place,
                 // The other side has not let go of enough yet.

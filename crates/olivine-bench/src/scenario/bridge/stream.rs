@@ -60,10 +60,11 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
             continue;
         }
         let server = server.flatten();
-        for (size, batch) in [(SMALL, BATCH), (LARGE, 1)] {
+        // Neither has batches.
+        for size in [SMALL, LARGE] {
             let variant = Variant {
                 method: method.to_owned(),
-                parameters: parameters(size, batch, ""),
+                parameters: parameters(size, 1, ""),
             };
             let server = server.clone();
             let open = move |session: &mut Session<'_>, variant: &Variant| {

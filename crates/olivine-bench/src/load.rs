@@ -131,36 +131,6 @@ pub struct Outcome {
     reason = "counts and times stay far below 2^52"
 )]
 impl Outcome {
-    /// Answers a second.
-    #[must_use]
-    pub fn per_s(&self) -> f64 {
-        self.answers as f64 / self.seconds
-    }
-
-    /// The server's CPU time for each answer, in nanoseconds.
-    #[must_use]
-    pub fn server_ns(&self) -> Option<f64> {
-        (self.answers > 0).then_some(self.server_cpu_ns? as f64 / self.answers as f64)
-    }
-
-    /// The generator's CPU time for each answer, in nanoseconds.
-    #[must_use]
-    pub fn client_ns(&self) -> f64 {
-        self.client_cpu_ns as f64 / self.answers.max(1) as f64
-    }
-
-    /// The share of one CPU that the server used; above 1 with several threads.
-    #[must_use]
-    pub fn server_busy(&self) -> Option<f64> {
-        Some(self.server_cpu_ns? as f64 / self.seconds / 1e9)
-    }
-
-    /// The share of its CPU that the generator used.
-    #[must_use]
-    pub fn client_busy(&self) -> f64 {
-        self.client_cpu_ns as f64 / self.seconds / 1e9
-    }
-
     /// The figures of a run; none of a server that ended early.
     fn figures(self, load: Load) -> Result<Figures, LoadError> {
         if self.gone {
@@ -173,12 +143,19 @@ impl Outcome {
             return Err(LoadError::Cut { count: self.cut });
         }
         let some = |count: u64| (count > 0).then_some(count as f64);
+        let (answers, seconds) = (self.answers as f64, self.seconds);
+        let server_ns = self.server_cpu_ns.map(|ns| ns as f64);
+        let own_ns = self.client_cpu_ns as f64;
         let values = [
-            ("messages_per_s", Some(self.per_s())),
-            ("cpu_ns", self.server_ns()),
-            ("generator_cpu_ns", Some(self.client_ns())),
-            ("busy", self.server_busy()),
-            ("generator_busy", Some(self.client_busy())),
+            ("messages_per_s", Some(answers / seconds)),
+            (
+                "cpu_ns",
+                server_ns.filter(|_| answers > 0.0).map(|ns| ns / answers),
+            ),
+            ("generator_cpu_ns", Some(own_ns / answers.max(1.0))),
+            // Shares of one CPU: above 1 with several threads.
+            ("busy", server_ns.map(|ns| ns / seconds / 1e9)),
+            ("generator_busy", Some(own_ns / seconds / 1e9)),
             ("closed_count", some(self.closed)),
             ("unanswered_count", some(self.unanswered)),
         ];

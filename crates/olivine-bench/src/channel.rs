@@ -1,7 +1,7 @@
 //! Channels that a measurement creates and removes, and waits on them.
 //!
 //! A measured channel is given by a URI of the library, in which two words mean more: `wait=spin:N`
-//! and a list of topics. [`Channel`] reads both.
+//! and a list of topics. `Channel` reads both.
 
 use olivine::{Config, Message, NotSent, Publisher, Subscriber, UriError, admin};
 use olivine_arena::error::{ArenaError, Result};

@@ -471,7 +471,11 @@ fn wrong_arguments_are_reported_in_one_line() {
             1,
             "cannot write /nonexistent/x.json",
         ),
-        (&["mesh", "--wait", "nap"], 2, "wait=nap"),
+        (
+            &["mesh", "--wait", "nap"],
+            2,
+            "--wait 'nap' is none of spin",
+        ),
         (
             &["mesh", "--fifo", "--publishers", "64"],
             2,

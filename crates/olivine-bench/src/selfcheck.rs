@@ -50,9 +50,9 @@ pub fn run(setup: &Setup, watch: Watch<'_>) -> Result<Vec<Finding>> {
         },
     };
     let stalled = latency::run_stalled(setup, &[variant(OWN, "wait=adaptive")], watch)?;
-    let wrong = pingpong::run(setup, &[variant("wrong-echo", "")], watch)?;
-    let short = pingpong::run(setup, &[variant("short-echo", "")], watch)?;
-    let (rows, error) = run_twice(pingpong::run, setup, &[variant(METHOD, "")], watch)?;
+    let wrong = (pingpong::SCENARIO.run)(setup, &[variant("wrong-echo", "")], watch)?;
+    let short = (pingpong::SCENARIO.run)(setup, &[variant("short-echo", "")], watch)?;
+    let (rows, error) = run_twice(pingpong::SCENARIO.run, setup, &[variant(METHOD, "")], watch)?;
     Ok(vec![
         stall(&stalled.concat()),
         lie("wrong echo", "with one wrong bit", &wrong.concat()),

@@ -8,7 +8,7 @@
 use super::registry::Scenario;
 use super::throughput::Stream;
 use super::turns::{Subject, measure};
-use super::{Found, Session, Setup, Variant, Watch};
+use super::{Session, Variant};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::nanos;
@@ -35,12 +35,8 @@ pub const SCENARIO: Scenario = Scenario {
     keys: &["method", "rival", "batch", "wait", "capacity"],
     defaults: &[],
     in_harness: false,
-    run,
+    run: measure::<Bursts>,
 };
-
-fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<Bursts>(setup, variants, watch)
-}
 
 /// Bursts into a stream.
 pub(super) struct Bursts {

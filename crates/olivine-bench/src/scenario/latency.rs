@@ -44,27 +44,18 @@ pub const SCENARIO: Scenario = Scenario {
     ],
     defaults: &[("size", "32"), ("rate", "1K,100K,1M"), ("subscribers", "1")],
     in_harness: false,
-    run,
+    run: measure::<Line>,
 };
-
-/// Measures every variant in turn, run by run.
-///
-/// # Errors
-///
-/// [`BenchError`]; no figure is reported if any message was wrong.
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<Line>(setup, variants, watch)
-}
 
 /// Length of the stall in each slice of [`run_stalled`], in nanoseconds.
 pub(crate) const STALL_NS: u64 = 20_000_000;
 
-/// Like [`run`], with a stall of [`STALL_NS`] in the middle of each slice, which the self-check
+/// The scenario with a stall of [`STALL_NS`] in the middle of each slice, which the self-check
 /// must find.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// [`BenchError`]; no figure is reported if any message was wrong.
 pub(crate) fn run_stalled(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
     measure::<Stalled>(setup, variants, watch)
 }

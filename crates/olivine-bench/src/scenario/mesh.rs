@@ -9,7 +9,7 @@
 use super::registry::Scenario;
 use super::throughput::many;
 use super::turns::{Subject, measure};
-use super::{Found, Session, Setup, Variant, Watch};
+use super::{Session, Variant};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::nanos;
@@ -35,7 +35,7 @@ pub const FANOUT: Scenario = Scenario {
     keys: &["subscribers", "batch", "wait", "capacity", "topic"],
     defaults: &[("size", "32"), ("subscribers", "1,2,4,8"), ("batch", "1")],
     in_harness: false,
-    run: fanout,
+    run: measure::<Mesh<true>>,
 };
 
 /// Several publishers to several subscribers.
@@ -59,28 +59,8 @@ pub const MESH: Scenario = Scenario {
         ("batch", "1"),
     ],
     in_harness: false,
-    run: mesh,
+    run: measure::<Mesh<false>>,
 };
-
-/// Measures one publisher with several subscribers, every variant in turn, run by run.
-///
-/// # Errors
-///
-/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that
-/// says why.
-fn fanout(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<Mesh<true>>(setup, variants, watch)
-}
-
-/// Measures several publishers with several subscribers, every variant in turn, run by run.
-///
-/// # Errors
-///
-/// [`BenchError`](crate::BenchError) if there is no row at all; a variant that fails has a row that
-/// says why.
-fn mesh(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<Mesh<false>>(setup, variants, watch)
-}
 
 /// Ticks from the start to the last check: in total, and of each publisher and subscriber.
 type Elapsed = (u64, Vec<(u32, u32, u64)>);

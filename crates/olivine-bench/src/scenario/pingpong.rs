@@ -6,7 +6,7 @@
 
 use super::registry::Scenario;
 use super::turns::{Subject, measure};
-use super::{Found, Session, Setup, Variant, Watch};
+use super::{Session, Variant};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{distribution, middle_ns, nanos};
@@ -35,19 +35,8 @@ pub const SCENARIO: Scenario = Scenario {
     keys: &["method", "rival", "wait", "capacity"],
     defaults: &[("size", "32"), ("slots", "64")],
     in_harness: true,
-    run,
+    run: measure::<PingPong>,
 };
-
-/// Measures every variant in turn, run by run.
-///
-/// # Errors
-///
-/// [`BenchError`] if there is no row at all; a method that fails has a row that says why.
-///
-/// [`BenchError`]: crate::BenchError
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<PingPong>(setup, variants, watch)
-}
 
 /// Both ends of a method.
 pub(super) struct PingPong {

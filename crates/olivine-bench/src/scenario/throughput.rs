@@ -7,7 +7,7 @@
 
 use super::registry::Scenario;
 use super::turns::{Subject, measure};
-use super::{Found, Session, Setup, Variant, Watch};
+use super::{Session, Variant};
 use crate::channel::Channel;
 use crate::clock::TickClock;
 use crate::error::Result;
@@ -45,17 +45,8 @@ pub const SCENARIO: Scenario = Scenario {
     keys: &["method", "rival", "batch", "wait", "capacity"],
     defaults: &[],
     in_harness: false,
-    run,
+    run: measure::<BesideBare>,
 };
-
-/// Measures every variant in turn, run by run.
-///
-/// # Errors
-///
-/// [`BenchError`](crate::error::BenchError); no figure is reported if any message was wrong.
-pub fn run(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<BesideBare>(setup, variants, watch)
-}
 
 /// Opens the ends of a method, or of a channel of this library; returns the bytes of its ring, if
 /// it has one.

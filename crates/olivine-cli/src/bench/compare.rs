@@ -57,7 +57,8 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
             let of_first = variants.len();
             variants.extend(variants_of(&second, &args.size)?);
             let bench = Bench::new("pingpong", &args.method)?;
-            let mut found = bench.measure(|setup, watch| pingpong::run(setup, &variants, watch))?;
+            let mut found =
+                bench.measure(|setup, watch| (pingpong::SCENARIO.run)(setup, &variants, watch))?;
             files::save(&bench.file(found.concat().into()), &args.method.save)?;
             // By variants, so that a method can be compared with itself.
             let of_second = found.split_off(of_first.min(found.len()));

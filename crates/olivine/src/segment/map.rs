@@ -13,6 +13,9 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
+/// `MADV_COLLAPSE` of Linux 6.1. `libc` has no name for it with musl.
+const MADV_COLLAPSE: i32 = 25;
+
 fn protection(writable: bool) -> ProtFlags {
     if writable {
         ProtFlags::READ | ProtFlags::WRITE
@@ -256,9 +259,9 @@ impl Mapped {
         }
         // The file was allocated in small pages. Now they are collapsed into large ones.
         let size = self.ring.length() / 2;
-        let gathered = self.call(libc::MADV_COLLAPSE, self.header.length() + size);
+        let gathered = self.call(MADV_COLLAPSE, self.header.length() + size);
         // The second half, too, except its start, which shares a large page with the header.
-        let _ = self.call(libc::MADV_COLLAPSE, self.length());
+        let _ = self.call(MADV_COLLAPSE, self.length());
         if hugepages == HugePages::Require {
             require_large(size, gathered)?;
         }

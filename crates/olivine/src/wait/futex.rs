@@ -16,7 +16,7 @@ fn address(word: &AtomicU64) -> *const u32 {
 #[cfg(not(any(loom, miri)))]
 pub(super) fn wait(word: &AtomicU64, longest: Option<Duration>) {
     let longest = longest.map(|longest| libc::timespec {
-        tv_sec: libc::time_t::try_from(longest.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: longest.subsec_nanos().into(),
     });
     let longest = longest.as_ref();

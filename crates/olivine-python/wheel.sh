@@ -1,20 +1,45 @@
 #!/usr/bin/env bash
-# Builds the wheel below target/wheels, and runs the tests of the package in a new environment
-# without Rust.
+# Builds the wheels below target/wheels: one for this machine, and on x86-64 one for aarch64. Runs
+# the tests of the package with the former in a new environment without Rust. The other is not run.
 #
-# zig links against the C library of manylinux_2_28, so the wheel runs where glibc is 2.28 or later.
+# zig links against the C library of manylinux_2_28, so the wheels run where glibc is 2.28 or later.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
-target=$(cd ../.. && pwd)/target
+target=$(realpath -m "${CARGO_TARGET_DIR:-../../target}")
 tools=$target/tools/wheel
+arch=$(uname -m)
 if [ ! -x "$tools/bin/maturin" ]; then
+    rm -rf "$tools"
     python3 -m venv "$tools"
     "$tools/bin/pip" install --quiet 'maturin>=1.9.4,<2' ziglang
 fi
 rm -f "$target"/wheels/olivine-*-manylinux_2_28_*.whl
-PATH=$tools/bin:$PATH VIRTUAL_ENV=$tools maturin build --zig --compatibility manylinux_2_28 \
-    --out "$target/wheels"
-wheel=$(ls "$target"/wheels/olivine-*-manylinux_2_28_*.whl)
+
+# build ARCH: the wheel's path.
+build() {
+    PATH=$tools/bin:$PATH VIRTUAL_ENV=$tools CARGO_TARGET_DIR=$target maturin build --zig \
+        --compatibility manylinux_2_28 --target "$1-unknown-linux-gnu" --out "$target/wheels" >&2
+    ls "$target"/wheels/olivine-*-manylinux_2_28_"$1".whl
+}
+
+wheel=$(build "$arch")
+if [ "$arch" = x86_64 ]; then
+    rustup target add aarch64-unknown-linux-gnu 2>"$target/rustup.log" || {
+        cat "$target/rustup.log" >&2
+        exit 1
+    }
+    other=$(build aarch64)
+    # An ELF file for aarch64 is in it.
+    machine=$(python3 -c 'import struct, sys, zipfile
+wheel = zipfile.ZipFile(sys.argv[1])
+name = [name for name in wheel.namelist() if name.endswith(".so")]
+print(struct.unpack_from("<H", wheel.read(name[0]), 18)[0], *name[1:])' "$other")
+    [ "$machine" = 183 ] || {
+        echo "$other has a library for machine $machine of ELF, not for aarch64 (183)" >&2
+        exit 1
+    }
+    echo "ok: $other: $(stat -c %s "$other") bytes, built and not run"
+fi
 
 # A new environment: an interpreter, the wheel and nothing else.
 place=$(mktemp -d)
@@ -40,4 +65,5 @@ PROGRAM
 stubs=$(echo "$place"/env/lib/python3*/site-packages/olivine/_native.pyi)
 env -i HOME="$place" PATH=/usr/bin:/bin OLIVINE_DIR="$place" OLIVINE_STUBS="$stubs" \
     "$place/env/bin/python" -B -m unittest discover -s tests
-echo "$wheel: $(stat -c %s "$wheel") bytes, installed in $(((end - start) / 1000000)) ms"
+echo "ok: $wheel: $(stat -c %s "$wheel") bytes, tested; installed in \
+$(((end - start) / 1000000)) ms"

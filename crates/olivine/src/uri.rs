@@ -26,7 +26,7 @@ pub use groups::{FileSettings, NatsSettings, SealedSettings, TcpSettings};
 pub use journal::{Compression, Pace, Rotation, SyncPolicy, Unfinished};
 pub(crate) use key::is_secret;
 pub use key::{End, Key};
-pub(crate) use parse::{TWO_FRAMES_RULE, holds_two_frames, is_channel_name};
+pub(crate) use parse::{BIND_RULE, TWO_FRAMES_RULE, holds_two_frames, is_channel_name};
 pub use sealed::Peers;
 pub use start::Start;
 pub use topic::TopicFilter;

@@ -34,7 +34,7 @@ use crate::channel::attach::random_id;
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 use crate::uri::remote::{Address, TIMEOUT_DEFAULT};
-use crate::uri::{Config, EXPIRE_DEFAULT, Expire, Role, UriError, WaitStrategy};
+use crate::uri::{BIND_RULE, Config, EXPIRE_DEFAULT, Expire, Role, UriError, WaitStrategy};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tls::Tls;
@@ -70,7 +70,7 @@ impl Tcp {
             return Err(OpenError::Uri(UriError::Pair {
                 first: "bind",
                 second: "the side that listens",
-                rule: "it has its address in the URI; drop bind=, or add role=connect",
+                rule: BIND_RULE,
             }));
         }
         // `validate` has checked that there is one.

@@ -4,11 +4,15 @@ use super::groups::{self, ConnectionSettings, Has as _};
 use super::keys::{self, JOURNAL_RULE};
 use super::remote;
 use super::topic::is_topic;
-use super::{Config, Delivery, End, Expire, Scheme, Start, UriError};
+use super::{Config, Delivery, End, Expire, Role, Scheme, Start, UriError};
 use std::str::FromStr;
 
 /// The rule for `align` and `capacity`.
 pub(crate) const TWO_FRAMES_RULE: &str = "the ring must hold at least two frames of 'align' bytes";
+
+/// The rule for `bind` and the side that listens.
+pub(crate) const BIND_RULE: &str =
+    "the side that listens has its address in the URI; drop bind=, or add role=connect";
 
 /// Whether a ring of `capacity` bytes holds two frames.
 pub(crate) fn holds_two_frames(align: u64, capacity: u64) -> bool {
@@ -176,6 +180,10 @@ fn pairs(config: &Config) -> Result<(), UriError> {
             "certificates are for TLS; add tls=yes",
         );
     }
+    let tcp = &config.groups.tcp;
+    if tcp.bind.is_some() && tcp.role == Some(Role::Listen) {
+        return refuse("bind", "role=listen", BIND_RULE);
+    }
     let nats = &config.groups.nats;
     if nats.user.is_some() != nats.password.is_some() {
         return refuse("user", "password", "the two come together; give both");
@@ -312,6 +320,13 @@ mod tests {
             ),
             ("inproc://x?dir=/tmp", "dir and inproc://"),
             ("inproc://x?name=a", "name and inproc://"),
+            (
+                "tcp://h:1/x?role=listen&bind=127.0.0.1",
+                "bind and role=listen cannot be combined",
+            ),
+            ("tcp://h:1/x?bind=fe80::1", "bind=fe80::1 is not usable"),
+            ("tcp://h:1/x?bind=0.0.0.0", "bind=0.0.0.0 is not usable"),
+            ("tcp://h:1/x?bind=224.0.0.1", "bind=224.0.0.1 is not usable"),
             ("tcp://x", "address 'x' is not usable: the port"),
             ("tcp://:9000/x", "address ':9000' is not usable: the host"),
             ("tcp://h:70000/x", "the port must be"),

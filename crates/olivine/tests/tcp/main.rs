@@ -176,6 +176,10 @@ fn side_that_connects_uses_the_address_that_bind_names() {
     assert!(note.contains(&expected), "{note}");
     let listens = Publisher::open(&uri(port, "bind=127.0.0.2")).unwrap_err();
     assert!(listens.to_string().contains("drop bind="), "{listens}");
+    // The family of the far side decides, also while nothing listens there.
+    let waiting = Subscriber::open(&uri(port, "bind=2001:db8::7")).unwrap();
+    let note = waiting.link_status().unwrap().note;
+    assert!(note.contains("different families"), "{note}");
 }
 
 /// Half-open: accepted, and then silent.

@@ -274,7 +274,17 @@ pub(super) fn connect(
     tls: Option<&Tls>,
 ) -> Result<Option<Socket>, SocketError> {
     let mut last = None;
-    for address in (host, port).to_socket_addrs()? {
+    let (usable, other): (Vec<_>, Vec<_>) = (host, port)
+        .to_socket_addrs()?
+        .partition(|address| from.is_none_or(|from| from.is_ipv4() == address.is_ipv4()));
+    if let (Some(from), [], [address, ..]) = (from, &usable[..], &other[..]) {
+        let problem = format!(
+            "bind={from} and {address}, the address of the far side, are of different families: \
+             give an address of its family, or drop bind="
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem).into());
+    }
+    for address in usable {
         match connect_to(control, address, from, longest) {
             Ok(Some(stream)) => return Socket::new(stream, address.to_string(), tls).map(Some),
             Ok(None) => return Ok(None),

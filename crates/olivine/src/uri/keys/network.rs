@@ -46,6 +46,12 @@ const FILE: Schemes = Schemes {
     listed: false,
 };
 
+/// Whether a socket can be bound to `address` for connections, without a zone.
+fn is_of_one_interface(address: IpAddr) -> bool {
+    let needs_zone = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+    !(address.is_unspecified() || address.is_multicast() || needs_zone)
+}
+
 keys! { KEYS {
     /// Name of the channel in a journal.
     channel(config: Config) {
@@ -78,13 +84,18 @@ keys! { KEYS {
     /// Address of this machine from which the side of `tcp://` that connects does so.
     ///
     /// It selects a network interface on machines with several. The side that listens has its
-    /// address in the URI.
+    /// address in the URI. Addresses of the far side of another family, IPv4 or IPv6, are not
+    /// tried. While this machine does not have the address, opening succeeds, and the connection is
+    /// tried again, as with a far side that is not there; `link_status` says why it waits.
     bind(tcp: TcpSettings, address: IpAddr) in TcpSettings {
         getter: get_bind -> Option<IpAddr> = tcp.bind,
         value: "ADDRESS", schemes: TCP, end: Both,
-        default: "chosen by the system", rule: "an IP address such as 192.0.2.7 or 2001:db8::7",
+        default: "chosen by the system",
+        rule: "an IP address of one interface, such as 192.0.2.7 or 2001:db8::7, and not a \
+               link-local one (fe80::), which needs a zone",
         read: word, put: tcp.bind = Some(address),
         show: given(&tcp.bind),
+        holds: tcp.bind.is_none_or(is_of_one_interface),
     }
 
     /// Word that both sides of `tcp://` must give, or that a `nats://` server requires.

@@ -26,4 +26,5 @@ pub(crate) mod status;
 pub(crate) mod subscriber;
 mod take_lane;
 pub(crate) mod typed;
+mod waiting;
 mod watch;

@@ -6,10 +6,7 @@ mod common;
 
 use common::numbers::{LONG, number, send};
 use common::{TestFolder, until};
-use olivine::{
-    AsyncPublisher, AsyncSubscriber, Config, Outgoing, Plain, Publisher, ReceiveError, Subscriber,
-    admin,
-};
+use olivine::{AsyncSubscriber, Outgoing, Plain, Publisher, ReceiveError, Subscriber};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -89,93 +86,6 @@ fn tasks_of_tokio_and_of_smol_get_every_message_and_the_end() {
     assert_eq!(tokio().block_on(expect_all(third)), MESSAGES);
     assert_eq!(smol.join().unwrap(), (MESSAGES, MESSAGES));
     publisher.join().unwrap();
-}
-
-/// The ring is far smaller than what is sent, so the tasks wait for room.
-#[test]
-fn tasks_of_tokio_and_of_smol_send_every_message_once() {
-    let place = TestFolder::new();
-    for (name, is_tokio) in [("of-tokio", true), ("of-smol", false)] {
-        let uri = place.uri(name, "capacity=4KiB");
-        let mut subscriber = Subscriber::open(&uri).unwrap();
-        let publisher = Publisher::open(&uri).unwrap();
-        let sends = async move {
-            let mut publisher = AsyncPublisher::new(publisher).unwrap();
-            for n in 0..MESSAGES {
-                publisher.publish(&n.to_le_bytes()).await.unwrap();
-            }
-            publisher.into_inner().await.close().unwrap();
-        };
-        let sender = thread::spawn(move || match is_tokio {
-            true => tokio().block_on(sends),
-            false => smol::block_on(sends),
-        });
-        let config = Config::parse(&uri).unwrap();
-        until("back-pressure", || {
-            let info = admin::inspect(&config).unwrap();
-            info.publishers
-                .iter()
-                .any(|publisher| publisher.back_pressure_count > 0)
-        });
-        for expected in 0..MESSAGES {
-            assert_eq!(*subscriber.receive().unwrap(), expected.to_le_bytes());
-        }
-        assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
-        sender.join().unwrap();
-    }
-}
-
-#[test]
-fn dropped_future_has_sent_nothing_and_the_publisher_goes_on() {
-    let mut subscriber = Subscriber::open("inproc://dropped-sends?capacity=4KiB").unwrap();
-    let publisher = Publisher::open("inproc://dropped-sends").unwrap();
-    let mut publisher = AsyncPublisher::new(publisher).unwrap();
-    tokio().block_on(async {
-        let mut sent = 0_u32;
-        for round in 0..5 {
-            // Full: the future waits, other tasks run, and the limit drops it.
-            let limit = std::time::Duration::from_millis(20);
-            loop {
-                let value = sent.to_le_bytes();
-                let message = Outgoing::new(&value).tag(round);
-                match tokio::time::timeout(limit, publisher.publish(message)).await {
-                    Ok(result) => result.unwrap(),
-                    Err(_) => break,
-                };
-                sent += 1;
-            }
-            let mut received = 0;
-            while let Some(message) = subscriber.try_receive().unwrap() {
-                assert_eq!(message.tag(), round);
-                received += 1;
-            }
-            subscriber.release();
-            let cursor = publisher.get_mut().await.cursor();
-            assert!(
-                received > 10 && cursor == subscriber.position(),
-                "round {round}"
-            );
-        }
-    });
-}
-
-#[test]
-fn task_that_always_finds_room_lets_others_run() {
-    let mut publisher = AsyncPublisher::new(Publisher::open("inproc://room").unwrap()).unwrap();
-    let woken = Arc::new(Count::default());
-    let waker = Waker::from(Arc::clone(&woken));
-    let mut pauses = 0;
-    for _ in 0..1000 {
-        let mut future = pin!(publisher.publish(b"x"));
-        while future
-            .as_mut()
-            .poll(&mut Context::from_waker(&waker))
-            .is_pending()
-        {
-            pauses += 1;
-        }
-    }
-    assert_eq!((pauses, woken.now()), (15, 15));
 }
 
 #[test]

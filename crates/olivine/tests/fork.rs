@@ -11,11 +11,15 @@ use olivine::raw::{
     self, CheckedEgress, CheckedIngress, Control, Destination, Inlet, NotRead, NotTaken,
 };
 use olivine::{
-    Config, LaneState, NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError, Subscriber,
+    AsyncPublisher, Config, LaneState, NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError,
+    Subscriber,
 };
+use std::future::Future;
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// One test at a time: closing and reuse of descriptors in a child are part of the tests.
@@ -124,6 +128,85 @@ fn forked_child_handles_are_refused() {
         assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
     }
     assert!(!place.channel("fork").exists());
+}
+
+/// Polls a future once and drops it.
+fn once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The thread that has the publisher does not exist in the child.
+#[test]
+fn child_of_a_waiting_task_is_refused_and_the_parent_goes_on() {
+    let _alone = alone();
+    if keeps_pages() {
+        return;
+    }
+    let uri = "inproc://fork-waits?capacity=4KiB";
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    let mut here = AsyncPublisher::new(Publisher::open(uri).unwrap()).unwrap();
+    let mut waits = Some(AsyncPublisher::new(Publisher::open(uri).unwrap()).unwrap());
+    let waiting = waits.as_mut().unwrap();
+    let Poll::Ready(full) = once(waiting.get_mut()) else {
+        panic!("no wait was dropped");
+    };
+    let full = full.unwrap();
+    while full.try_publish(b"four").is_ok() {}
+    // From here on the thread has the publisher.
+    assert!(once(waiting.publish(b"four")).is_pending());
+    forked(|| {
+        let mut waits = waits.take().unwrap();
+        let refused = [
+            once(here.publish(b"child")).map(|sent| sent.err()),
+            once(here.wait_for_room(5)).map(Result::err),
+            once(waits.publish(b"child")).map(|sent| sent.err()),
+            once(waits.wait_for_room(5)).map(Result::err),
+            once(waits.get_mut()).map(|got| got.err()),
+        ];
+        drop(waits);
+        i32::from(refused != [Poll::Ready(Some(NotSent::Forked)); 5])
+    });
+    let mut received = 0;
+    while subscriber.try_receive().unwrap().is_some() {
+        received += 1;
+    }
+    subscriber.release();
+    smol::block_on(async {
+        let mut waits = waits.take().unwrap();
+        waits.publish(b"last").await.unwrap();
+        waits.close().await.unwrap();
+        here.close().await.unwrap();
+    });
+    assert!(received > 64 && *subscriber.receive().unwrap() == *b"last");
+    assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+}
+
+#[test]
+fn stream_fails_if_the_thread_of_its_publisher_cannot_be_started() {
+    let _alone = alone();
+    if common::runner().is_some() {
+        return common::skip("an emulator needs memory for itself");
+    }
+    forked(|| {
+        let uri = "inproc://no-thread";
+        let mut subscriber = Subscriber::open(uri).unwrap();
+        let mut publisher = Publisher::open(uri).unwrap();
+        send(&mut publisher, 0..1);
+        // It maps the lane of the publisher.
+        expect(&mut subscriber, 0..1);
+        let limit = libc::rlimit {
+            rlim_cur: 1 << 20,
+            rlim_max: libc::RLIM_INFINITY,
+        };
+        // SAFETY: reads a local; from here on this process gets no new mapping.
+        let limited = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
+        assert_eq!(limited, 0);
+        let refused = AsyncPublisher::new(publisher).is_err();
+        // Not every call that finds no message looks for the end.
+        let fails =
+            (0..8).any(|_| matches!(subscriber.try_receive(), Err(ReceiveError::Failed(_))));
+        i32::from(!(refused && fails))
+    });
 }
 
 #[test]

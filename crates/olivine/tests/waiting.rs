@@ -142,6 +142,10 @@ fn tests_pass_without_membarrier() {
 mod storms {
     use super::*;
     use crate::common::mapped::SharedWords;
+    use olivine::AsyncPublisher;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Waker};
 
     const ROUNDS: u32 = 20_000;
 
@@ -167,6 +171,33 @@ mod storms {
                         words.store(0, u64::from(n) + 1);
                     }
                 });
+            }
+            // Waits for room that other calls end.
+            "given_up" => {
+                let mut reader = Subscriber::open(&uri).unwrap();
+                let mut publisher = AsyncPublisher::new(Publisher::open(&uri).unwrap()).unwrap();
+                let mut context = Context::from_waker(Waker::noop());
+                let (mut sent, mut given_up) = (0, 0);
+                while given_up < ROUNDS {
+                    if pin!(publisher.publish(&sent.to_le_bytes()))
+                        .poll(&mut context)
+                        .is_ready()
+                    {
+                        sent += 1;
+                        continue;
+                    }
+                    // Some of the waits sleep by then.
+                    for _ in 0..given_up % 4 {
+                        std::thread::yield_now();
+                    }
+                    smol::block_on(publisher.get_mut()).unwrap();
+                    given_up += 1;
+                    words.store(0, u64::from(given_up));
+                    if given_up % 8 == 0 {
+                        reader.try_receive().unwrap();
+                        reader.release();
+                    }
+                }
             }
             // Each message is awaited asleep, in both directions.
             "turns" => {
@@ -231,6 +262,7 @@ mod storms {
     fn no_wakeup_is_lost() {
         assert!(ends("room", None), "the room storm hangs");
         assert!(ends("turns", None), "the storm of turns hangs");
+        assert!(ends("given_up", None), "the storm of ended waits hangs");
     }
 
     #[test]
@@ -241,6 +273,10 @@ mod storms {
         );
         assert!(
             !ends("turns", Some(5000)),
+            "a wake-up was dropped and not missed"
+        );
+        assert!(
+            !ends("given_up", Some(200)),
             "a wake-up was dropped and not missed"
         );
     }

@@ -1,31 +1,40 @@
-//! A publisher whose waits are futures: a thread waits for room with it.
+//! A publisher whose waits are futures: a thread waits for room with it, and closes it.
 
-use super::publisher::Publisher;
+mod worker;
+
+use super::publisher::{Ending, Publisher};
 use crate::error::NotSent;
+use crate::fork::ForkPage;
 use crate::message::{Outgoing, Plain, Position};
 use core::future::poll_fn;
-use core::task::{Poll, Waker};
+use core::task::Poll;
 use std::fmt;
 use std::io;
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::panic::resume_unwind;
+use worker::{Task, Worker};
 
 /// Messages that a task sends in a row before other tasks of its thread run.
 const TURN_MAX: u32 = 64;
-/// How long the thread waits before it looks whether the wait was given up.
-const SLICE: Duration = Duration::from_millis(50);
+
+/// What subscribers get if the thread of an asynchronous publisher cannot be started.
+const NO_THREAD: &str = "the thread that waits for its publisher could not be started";
 
 /// Sends in tasks of any executor: tokio, smol, or another one. No call blocks the thread.
 ///
 /// It needs no reactor. Where there is room, a call sends at once, without a system call or a
 /// switch of threads; after 64 messages in a row the future lets other tasks of its thread run.
-/// Under back-pressure, a thread of this handle waits for room by the wait strategy, and wakes the
-/// task.
+/// Under back-pressure, a thread of this handle waits for room and wakes the task. It parks for
+/// every `wait=`, so it takes no CPU from the executor.
 ///
-/// A future that is dropped before it is ready has sent nothing. The next call gets the publisher
-/// back from the thread within 50 ms. So time limits and `select!` of the executor work.
+/// A future that is dropped before it is ready has sent nothing, except that of
+/// [`AsyncPublisher::close`]. The next call ends the thread's wait and gets the publisher back. So
+/// time limits and `select!` of the executor work.
+///
+/// Close it by [`AsyncPublisher::close`]. Dropping it blocks as dropping a [`Publisher`] does: it
+/// ends the thread's wait and closes the publisher, and so waits for `linger`. A panic that drops
+/// it ends the stream as failed.
+///
+/// In a forked child calls return [`NotSent::Forked`], and dropping it does nothing.
 ///
 /// ```
 /// use olivine::{AsyncPublisher, Publisher, Subscriber};
@@ -35,68 +44,19 @@ const SLICE: Duration = Duration::from_millis(50);
 /// let publisher = Publisher::open("inproc://awaits-room")?;
 /// let mut publisher = AsyncPublisher::new(publisher)?;
 /// publisher.publish(b"hello").await?;
-/// publisher.into_inner().await.close()?;
+/// publisher.close().await?;
 /// assert_eq!(&*subscriber.receive()?, b"hello");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct AsyncPublisher<T: ?Sized = [u8]> {
-    /// `None` while the thread has it.
+    /// `None` while the worker has it.
     publisher: Option<Publisher<T>>,
-    waits: Sender<Wait<T>>,
-    handover: Arc<Mutex<Handover<T>>>,
+    worker: Worker<T>,
+    page: ForkPage,
     /// Messages that the task may still send before other tasks run.
     turn: u32,
-}
-
-/// What the thread waits for.
-struct Wait<T: ?Sized> {
-    publisher: Publisher<T>,
-    length: usize,
-    topic: Option<String>,
-}
-
-/// What the thread gives back.
-struct Handover<T: ?Sized> {
-    returned: Option<(Publisher<T>, Result<(), NotSent>)>,
-    waker: Option<Waker>,
-    /// The future of this wait was dropped.
-    is_given_up: bool,
-}
-
-fn lock<T: ?Sized>(handover: &Mutex<Handover<T>>) -> MutexGuard<'_, Handover<T>> {
-    handover.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The thread: waits for room until the handle is dropped.
-fn wait_for_room<T: ?Sized>(waits: &Receiver<Wait<T>>, handover: &Mutex<Handover<T>>) {
-    for wait in waits {
-        let Wait {
-            mut publisher,
-            length,
-            topic,
-        } = wait;
-        let mut room = Outgoing::sized(length);
-        if let Some(topic) = &topic {
-            room = room.topic(topic);
-        }
-        let result = loop {
-            match publisher.wait_for_room(room, Some(SLICE)) {
-                Err(NotSent::BackPressured | NotSent::NotConnected)
-                    if !lock(handover).is_given_up => {}
-                result => break result,
-            }
-        };
-        let waker = {
-            let mut handover = lock(handover);
-            handover.returned = Some((publisher, result));
-            handover.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
 }
 
 impl<T: ?Sized + 'static> AsyncPublisher<T> {
@@ -107,38 +67,71 @@ impl<T: ?Sized + 'static> AsyncPublisher<T> {
     ///
     /// # Errors
     ///
-    /// If the system has no thread left.
-    pub fn new(publisher: Publisher<T>) -> io::Result<Self> {
-        let (waits, received) = mpsc::channel();
-        let handover = Arc::new(Mutex::new(Handover {
-            returned: None,
-            waker: None,
-            is_given_up: false,
-        }));
-        let shared = Arc::clone(&handover);
-        let thread = thread::Builder::new().name("olivine-room".to_owned());
-        thread.spawn(move || wait_for_room(&received, &shared))?;
-        Ok(Self {
-            publisher: Some(publisher),
-            waits,
-            handover,
-            turn: TURN_MAX,
-        })
-    }
-
-    /// The publisher, for what does not wait. Gets it back from a wait that was dropped.
-    pub async fn get_mut(&mut self) -> &mut Publisher<T> {
-        if self.publisher.is_none() {
-            self.publisher = Some(self.take().await);
+    /// If the system has no thread or memory left. Then the stream ends as failed.
+    pub fn new(mut publisher: Publisher<T>) -> io::Result<Self> {
+        let started = ForkPage::new().and_then(|page| Ok((page, Worker::start()?)));
+        match started {
+            Ok((page, worker)) => Ok(Self {
+                publisher: Some(publisher),
+                worker,
+                page,
+                turn: TURN_MAX,
+            }),
+            Err(error) => {
+                // The caller gets the error of the thread; in a forked child the lane is the
+                // parent's.
+                let _ = publisher.end(&Ending::Failed(NO_THREAD));
+                Err(error)
+            }
         }
-        let publisher = self.publisher.as_mut();
-        publisher.unwrap_or_else(|| unreachable!("it was put there"))
+    }
+}
+
+impl<T: ?Sized> AsyncPublisher<T> {
+    /// The publisher, for what does not wait. Gets it back from a wait that was dropped.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::Forked`] in a forked child, if the parent's thread had the publisher.
+    pub async fn get_mut(&mut self) -> Result<&mut Publisher<T>, NotSent> {
+        let publisher = self.take().await?;
+        Ok(self.publisher.insert(publisher))
     }
 
-    /// The publisher, to close it for example. Gets it back from a wait that was dropped. To drop
-    /// the `AsyncPublisher` instead drops the publisher, after such a wait in its thread.
-    pub async fn into_inner(mut self) -> Publisher<T> {
+    /// The publisher. Gets it back from a wait that was dropped.
+    ///
+    /// [`Publisher::close`] blocks its thread: in a task, call [`AsyncPublisher::close`] instead.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::Forked`] in a forked child, if the parent's thread had the publisher.
+    pub async fn into_inner(mut self) -> Result<Publisher<T>, NotSent> {
         self.take().await
+    }
+
+    /// Closes the publisher as [`Publisher::close`] does; a thread waits for `linger`.
+    ///
+    /// Dropping the future before it is ready does not take this back. It blocks until the
+    /// publisher is closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publisher::close`].
+    pub async fn close(mut self) -> Result<Position, NotSent> {
+        self.run(Task::End { failure: None }).await
+    }
+
+    /// Ends the stream as failed as [`Publisher::close_failed`] does; a thread waits for `linger`.
+    ///
+    /// Dropping the future before it is ready does not take this back. It blocks until the
+    /// publisher is closed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publisher::close_failed`].
+    pub async fn close_failed(mut self, reason: &str) -> Result<Position, NotSent> {
+        let failure = Some(reason.to_owned());
+        self.run(Task::End { failure }).await
     }
 
     /// Waits until a message has room: one of this length, or one of [`Outgoing::sized`] with a
@@ -151,46 +144,41 @@ impl<T: ?Sized + 'static> AsyncPublisher<T> {
         &mut self,
         room: impl Into<Outgoing<'m, usize>>,
     ) -> Result<(), NotSent> {
-        let Outgoing { body, label } = room.into();
-        let publisher = self.take().await;
-        lock(&self.handover).is_given_up = false;
-        let wait = Wait {
-            publisher,
-            length: body,
-            topic: label.topic.map(str::to_owned),
-        };
-        if let Err(mpsc::SendError(wait)) = self.waits.send(wait) {
-            // Its thread has panicked: wait here.
-            let publisher = self.publisher.insert(wait.publisher);
-            return publisher.wait_for_room(body, None);
+        let room = room.into();
+        match self.get_mut().await?.has_room(room) {
+            Err(NotSent::BackPressured | NotSent::NotConnected) => {}
+            found => return found,
         }
-        let (publisher, result) = self.returned().await;
+        self.run(Task::room(room)).await.map(|_| ())
+    }
+
+    /// Lets the worker do a task with the publisher.
+    async fn run(&mut self, task: Task) -> Result<Position, NotSent> {
+        let publisher = self.take().await?;
+        if !self.page.is_ours() {
+            self.publisher = Some(publisher);
+            return Err(NotSent::Forked);
+        }
+        self.worker.run(publisher, task);
+        let (publisher, result) = self.worker.returned().await;
         self.publisher = Some(publisher);
-        result
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
-    /// What the thread gives back.
-    async fn returned(&self) -> (Publisher<T>, Result<(), NotSent>) {
-        let handover = &self.handover;
-        poll_fn(|context| {
-            let mut handover = lock(handover);
-            match handover.returned.take() {
-                Some(returned) => Poll::Ready(returned),
-                None => {
-                    handover.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-
-    async fn take(&mut self) -> Publisher<T> {
+    async fn take(&mut self) -> Result<Publisher<T>, NotSent> {
         if let Some(publisher) = self.publisher.take() {
-            return publisher;
+            return Ok(publisher);
         }
-        lock(&self.handover).is_given_up = true;
-        self.returned().await.0
+        if !self.page.is_ours() {
+            return Err(NotSent::Forked);
+        }
+        self.worker.end_wait();
+        let (publisher, result) = self.worker.returned().await;
+        if let Err(panic) = result {
+            self.publisher = Some(publisher);
+            resume_unwind(panic);
+        }
+        Ok(publisher)
     }
 
     /// Sends a message of bytes, or of a value as bytes.
@@ -200,7 +188,7 @@ impl<T: ?Sized + 'static> AsyncPublisher<T> {
             yield_once().await;
         }
         loop {
-            match self.get_mut().await.send(message) {
+            match self.get_mut().await?.send(message) {
                 Err(NotSent::BackPressured | NotSent::NotConnected) => {}
                 result => {
                     self.turn -= 1;
@@ -208,7 +196,7 @@ impl<T: ?Sized + 'static> AsyncPublisher<T> {
                 }
             }
             let room = Outgoing::sized(message.body.len()).label(message.label);
-            self.wait_for_room(room).await?;
+            self.run(Task::room(room)).await?;
             self.turn = TURN_MAX;
         }
     }
@@ -260,7 +248,12 @@ impl<T: Plain> AsyncPublisher<T> {
 
 impl<T: ?Sized> Drop for AsyncPublisher<T> {
     fn drop(&mut self) {
-        lock(&self.handover).is_given_up = true;
+        if self.page.is_ours() {
+            // Closed here, not in the thread: only here it is known whether a panic drops it.
+            drop(self.worker.stop());
+        } else {
+            self.worker.forget();
+        }
     }
 }
 

@@ -4,15 +4,15 @@
 use super::attached::Attached;
 use super::slots::{self, SlotCheck};
 use super::slow_state::watch_peers;
+use super::waiting::EndWait;
 use crate::clock::monotonic_ns;
 use crate::region::Word;
 use crate::ring::gate::Slowest;
 use crate::ring::layout::{Geometry, lane, lock_byte, slot};
 use crate::ring::publish::{Producer, add_to_counter};
 use crate::sync::Ordering;
-use crate::uri::Config;
-use crate::wait::{Idle, LongNaps, Sleeper, Step, warden};
-use std::time::{Duration, Instant};
+use crate::wait::{LongNaps, Sleeper, warden};
+use std::time::Duration;
 
 /// Interval at which a blocked publisher checks whether the slowest subscriber lives.
 const CHECK_EVERY_NS: u64 = 1_000_000;
@@ -282,12 +282,14 @@ pub(super) struct ParkTarget {
 
 impl ParkTarget {
     /// Sleeps until there may be room, or for `longest`; `own` is the publisher's own sleeper.
+    /// `end_wait` wakes it.
     pub(super) fn sleep(
         &mut self,
         own: &Sleeper,
         attached: &Attached,
         producer: &mut Producer,
         longest: Duration,
+        end_wait: Option<&EndWait>,
         mut ready: impl FnMut(&mut Producer) -> bool,
     ) {
         let evict_after = attached.geometry.evict_after_ns;
@@ -316,17 +318,21 @@ impl ParkTarget {
             _ => longest,
         };
         let producer = core::cell::RefCell::new(producer);
-        let ready = || ready(&mut producer.borrow_mut());
-        match &self.last {
-            Some((_, page)) if self.woken < FUTILE_WAKES_MAX => {
+        let ready = || end_wait.is_some_and(EndWait::is_over) || ready(&mut producer.borrow_mut());
+        let page = self.last.as_ref().filter(|_| self.woken < FUTILE_WAKES_MAX);
+        if let Some(end_wait) = end_wait {
+            end_wait.sleeps_on(page.map_or(&own.park, |(_, page)| &page.park));
+        }
+        match (page, &self.last) {
+            (Some((_, page)), _) => {
                 // The thread that serves the socket wakes us when the subscriber ends.
                 let woken = page.sleep(longest, |_| LongNaps::Safe, ready);
                 self.woken += u32::from(woken);
             }
-            Some(_) => {
+            (None, Some(_)) => {
                 own.sleep(longest, |_| LongNaps::Unsafe, ready);
             }
-            None => {
+            (None, None) => {
                 let watch = |watches: &mut _| {
                     let slowest = producer.borrow().gate().slowest();
                     watch_slowest(attached, slowest, &own.park, watches)
@@ -370,40 +376,4 @@ fn watch_slowest(
         open: None,
     };
     watch_peers(&locks, watches, park, &[peer])
-}
-
-/// A wait by a wait strategy, perhaps with a deadline.
-pub(super) struct Waiting {
-    idle: Idle,
-    deadline: Option<Instant>,
-}
-
-impl Waiting {
-    pub(super) fn new(config: &Config, timeout: Option<Duration>) -> Self {
-        // A time-out that the clock cannot hold is none.
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        Self {
-            idle: Idle::new(config.wait),
-            deadline,
-        }
-    }
-
-    /// The next step of the wait; `None` once the time is over.
-    pub(super) fn step(&mut self) -> Option<Step> {
-        if self
-            .deadline
-            .is_some_and(|deadline| Instant::now() >= deadline)
-        {
-            return None;
-        }
-        Some(self.idle.step())
-    }
-
-    /// Longest sleep from here.
-    pub(super) fn left(&self) -> Duration {
-        let left = self
-            .deadline
-            .map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        left.unwrap_or(Duration::MAX)
-    }
 }

@@ -399,13 +399,7 @@ impl<T: ?Sized> Publisher<T> {
     /// publisher is closed nevertheless. [`NotSent::LinkFailed`] if the far side of a remote
     /// channel did not get everything. [`NotSent::Forked`] in a forked child.
     pub fn close(mut self) -> Result<Position, NotSent> {
-        let drained = self.finish()?;
-        let end = self.cursor();
-        if drained {
-            Ok(end)
-        } else {
-            Err(NotSent::BackPressured)
-        }
+        self.end(&Ending::Closed)
     }
 
     /// Ends the stream as failed: after the last message subscribers get
@@ -419,16 +413,16 @@ impl<T: ?Sized> Publisher<T> {
     /// As [`Publisher::close`]. A channel elsewhere answers [`NotSent::LinkFailed`]: its bridge
     /// fails with the reason as well.
     pub fn close_failed(mut self, reason: &str) -> Result<Position, NotSent> {
+        self.end(&Ending::Failed(reason))
+    }
+
+    pub(super) fn end(&mut self, ending: &Ending<'_>) -> Result<Position, NotSent> {
         let end = self.cursor();
-        if self.finish_as(&Ending::Failed(reason))? {
+        if self.finish_as(ending)? {
             Ok(end)
         } else {
             Err(NotSent::BackPressured)
         }
-    }
-
-    fn finish(&mut self) -> Result<bool, NotSent> {
-        self.finish_as(&Ending::Closed)
     }
 
     pub(super) fn finish_as(&mut self, ending: &Ending<'_>) -> Result<bool, NotSent> {

@@ -105,6 +105,13 @@ impl<T: ?Sized> Publisher<T> {
         }
     }
 
+    /// Whether a message has room now.
+    pub(in super::super) fn has_room(&mut self, room: Outgoing<'_, usize>) -> Result<(), NotSent> {
+        let at = self.producer.position();
+        let found = self.room_with_topic(at, room.body, room.label.topic);
+        found.map(|_| ())
+    }
+
     /// Length of the payload with the topic, for a message of `length` bytes.
     pub(super) fn carried(&self, length: usize, own: Option<&str>) -> usize {
         let topic = topic_of(own, self.endpoint.topic.as_deref());

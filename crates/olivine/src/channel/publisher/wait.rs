@@ -1,8 +1,9 @@
 //! Waits of a publisher: for room, for subscribers, and until everything was read.
 
 use super::super::attached::Attached;
-use super::super::back_pressure::{ParkTarget, Waiting};
+use super::super::back_pressure::ParkTarget;
 use super::super::slots::{self, SlotCheck};
+use super::super::waiting::{EndWait, Waiting};
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
 use crate::message::Outgoing;
@@ -75,8 +76,27 @@ impl<T: ?Sized> Publisher<T> {
         topic: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<(), NotSent> {
+        let waiting = Waiting::new(self.endpoint.config.wait, timeout);
+        self.await_room_within(length, topic, waiting)
+    }
+
+    /// As [`Publisher::await_room`], but parks for every wait strategy, until `end_wait` ends it.
+    pub(in super::super) fn await_room_parked(
+        &mut self,
+        length: usize,
+        topic: Option<&str>,
+        end_wait: &EndWait,
+    ) -> Result<(), NotSent> {
+        self.await_room_within(length, topic, Waiting::parked(end_wait))
+    }
+
+    fn await_room_within(
+        &mut self,
+        length: usize,
+        topic: Option<&str>,
+        mut waiting: Waiting<'_>,
+    ) -> Result<(), NotSent> {
         let at = self.producer.position();
-        let mut waiting = Waiting::new(&self.endpoint.config, timeout);
         let mut target = ParkTarget::default();
         loop {
             let found = self.room_with_topic(at, length, topic);
@@ -100,7 +120,8 @@ impl<T: ?Sized> Publisher<T> {
                     NotSent::NotConnected => producer.gate().count() >= wanted,
                     _ => producer.make_room(need),
                 };
-                target.sleep(sleeper, attached, &mut self.producer, nap, ready);
+                let end_wait = waiting.end_wait;
+                target.sleep(sleeper, attached, &mut self.producer, nap, end_wait, ready);
             }
         }
     }
@@ -146,7 +167,7 @@ impl<T: ?Sized> Publisher<T> {
         timeout: Option<Duration>,
         reached: impl Fn(&Producer) -> bool,
     ) -> Result<bool, NotSent> {
-        let mut waiting = Waiting::new(&self.endpoint.config, timeout);
+        let mut waiting = Waiting::new(self.endpoint.config.wait, timeout);
         let mut target = ParkTarget::default();
         loop {
             if !self.endpoint.page.is_ours() {
@@ -174,7 +195,8 @@ impl<T: ?Sized> Publisher<T> {
                     attached, sleeper, ..
                 } = &*self.endpoint;
                 let ready = |producer: &mut Producer| reached(producer);
-                target.sleep(sleeper, attached, &mut self.producer, waiting.left(), ready);
+                let left = waiting.left();
+                target.sleep(sleeper, attached, &mut self.producer, left, None, ready);
             }
         }
     }

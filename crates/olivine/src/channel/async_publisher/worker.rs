@@ -1,0 +1,166 @@
+//! The thread behind an asynchronous publisher: it waits with the publisher, and gives it back.
+
+use super::super::publisher::{Ending, Publisher};
+use super::super::waiting::EndWait;
+use crate::error::NotSent;
+use crate::message::{Outgoing, Position};
+use core::future::poll_fn;
+use core::mem::ManuallyDrop;
+use core::task::{Poll, Waker};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// What the thread does with the publisher.
+pub(super) enum Task {
+    /// Waits until a message of this length has room.
+    Room {
+        length: usize,
+        topic: Option<String>,
+    },
+    /// Closes it; as failed, for a reason.
+    End { failure: Option<String> },
+}
+
+impl Task {
+    pub(super) fn room(room: Outgoing<'_, usize>) -> Self {
+        Self::Room {
+            length: room.body,
+            topic: room.label.topic.map(str::to_owned),
+        }
+    }
+
+    fn run<T: ?Sized>(
+        &self,
+        publisher: &mut Publisher<T>,
+        end_wait: &EndWait,
+    ) -> Result<Position, NotSent> {
+        match self {
+            Self::Room { length, topic } => {
+                publisher.await_room_parked(*length, topic.as_deref(), end_wait)?;
+                Ok(publisher.cursor())
+            }
+            Self::End { failure: None } => publisher.end(&Ending::Closed),
+            Self::End {
+                failure: Some(reason),
+            } => publisher.end(&Ending::Failed(reason)),
+        }
+    }
+}
+
+/// What the thread gives back: the publisher, and the result of the task or its panic.
+pub(super) type Returned<T> = (Publisher<T>, thread::Result<Result<Position, NotSent>>);
+
+struct Handover<T: ?Sized> {
+    returned: Option<Returned<T>>,
+    waker: Option<Waker>,
+}
+
+struct Shared<T: ?Sized> {
+    handover: Mutex<Handover<T>>,
+    end_wait: EndWait,
+}
+
+impl<T: ?Sized> Shared<T> {
+    fn handover(&self) -> MutexGuard<'_, Handover<T>> {
+        self.handover.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: does tasks until the handle is dropped.
+    fn serve(&self, tasks: &Receiver<(Publisher<T>, Task)>) {
+        for (mut publisher, task) in tasks {
+            let run = || task.run(&mut publisher, &self.end_wait);
+            // A panic is a bug of this crate. The task gets it, and its publisher, which a panic
+            // leaves in order as it does in any other thread.
+            let result = catch_unwind(AssertUnwindSafe(run));
+            let waker = {
+                let mut handover = self.handover();
+                handover.returned = Some((publisher, result));
+                handover.waker.take()
+            };
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+    }
+}
+
+/// A thread that does tasks with a publisher.
+pub(super) struct Worker<T: ?Sized> {
+    /// Both are `None` after the end.
+    tasks: Option<Sender<(Publisher<T>, Task)>>,
+    thread: Option<JoinHandle<()>>,
+    shared: Arc<Shared<T>>,
+}
+
+impl<T: ?Sized + 'static> Worker<T> {
+    /// # Errors
+    ///
+    /// If the system has no thread left.
+    pub(super) fn start() -> io::Result<Self> {
+        let (tasks, received) = mpsc::channel();
+        let shared = Arc::new(Shared {
+            handover: Mutex::new(Handover {
+                returned: None,
+                waker: None,
+            }),
+            end_wait: EndWait::default(),
+        });
+        let served = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("olivine-room".to_owned());
+        let thread = thread.spawn(move || served.serve(&received))?;
+        Ok(Self {
+            tasks: Some(tasks),
+            thread: Some(thread),
+            shared,
+        })
+    }
+}
+
+impl<T: ?Sized> Worker<T> {
+    pub(super) fn run(&self, publisher: Publisher<T>, task: Task) {
+        self.shared.end_wait.begin();
+        let tasks = self.tasks.as_ref();
+        let is_sent = tasks.is_some_and(|tasks| tasks.send((publisher, task)).is_ok());
+        assert!(is_sent, "the thread lives as long as its handle");
+    }
+
+    /// Ends a wait for room, if the thread is in one.
+    pub(super) fn end_wait(&self) {
+        self.shared.end_wait.end();
+    }
+
+    /// What the thread gives back.
+    pub(super) async fn returned(&self) -> Returned<T> {
+        poll_fn(|context| {
+            let mut handover = self.shared.handover();
+            match handover.returned.take() {
+                Some(returned) => Poll::Ready(returned),
+                None => {
+                    handover.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Ends the wait and the thread. The publisher that the thread had, if it had one.
+    pub(super) fn stop(&mut self) -> Option<Publisher<T>> {
+        self.end_wait();
+        drop(self.tasks.take());
+        if let Some(thread) = self.thread.take() {
+            // It catches panics, except that of a waker; then the publisher is given back as well.
+            let _ = thread.join();
+        }
+        let (publisher, _) = self.shared.handover().returned.take()?;
+        Some(publisher)
+    }
+
+    /// In a forked child, where the thread does not exist: touches nothing that it could have held.
+    pub(super) fn forget(&mut self) {
+        let _ = ManuallyDrop::new((self.tasks.take(), self.thread.take()));
+    }
+}

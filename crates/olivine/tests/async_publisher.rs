@@ -1,0 +1,362 @@
+//! Sending in tasks: under tokio, under smol, and what ends a wait for room.
+
+#![cfg(not(loom))]
+
+mod common;
+
+use common::numbers::expect;
+use common::{TestFolder, until};
+use olivine::{
+    AsyncPublisher, Config, NotSent, Outgoing, Plain, Publisher, ReceiveError, Subscriber, admin,
+};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+const MESSAGES: u32 = 5_000;
+
+/// A runtime of one thread, for which other threads of this test are other participants.
+fn tokio() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_time().build().unwrap()
+}
+
+fn open(uri: &str) -> AsyncPublisher {
+    AsyncPublisher::new(Publisher::open(uri).unwrap()).unwrap()
+}
+
+/// Counts how often a task is woken.
+#[derive(Default)]
+struct Count(AtomicU32);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Count {
+    fn now(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Polls a future once and drops it.
+fn once<F: Future>(future: F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Sends numbers until the ring is full, and leaves the thread in its wait for room. Returns how
+/// many were sent.
+fn fill(publisher: &mut AsyncPublisher) -> u32 {
+    let Poll::Ready(filled) = once(publisher.get_mut()) else {
+        panic!("no wait was dropped");
+    };
+    let filled = filled.unwrap();
+    let mut sent = 0_u32;
+    while filled.try_publish(&sent.to_le_bytes()).is_ok() {
+        sent += 1;
+    }
+    assert!(once(publisher.publish(b"no room")).is_pending());
+    sent
+}
+
+/// The ring is far smaller than what is sent, so the tasks wait for room.
+#[test]
+fn tasks_of_tokio_and_of_smol_send_every_message_once() {
+    let place = TestFolder::new();
+    for (name, is_tokio) in [("of-tokio", true), ("of-smol", false)] {
+        let uri = place.uri(name, "capacity=4KiB");
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let publisher = Publisher::open(&uri).unwrap();
+        let sends = async move {
+            let mut publisher = AsyncPublisher::new(publisher).unwrap();
+            for n in 0..MESSAGES {
+                publisher.publish(&n.to_le_bytes()).await.unwrap();
+            }
+            publisher.close().await.unwrap();
+        };
+        let sender = thread::spawn(move || match is_tokio {
+            true => tokio().block_on(sends),
+            false => smol::block_on(sends),
+        });
+        let config = Config::parse(&uri).unwrap();
+        until("back-pressure", || {
+            let info = admin::inspect(&config).unwrap();
+            info.publishers
+                .iter()
+                .any(|publisher| publisher.back_pressure_count > 0)
+        });
+        for expected in 0..MESSAGES {
+            assert_eq!(*subscriber.receive().unwrap(), expected.to_le_bytes());
+        }
+        assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn dropped_future_has_sent_nothing_and_the_publisher_goes_on() {
+    let mut subscriber = Subscriber::open("inproc://dropped-sends?capacity=4KiB").unwrap();
+    let publisher = Publisher::open("inproc://dropped-sends").unwrap();
+    let mut publisher = AsyncPublisher::new(publisher).unwrap();
+    tokio().block_on(async {
+        let mut sent = 0_u32;
+        for round in 0..5 {
+            // Full: the future waits, other tasks run, and the limit drops it.
+            let limit = Duration::from_millis(20);
+            loop {
+                let value = sent.to_le_bytes();
+                let message = Outgoing::new(&value).tag(round);
+                match tokio::time::timeout(limit, publisher.publish(message)).await {
+                    Ok(result) => result.unwrap(),
+                    Err(_) => break,
+                };
+                sent += 1;
+            }
+            let mut received = 0;
+            while let Some(message) = subscriber.try_receive().unwrap() {
+                assert_eq!(message.tag(), round);
+                received += 1;
+            }
+            subscriber.release();
+            let cursor = publisher.get_mut().await.unwrap().cursor();
+            assert!(
+                received > 10 && cursor == subscriber.position(),
+                "round {round}"
+            );
+        }
+    });
+}
+
+#[test]
+fn task_that_always_finds_room_lets_others_run() {
+    let mut publisher = AsyncPublisher::new(Publisher::open("inproc://room").unwrap()).unwrap();
+    let woken = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut pauses = 0;
+    for _ in 0..1000 {
+        let mut future = pin!(publisher.publish(b"x"));
+        while future
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+        {
+            pauses += 1;
+        }
+    }
+    assert_eq!((pauses, woken.now()), (15, 15));
+}
+
+/// Whether `ending` is next, without a wait: what happened before is visible. Not every call that
+/// finds no message looks for the end.
+fn assert_next(subscriber: &mut Subscriber, ending: fn(&ReceiveError) -> bool) {
+    let mut calls = (0..8).map(|_| subscriber.try_receive().map(|message| message.is_some()));
+    let found = calls.find(|found| !matches!(found, Ok(false)));
+    assert!(
+        matches!(&found, Some(Err(error)) if ending(error)),
+        "{found:?}"
+    );
+}
+
+/// Why the stream failed.
+fn failure(subscriber: &mut Subscriber) -> String {
+    match subscriber.receive() {
+        Err(ReceiveError::Failed(error)) => error.to_string(),
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+}
+
+#[test]
+fn drop_during_a_wait_closes_the_publisher_before_it_returns() {
+    let place = TestFolder::new();
+    for uri in [
+        "inproc://dropped-waiting?capacity=4KiB".to_owned(),
+        place.uri("dropped-waiting", "capacity=4KiB"),
+        place.uri("dropped-spinning", "capacity=4KiB&wait=spin"),
+    ] {
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut publisher = open(&uri);
+        let sent = fill(&mut publisher);
+        drop(publisher);
+        expect(&mut subscriber, 0..sent);
+        assert_next(&mut subscriber, |error| {
+            matches!(error, ReceiveError::Closed)
+        });
+    }
+}
+
+#[test]
+fn panic_during_a_wait_ends_the_stream_as_failed() {
+    let mut subscriber = Subscriber::open("inproc://panicked-waiting?capacity=4KiB").unwrap();
+    let mut publisher = open("inproc://panicked-waiting");
+    let (tell, told) = std::sync::mpsc::channel();
+    let panicked = thread::spawn(move || {
+        tell.send(fill(&mut publisher)).unwrap();
+        panic!("for the test");
+    });
+    let sent = told.recv().unwrap();
+    panicked.join().unwrap_err();
+    expect(&mut subscriber, 0..sent);
+    assert!(failure(&mut subscriber).contains("panicked"));
+}
+
+#[test]
+fn close_waits_in_its_thread_and_other_tasks_run() {
+    let place = TestFolder::new();
+    let uri = place.uri("lingers", "capacity=4KiB&linger=1h");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    tokio().block_on(async {
+        let mut publisher = open(&uri);
+        publisher.publish(b"first").await.unwrap();
+        let mut close = pin!(publisher.close());
+        let limit = Duration::from_millis(20);
+        assert!(tokio::time::timeout(limit, &mut close).await.is_err());
+        // This thread, which the wait did not block, reads what it waits for.
+        assert_eq!(&*subscriber.receive().unwrap(), b"first");
+        // The next call consumes it.
+        assert!(subscriber.try_receive().unwrap().is_none());
+        subscriber.release();
+        close.await.unwrap();
+    });
+    assert_next(&mut subscriber, |error| {
+        matches!(error, ReceiveError::Closed)
+    });
+
+    let publisher = open(&uri);
+    let closed = smol::block_on(publisher.close_failed("no more disk"));
+    closed.unwrap();
+    assert!(failure(&mut subscriber).contains("no more disk"));
+}
+
+#[test]
+fn close_says_that_a_subscriber_has_not_read_everything() {
+    let place = TestFolder::new();
+    let uri = place.uri("not-read", "linger=1ms");
+    let _subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = open(&uri);
+    smol::block_on(async {
+        publisher.publish(b"unread").await.unwrap();
+        assert_eq!(publisher.close().await, Err(NotSent::BackPressured));
+    });
+}
+
+#[test]
+fn topics_wait_for_their_room() {
+    let mut subscriber = Subscriber::open("inproc://topics-wait?capacity=4KiB").unwrap();
+    let mut publisher = open("inproc://topics-wait");
+    let sends = thread::spawn(move || {
+        smol::block_on(async {
+            for n in 0..2000_u32 {
+                let topic = format!("topic-{}", n % 7);
+                let bytes = n.to_le_bytes();
+                if n % 2 == 0 {
+                    let room = Outgoing::sized(bytes.len()).topic(&topic);
+                    publisher.wait_for_room(room).await.unwrap();
+                }
+                let message = Outgoing::new(&bytes).topic(&topic);
+                publisher.publish(message).await.unwrap();
+            }
+            let refused = publisher
+                .publish(Outgoing::new(b"").topic("no topic"))
+                .await;
+            assert_eq!(refused, Err(NotSent::Topic));
+            let refused = publisher.wait_for_room(1 << 20).await;
+            assert!(
+                matches!(refused, Err(NotSent::TooLong { .. })),
+                "{refused:?}"
+            );
+            publisher.close().await.unwrap();
+        });
+    });
+    for n in 0..2000_u32 {
+        let message = subscriber.receive().unwrap();
+        assert_eq!(*message, n.to_le_bytes());
+        assert_eq!(message.topic(), format!("topic-{}", n % 7));
+    }
+    sends.join().unwrap();
+}
+
+#[derive(
+    Debug,
+    PartialEq,
+    zerocopy::FromBytes,
+    zerocopy::IntoBytes,
+    zerocopy::Immutable,
+    zerocopy::KnownLayout,
+)]
+#[repr(C)]
+struct Quote {
+    bid: i64,
+    ask: i64,
+}
+
+impl Plain for Quote {
+    const TYPE_NAME: &'static str = "sent quote v1";
+}
+
+#[test]
+fn typed_tasks_send_values() {
+    let mut subscriber = Subscriber::<Quote>::typed("inproc://sent-quotes?capacity=4KiB").unwrap();
+    let publisher = Publisher::<Quote>::typed("inproc://sent-quotes").unwrap();
+    let sends = thread::spawn(move || {
+        smol::block_on(async {
+            let mut publisher = AsyncPublisher::new(publisher).unwrap();
+            for bid in 0..1000 {
+                publisher
+                    .publish(&Quote { bid, ask: bid + 1 })
+                    .await
+                    .unwrap();
+            }
+            publisher.into_inner().await.unwrap().close().unwrap();
+        });
+    });
+    for bid in 0..1000 {
+        let value = subscriber.receive().unwrap();
+        assert_eq!(*value, Quote { bid, ask: bid + 1 });
+    }
+    sends.join().unwrap();
+}
+
+#[test]
+fn silent_subscriber_is_evicted_during_a_wait() {
+    let place = TestFolder::new();
+    let uri = place.uri("evicts", "capacity=4KiB&slow=evict:1ms");
+    let mut silent = Subscriber::open(&uri).unwrap();
+    let mut publisher = open(&uri);
+    smol::block_on(async {
+        for n in 0..2000_u32 {
+            publisher.publish(&n.to_le_bytes()).await.unwrap();
+        }
+        assert_eq!(publisher.get_mut().await.unwrap().stats().evicted, 1);
+    });
+    assert_next(&mut silent, |error| matches!(error, ReceiveError::Evicted));
+}
+
+#[test]
+fn wait_is_shown_as_one_and_parks_for_every_strategy() {
+    let place = TestFolder::new();
+    let uri = place.uri("blocked", "capacity=4KiB&wait=spin");
+    let subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = open(&uri);
+    fill(&mut publisher);
+    let config = Config::parse(&uri).unwrap();
+    // Longer than any step of the wait, except a long nap.
+    until("one wait of 100 ms", || {
+        let info = admin::inspect(&config).unwrap();
+        let publisher = &info.publishers[0];
+        publisher.blocked_ns > 100_000_000 && publisher.back_pressure_count == 1
+    });
+    until("the thread sleeps", || {
+        let threads = std::fs::read_dir("/proc/self/task").unwrap();
+        threads.flatten().any(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat"));
+            stat.is_ok_and(|stat| stat.contains("(olivine-room) S"))
+        })
+    });
+    drop((subscriber, publisher));
+}

@@ -11,10 +11,18 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-/// Additional features of a second run of the core's tests: compressed blocks, and named death
-/// points. For the whole workspace, because otherwise the dependencies would be built again.
+/// Additional features of a second run of the core's tests: compressed blocks, and named points of
+/// death and of lost wake-ups. For the whole workspace, because otherwise the dependencies would be built again.
 const MORE_FEATURES: &str =
     "--workspace --features olivine/nats,olivine/tls,olivine/zstd,olivine/points";
+
+/// Deaths at named points.
+const POINTS: &str =
+    "--test death --test kills_elsewhere named_point -- --nocapture --test-threads=1";
+
+/// Naps that no time ends, so a lost wake-up is a hang. Whole programs: these tests have no common
+/// word in their names.
+const ENDLESS_NAPS: &str = "--test idle --test waiting --no-fail-fast -- --test-threads=1";
 
 /// Programs and packages for the tests of the C interface.
 const COMPILERS: [(&str, &str); 4] = [
@@ -103,9 +111,10 @@ fn more_features(report: &mut Report) {
         suite(&format!("{MORE_FEATURES} {tests}"), &[])
     });
     report.run("points", || {
-        let tests =
-            "--test death --test kills_elsewhere named_point -- --nocapture --test-threads=1";
-        suite(&format!("{MORE_FEATURES} {tests}"), &[])
+        suite(&format!("{MORE_FEATURES} {POINTS}"), &[])
+    });
+    report.run("naps", || {
+        suite(&format!("{MORE_FEATURES} {ENDLESS_NAPS}"), &[])
     });
 }
 
@@ -222,6 +231,33 @@ mod tests {
     fn a_cargo_command_that_fails_fails_its_step() {
         let step = judge("no-such-command", "").unwrap();
         assert_eq!((step.passed, step.failed), (0, 1));
+    }
+
+    /// The ordinary run builds without the feature, so it does not have these tests.
+    #[test]
+    fn each_program_with_tests_of_points_is_run_with_them() {
+        let folder = root().join("crates/olivine/tests");
+        let has = |path: &Path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.contains("feature = \"points\"")
+        };
+        let mut found = 0;
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            let parts = fs::read_dir(&path).into_iter().flatten().flatten();
+            if has(&path) || parts.map(|part| part.path()).any(|part| has(&part)) {
+                let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+                let option = format!("--test {name} ");
+                assert!(
+                    [POINTS, ENDLESS_NAPS]
+                        .iter()
+                        .any(|words| words.contains(&option)),
+                    "{name}"
+                );
+                found += 1;
+            }
+        }
+        assert!(found >= 4, "{found}");
     }
 
     #[test]

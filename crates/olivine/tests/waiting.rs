@@ -177,7 +177,7 @@ mod storms {
                 let mut reader = Subscriber::open(&uri).unwrap();
                 let mut publisher = AsyncPublisher::new(Publisher::open(&uri).unwrap()).unwrap();
                 let mut context = Context::from_waker(Waker::noop());
-                let (mut sent, mut given_up) = (0, 0);
+                let (mut sent, mut given_up) = (0_u32, 0);
                 while given_up < ROUNDS {
                     if pin!(publisher.publish(&sent.to_le_bytes()))
                         .poll(&mut context)

@@ -1,5 +1,6 @@
 //! Splitting a stream of bytes into messages, and back: lines, frames, raw chunks.
 //!
+//! * json, input: as lines, of which `typed` makes messages.
 //! * lines: each line without its newline is a message. A last line without a newline has the
 //!   tag [`OPEN_LINE`], so that it is written without one.
 //! * frames: length (u32), tag (u32), both little endian, then the payload.
@@ -51,7 +52,7 @@ impl Splitter {
     /// contain no newline.
     pub(crate) fn next<'a>(&self, bytes: &'a [u8], scanned: usize, ended: bool) -> Split<'a> {
         match self.form {
-            InputForm::Lines => self.line(bytes, scanned, ended),
+            InputForm::Lines | InputForm::Json => self.line(bytes, scanned, ended),
             InputForm::Frames => self.frame(bytes, ended),
             InputForm::Raw if bytes.is_empty() => Split::More,
             InputForm::Raw => {

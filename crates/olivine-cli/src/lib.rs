@@ -35,6 +35,7 @@ mod subscribe;
 mod tap;
 mod terminal;
 mod top;
+mod typed;
 mod watch;
 mod web;
 

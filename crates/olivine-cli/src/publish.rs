@@ -9,7 +9,7 @@ use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome};
 use crate::meter::{Extra, Meter, Totals};
 use crate::stop::{LOOK, Stop};
-use crate::{log, settings};
+use crate::{log, settings, typed};
 use olivine::{Config, NotSent, Outgoing, Publisher, Scheme, admin};
 use olivine_bench::clock::TickClock;
 use olivine_bench::pace::{Pacer, Rest};
@@ -33,7 +33,11 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     let meter = Meter::start(&args.report, common.json, false)?;
     let linger = settings::linger(&config);
     // The tool waits instead of the library, so that Ctrl-C ends the wait.
-    let publisher = Publisher::open_with(&config.clone().linger(Duration::ZERO))?;
+    let unlingering = config.clone().linger(Duration::ZERO);
+    let publisher = match &args.stated {
+        Some(stated) => Publisher::open_for(&unlingering, stated)?,
+        None => Publisher::open_with(&unlingering)?,
+    };
     log::debug(&format!(
         "publishing on {} as lane {}",
         publisher.uri(),
@@ -122,9 +126,25 @@ fn check_meaning(args: &PubArgs, generated: bool) -> Outcome {
     }
     if args.stdin.is_some_and(|form| form != InputForm::Raw) && !args.size.is_empty() {
         return Err(Failure::usage(
-            "--size has no meaning for --stdin lines or frames, which know their own lengths: \
+            "--size has no meaning for --stdin lines, frames or json, which know their lengths: \
              leave it out",
         ));
+    }
+    match (&args.stated, args.stdin) {
+        (None, Some(InputForm::Json)) => {
+            return Err(Failure::usage(
+                "--stdin json needs --type, which says what a line becomes: add --type 'quote v1: \
+                 bid i64, ask i64'",
+            ));
+        }
+        (Some(_), None) if !generated => {}
+        (None, _) | (Some(_), Some(InputForm::Json)) => {}
+        (Some(_), _) => {
+            return Err(Failure::usage(
+                "--type makes messages of objects in JSON: give them as MESSAGEs, or with --stdin \
+                 json",
+            ));
+        }
     }
     if args.stdin.is_some() && args.report.tied {
         return Err(Failure::usage(
@@ -139,8 +159,15 @@ fn send_arguments(sender: &mut Sender, args: &PubArgs) -> Outcome {
     let times = args
         .count
         .map_or(given, |count| usize::try_from(count).unwrap_or(usize::MAX));
-    for message in args.message.iter().cycle().take(times) {
-        if !sender.send(args.tag(), message.as_bytes())? {
+    let mut value = Vec::new();
+    for (index, message) in args.message.iter().enumerate().cycle().take(times) {
+        let mut message = message.as_bytes();
+        if let Some(stated) = &args.stated {
+            typed::encode(stated, message, &mut value)
+                .map_err(|why| Failure::usage(format!("MESSAGE {}: {why}", index + 1)))?;
+            message = &value;
+        }
+        if !sender.send(args.tag(), message)? {
             break;
         }
     }

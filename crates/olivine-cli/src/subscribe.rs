@@ -10,7 +10,9 @@ use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings, terminal};
 use olivine::clock;
-use olivine::{Config, Fields, LinkStage, Message, ReceiveError, Scheme, Subscriber};
+use olivine::{
+    Config, Fields, LinkStage, Message, MessageType, OpenError, ReceiveError, Scheme, Subscriber,
+};
 use olivine_bench::clock::TickClock;
 use olivine_bench::latency::Latency;
 use olivine_bench::payload;
@@ -61,7 +63,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         _ => true,
     };
     let meter = Meter::start(&args.report, common.json, stdout_taken)?;
-    let Some(subscriber) = open(&config, &stop)? else {
+    let Some(subscriber) = open(&config, args.stated.as_ref(), &stop)? else {
         return finish_unopened(&config, &stop, &meter, endless, begun_ns);
     };
     log::debug(&format!(
@@ -78,8 +80,11 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
             escape: terminal::is_stdout(),
             out: BufWriter::with_capacity(WRITE_BYTES, io::stdout().lock()),
             failed: None,
-            fields: Fields::default(),
-            asks: form == OutputForm::Json,
+            fields: args
+                .stated
+                .as_ref()
+                .map_or_else(Fields::default, |stated| stated.fields().clone()),
+            asks: form == OutputForm::Json && args.stated.is_none(),
             totals: Totals::default(),
             verifier: args.verify.then(Verifier::new),
             latency: timed.then(Latencies::default),
@@ -136,17 +141,25 @@ fn late(count: u16, config: &Config) -> Outcome<Late> {
     Ok(Late::new(count.into(), continued, config))
 }
 
+/// A subscriber of bytes, or of the type that was stated.
+fn opened(config: &Config, stated: Option<&MessageType>) -> Result<Subscriber, OpenError> {
+    match stated {
+        Some(stated) => Subscriber::open_for(config, stated),
+        None => Subscriber::open_with(config),
+    }
+}
+
 /// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come.
-fn open(config: &Config, stop: &Stop) -> Outcome<Option<Subscriber>> {
+fn open(config: &Config, stated: Option<&MessageType>, stop: &Stop) -> Outcome<Option<Subscriber>> {
     // Opening waits only for a sealed channel.
     if config.scheme() != Scheme::Sealed {
-        return Ok(Some(Subscriber::open_with(config)?));
+        return Ok(Some(opened(config, stated)?));
     }
-    let (opened, newcomer) = mpsc::channel();
-    let asked = config.clone();
+    let (came, newcomer) = mpsc::channel();
+    let (asked, stated) = (config.clone(), stated.cloned());
     std::thread::spawn(move || {
         // If nothing waits any more, the subscriber is dropped.
-        let _ = opened.send(Subscriber::open_with(&asked));
+        let _ = came.send(opened(&asked, stated.as_ref()));
     });
     let mut awaited = Awaited::default();
     let subscriber = loop {

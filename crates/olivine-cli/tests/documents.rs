@@ -5,7 +5,7 @@ mod common;
 use common::TestFolder;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 14] = [
+const DOCUMENTS: [&str; 15] = [
     "README.md",
     "CONTRIBUTING.md",
     "RELEASING.md",
@@ -20,6 +20,7 @@ const DOCUMENTS: [&str; 14] = [
     "docs/book/quick-start.md",
     "docs/containers.md",
     "docs/syscalls.md",
+    "docs/types.md",
 ];
 const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
 
@@ -406,13 +407,15 @@ mod cmd {
     #[test]
     fn sessions_of_the_book_match_the_pages() {
         sessions("../../docs/book/*.md");
+        sessions("../../docs/types.md");
     }
 
     /// Sessions of one folder run in parallel: a session that leaves a channel has a separate
     /// folder.
     #[test]
     fn sessions_with_channel_match_the_recording() {
-        sessions("tests/cmd/alone/*.trycmd");
+        sessions("tests/cmd/alone/publish.trycmd");
+        sessions("tests/cmd/alone/typed.trycmd");
     }
 
     #[test]

@@ -3,9 +3,10 @@
 use super::channel::{PublisherArgs, SubscriberArgs, keys_without_flags};
 use super::values::Rate;
 use super::{TEMPLATE, values};
-use crate::complete;
 use crate::failure::{Failure, Outcome};
+use crate::{complete, typed};
 use clap::{Args, ValueEnum};
+use olivine::MessageType;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,7 @@ Examples:
   olivine pub shm://x --rate 100K --count 1M  a million generated messages,
                                               100,000 per second, evenly spaced
   olivine pub shm://x --subscribers 3 --stdin raw < disk.img
+  olivine pub shm://x --type 't v1: n u64' '{\"n\":1}'
 
 Without MESSAGE and --stdin, messages are generated. Each has a sequence number,
 its planned send time and a pattern; 'sub --verify' checks them.
@@ -35,7 +37,7 @@ pub(crate) struct PubArgs {
     /// Messages to send, one for each argument
     pub(crate) message: Vec<OsString>,
     /// Send standard input as lines, frames (u32 length, u32 tag, both little
-    /// endian, then the payload) or raw chunks
+    /// endian, then the payload), raw chunks, or JSON lines (with --type)
     #[arg(long, value_name = "FORM", conflicts_with = "message")]
     pub(crate) stdin: Option<InputForm>,
     /// Bytes of a generated message (16 or more), or most bytes of a raw chunk;
@@ -77,6 +79,11 @@ pub(crate) struct PubArgs {
         value_parser = clap::value_parser!(u32).range(..i64::from(u32::MAX))
     )]
     pub(crate) tag: Option<u32>,
+    /// Publish values of this type, each from an object in JSON: MESSAGEs, or
+    /// --stdin json. 'quote v1: bid i64, ask i64' is a name and fields;
+    /// '; size=BYTES; align=BYTES' is for what differs from C
+    #[arg(long = "type", value_name = "TYPE", value_parser = typed::parse)]
+    pub(crate) stated: Option<MessageType>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     #[command(flatten)]
@@ -157,6 +164,10 @@ pub(crate) struct SubArgs {
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     pub(crate) worst: Option<u16>,
+    /// Receive values of this type only, and print their fields with --out json
+    /// where the channel has none: 'quote v1: bid i64, ask i64'
+    #[arg(long = "type", value_name = "TYPE", value_parser = typed::parse)]
+    pub(crate) stated: Option<MessageType>,
     #[command(flatten)]
     pub(crate) report: ReportArgs,
     #[command(flatten)]
@@ -220,6 +231,7 @@ pub(crate) enum InputForm {
     Lines,
     Frames,
     Raw,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -227,7 +239,8 @@ pub(crate) enum OutputForm {
     Lines,
     // Lines with the topic and a tab before the message
     Topics,
-    // One JSON object per line: event, lane, tag, topic, and text, or base64 if it is not UTF-8
+    // One JSON object per line: event, lane, tag, topic, and fields, text, or base64 if it is not
+    // UTF-8
     Json,
     Frames,
     Raw,

@@ -5,6 +5,7 @@ use crate::args::{InputForm, PubArgs};
 use crate::failure::{Failure, Outcome};
 use crate::framing::{Split, Splitter};
 use crate::stop::LOOK;
+use crate::typed;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -33,10 +34,22 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
     };
     // Bytes of an unfinished line that contain no newline.
     let mut scanned = 0;
+    let by_lines = matches!(form, InputForm::Lines | InputForm::Json);
+    let (mut lines, mut value) = (0_u64, Vec::new());
     loop {
         match splitter.next(input.bytes(), scanned, input.ended) {
             Split::Message { tag, payload, used } => {
-                if !sender.send(tag, payload)? {
+                lines += 1;
+                let is_sent = match (&args.stated, form) {
+                    (_, InputForm::Json) if payload.trim_ascii().is_empty() => true,
+                    (Some(stated), InputForm::Json) => {
+                        typed::encode(stated, payload, &mut value)
+                            .map_err(|why| Failure::failed(format!("line {lines}: {why}")))?;
+                        sender.send(args.tag(), &value)?
+                    }
+                    _ => sender.send(tag, payload)?,
+                };
+                if !is_sent {
                     return Ok(());
                 }
                 input.start += used;
@@ -44,17 +57,13 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
             }
             Split::More if input.ended => return Ok(()),
             Split::More => {
-                scanned = if form == InputForm::Lines {
-                    input.bytes().len()
-                } else {
-                    0
-                };
+                scanned = if by_lines { input.bytes().len() } else { 0 };
                 if !input.read(sender)? {
                     return Ok(());
                 }
             }
             Split::TooLong { bytes } => {
-                let seen = if form == InputForm::Lines && !input.ended {
+                let seen = if by_lines && !input.ended {
                     "or more "
                 } else {
                     ""
@@ -63,11 +72,7 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
                     "{} {} of {bytes} bytes {seen}is too long: this channel takes up to \
                      {message_max} bytes; \
                      use a larger --capacity (now {} bytes) on a new channel, or --stdin raw",
-                    if form == InputForm::Lines {
-                        "line"
-                    } else {
-                        "frame"
-                    },
+                    if by_lines { "line" } else { "frame" },
                     sender.totals.messages + 1,
                     sender.publisher.capacity(),
                 )));

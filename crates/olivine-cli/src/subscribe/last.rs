@@ -41,7 +41,8 @@ pub(super) fn run(args: &SubArgs, form: OutputForm) -> Outcome {
         ));
     }
     let stop = Stop::install()?.with_time_limit(args.duration);
-    let mut subscriber = Subscriber::open_with(&config)?;
+    let stated = args.stated.as_ref();
+    let mut subscriber = super::opened(&config, stated)?;
     let found = read(&mut subscriber, &stop)?;
     if found.is_empty() {
         stop.cut_short()?;
@@ -50,7 +51,7 @@ pub(super) fn run(args: &SubArgs, form: OutputForm) -> Outcome {
             settings::short(&config)
         )));
     }
-    let fields = subscriber.fields();
+    let fields = stated.map_or_else(|| subscriber.fields(), |stated| stated.fields().clone());
     let mut out = BufWriter::new(io::stdout().lock());
     for (lane, newest) in &found {
         let written = Written {

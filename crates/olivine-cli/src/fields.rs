@@ -13,23 +13,17 @@ pub(crate) struct Values<'a> {
 impl<'a> Values<'a> {
     /// `None` if the channel states no fields, or the message is too short for them.
     pub(crate) fn of(fields: &'a Fields, payload: &'a [u8]) -> Option<Self> {
-        let fits = |field: &Field| bytes(field, payload).is_some();
+        let fits = |field: &Field| field.bytes(payload).is_some();
         let all = !fields.is_empty() && fields.iter().all(fits);
         all.then_some(Self { fields, payload })
     }
-}
-
-/// The bytes of a field.
-fn bytes<'a>(field: &Field, payload: &'a [u8]) -> Option<&'a [u8]> {
-    let end = field.offset().checked_add(field.size())?;
-    payload.get(field.offset()..end)
 }
 
 impl Serialize for Values<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.fields.iter().len()))?;
         for field in self.fields.iter() {
-            let bytes = bytes(field, self.payload).unwrap_or_default();
+            let bytes = field.bytes(self.payload).unwrap_or_default();
             map.serialize_entry(field.name(), &Value { field, bytes })?;
         }
         map.end()

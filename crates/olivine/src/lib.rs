@@ -119,13 +119,13 @@ pub use error::{
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};
 #[cfg(not(loom))]
-#[doc(hidden)]
-pub use message::field_of;
-#[cfg(not(loom))]
 pub use message::{
     Field, FieldKind, FieldType, Fields, Label, Message, MessageType, Outgoing, OwnedMessage,
     Plain, Position,
 };
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use message::{field_of, text_of};
 pub use uri::{
     Compression, Config, Delivery, End, Expire, FileSettings, HugePages, Key, NatsSettings, Pace,
     Peers, Retention, Role, Rotation, Scheme, SealedSettings, Slow, Start, Storage, SyncPolicy,

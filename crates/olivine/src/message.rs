@@ -1,8 +1,10 @@
 //! Messages: positions, labels, outgoing and received messages, typed messages.
 
 mod fields;
+mod plain;
 
-pub use fields::{Field, FieldKind, FieldType, Fields, field_of};
+pub use fields::{Field, FieldKind, Fields};
+pub use plain::{FieldType, field_of, text_of};
 
 use crate::error::MessageTypeError;
 use crate::region::View;
@@ -300,7 +302,7 @@ pub trait Plain: FromBytes + IntoBytes + Immutable + KnownLayout + 'static {
     const TYPE_NAME: &'static str;
 
     /// The fields, which a channel stores for openers and tools. None by default;
-    /// [`plain!`](crate::plain) states them.
+    /// [`plain!`](crate::plain) states them, and [`MessageType::of`] checks them.
     #[must_use]
     fn fields() -> Fields {
         Fields::default()
@@ -370,18 +372,17 @@ impl MessageType {
     ///
     /// [`MessageTypeError::Field`]: a field is not understood, or ends behind the value.
     pub fn with_fields(self, text: &str) -> Result<Self, MessageTypeError> {
-        let fields: Fields = text.parse()?;
-        if fields.end() > self.size {
-            let last = fields.iter().last().map(Field::to_string);
-            return Err(MessageTypeError::Field {
-                field: last.unwrap_or_default(),
-                problem: "it ends behind the value",
-            });
-        }
+        let fields = text.parse::<Fields>()?.checked(self.size)?;
         Ok(Self { fields, ..self })
     }
 
     /// The type of messages that are values of `T`.
+    ///
+    /// # Panics
+    ///
+    /// If `T` states fields that its values do not have, or that no other program could read: two
+    /// of one name, a name of more than 64 bytes, or a field that ends behind the value. The text
+    /// names the field.
     #[must_use]
     pub fn of<T: Plain>() -> Self {
         const {
@@ -391,11 +392,13 @@ impl MessageType {
             );
             assert!(T::TYPE_NAME.len() <= TYPE_NAME_BYTES && !T::TYPE_NAME.is_empty());
         }
+        let fields = T::fields().checked(size_of::<T>());
+        let fields = fields.unwrap_or_else(|error| panic!("type '{}': {error}", T::TYPE_NAME));
         Self {
             name: T::TYPE_NAME.into(),
             size: size_of::<T>(),
             align: align_of::<T>(),
-            fields: T::fields(),
+            fields,
         }
     }
 

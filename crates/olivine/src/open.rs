@@ -38,8 +38,9 @@ impl Publisher {
         Self::open_anywhere(config, TypeTag::default())
     }
 
-    /// As [`Publisher::open_with`], for values of a type that the program states. It must publish
-    /// whole values: a typed subscriber refuses a message of another length as corrupt.
+    /// As [`Publisher::open_with`], for values of a type that the program states. The handle sends
+    /// messages of any length, so it must publish whole values: a typed subscriber refuses a
+    /// message of another length as corrupt.
     ///
     /// # Errors
     ///
@@ -55,6 +56,10 @@ impl<T: Plain> Publisher<T> {
     /// # Errors
     ///
     /// [`OpenError`]; `Type` if the channel has another type.
+    ///
+    /// # Panics
+    ///
+    /// As [`MessageType::of`].
     pub fn typed(uri: &str) -> Result<Self, OpenError> {
         Self::typed_with(&Config::parse(uri)?)
     }
@@ -64,6 +69,10 @@ impl<T: Plain> Publisher<T> {
     /// # Errors
     ///
     /// As [`Publisher::typed`].
+    ///
+    /// # Panics
+    ///
+    /// As [`MessageType::of`].
     pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
         Self::open_anywhere(config, (&MessageType::of::<T>()).into())
     }
@@ -119,6 +128,10 @@ impl<T: Plain> Subscriber<T> {
     /// # Errors
     ///
     /// [`OpenError`]; `Type` if the channel has another type.
+    ///
+    /// # Panics
+    ///
+    /// As [`MessageType::of`].
     pub fn typed(uri: &str) -> Result<Self, OpenError> {
         Self::typed_with(&Config::parse(uri)?)
     }
@@ -128,6 +141,10 @@ impl<T: Plain> Subscriber<T> {
     /// # Errors
     ///
     /// As [`Subscriber::typed`].
+    ///
+    /// # Panics
+    ///
+    /// As [`MessageType::of`].
     pub fn typed_with(config: &Config) -> Result<Self, OpenError> {
         Self::open_anywhere(config, (&MessageType::of::<T>()).into())
     }

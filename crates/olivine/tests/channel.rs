@@ -7,7 +7,7 @@ mod common;
 use crate::common::mapped::SharedWords;
 use common::numbers::{LONG, SHORT, expect, fill, number, send};
 use common::{Other, TestFolder, kill, spawn, until};
-use olivine::{Config, MessageType, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -383,81 +383,6 @@ fn opening_with_another_type_is_refused() {
         other => panic!("{other:?}"),
     }
 }
-
-#[test]
-fn type_with_another_field_is_refused_by_the_name_of_the_field() {
-    let place = TestFolder::new();
-    let stated = |fields: &str| {
-        let stated = MessageType::new("trade v1", 24, 8).unwrap();
-        stated.with_fields(fields).unwrap()
-    };
-    let config = |name| Config::parse(&place.uri(name, "")).unwrap();
-    let fields = "price i64, side u8, symbol text[8], size u16 @22";
-    for (name, first) in [("of-publisher", true), ("of-subscriber", false)] {
-        let config = config(name);
-        let early = Subscriber::open_with(&config).unwrap();
-        assert!(early.fields().is_empty());
-        let publisher = first.then(|| Publisher::open_for(&config, &stated(fields)).unwrap());
-        let subscriber = Subscriber::open_for(&config, &stated(fields)).unwrap();
-        let publisher =
-            publisher.unwrap_or_else(|| Publisher::open_for(&config, &stated(fields)).unwrap());
-        for other in [
-            Subscriber::open_for(&config, &stated("price i64, side i8")).map(|_| ()),
-            Publisher::open_for(&config, &stated("price i64, side i8")).map(|_| ()),
-        ] {
-            let Err(OpenError::Type { asked, found, .. }) = other else {
-                panic!("{other:?}");
-            };
-            assert_eq!(asked, "trade v1 with 'side i8' at byte 8");
-            assert_eq!(found, "trade v1 with 'side u8' at byte 8");
-        }
-        // Without fields nothing is compared, and bytes are read by their fields.
-        Publisher::open_for(&config, &stated("")).unwrap();
-        let bytes = Subscriber::open_with(&config).unwrap();
-        for subscriber in [&early, &bytes, &subscriber] {
-            assert_eq!(subscriber.fields().to_string(), fields, "{name}");
-        }
-        drop(publisher);
-    }
-    // The first that states them, also behind others.
-    let config = config("later");
-    let first = Publisher::open_for(&config, &stated("")).unwrap();
-    assert!(Subscriber::open_with(&config).unwrap().fields().is_empty());
-    let long = (0..200).map(|n| format!("field_{n} u8 @{n}"));
-    let long = MessageType::new("trade v1", 24, 8).map(|stated| {
-        assert!(stated.clone().with_fields("more u8 @24").is_err());
-        stated.with_fields(&long.take(24).collect::<Vec<_>>().join(", "))
-    });
-    Subscriber::open_for(&config, &long.unwrap().unwrap()).unwrap();
-    let found = Subscriber::open_with(&config).unwrap().fields();
-    assert_eq!(found.iter().len(), 24);
-    drop(first);
-}
-
-#[test]
-fn fields_of_a_structure_travel_through_memory_of_a_socket() {
-    let place = TestFolder::new();
-    let uri = format!("shm+fd://{}", place.file("socket").display());
-    let _publisher = Publisher::<Trade>::typed(&uri).unwrap();
-    let other = MessageType::new("trade v1", 16, 8).unwrap();
-    let other = other.with_fields("price i64, size u32").unwrap();
-    let refused = Subscriber::open_for(&Config::parse(&uri).unwrap(), &other).unwrap_err();
-    assert!(
-        refused.to_string().contains("'size u64' at byte 8"),
-        "{refused}"
-    );
-    let opened = Subscriber::open(&uri).unwrap();
-    assert_eq!(opened.fields().to_string(), "price i64, size u64");
-}
-
-#[derive(zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable, zerocopy::KnownLayout)]
-#[repr(C)]
-struct Trade {
-    price: i64,
-    size: u64,
-}
-
-olivine::plain!(Trade, "trade v1", [size, price]);
 
 #[test]
 fn waiting_reports_no_silent_publisher() {

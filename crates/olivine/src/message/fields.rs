@@ -109,6 +109,24 @@ impl Field {
         self.kind.size().saturating_mul(self.count.unwrap_or(1))
     }
 
+    /// Its bytes in the message `payload`; `None` if the message is too short for it.
+    ///
+    /// The fields of a channel come from other programs, and a message has any length. So do not
+    /// slice a message by [`Field::offset`] and [`Field::size`] alone: that panics where this is
+    /// `None`.
+    ///
+    /// ```
+    /// let fields: olivine::Fields = "bid i64, size u32".parse()?;
+    /// let size = fields.iter().last().unwrap();
+    /// assert_eq!(size.bytes(&[7; 12]), Some(&[7; 4][..]));
+    /// assert_eq!(size.bytes(&[7; 11]), None);
+    /// # Ok::<(), olivine::MessageTypeError>(())
+    /// ```
+    #[must_use]
+    pub fn bytes<'a>(&self, payload: &'a [u8]) -> Option<&'a [u8]> {
+        payload.get(self.offset..self.end())
+    }
+
     /// Whether two programs mean the same field: text is bytes, too.
     fn is_like(&self, other: &Self) -> bool {
         let as_bytes = |field: &Self| Self {
@@ -121,14 +139,19 @@ impl Field {
         as_bytes(self) == as_bytes(other)
     }
 
-    /// The same field as text, if it is an array of bytes. For [`plain!`](crate::plain).
-    #[doc(hidden)]
-    #[must_use]
-    pub fn text(mut self) -> Self {
-        if self.kind == FieldKind::U8 && self.count.is_some() {
-            self.kind = FieldKind::Text;
+    /// A field of a structure, for [`plain!`](crate::plain).
+    pub(super) fn of_structure(
+        name: String,
+        kind: FieldKind,
+        count: Option<usize>,
+        offset: usize,
+    ) -> Self {
+        Self {
+            name,
+            kind,
+            count,
+            offset,
         }
-        self
     }
 
     fn end(&self) -> usize {
@@ -175,6 +198,7 @@ impl Fields {
     }
 
     /// The first byte behind the last field.
+    #[cfg(any(test, fuzzing))]
     pub(crate) fn end(&self) -> usize {
         self.0.last().map_or(0, Field::end)
     }
@@ -194,13 +218,29 @@ impl Fields {
         Some((shown(self, index), shown(other, index)))
     }
 
-    /// Fields of a structure, in any order. For [`plain!`](crate::plain), which knows that they are
-    /// right.
+    /// Fields of a structure, in any order. For [`plain!`](crate::plain);
+    /// [`MessageType::of`](crate::MessageType::of) checks them.
     #[doc(hidden)]
     #[must_use]
     pub fn of_structure(mut fields: Vec<Field>) -> Self {
         fields.sort_by_key(|field| field.offset);
         Self(fields)
+    }
+
+    /// These fields of a value of `size` bytes, as they are read back from their text.
+    ///
+    /// # Errors
+    ///
+    /// [`MessageTypeError::Field`]: a field cannot be read back, or ends behind the value.
+    pub(super) fn checked(&self, size: usize) -> Result<Self, MessageTypeError> {
+        let read: Self = self.to_string().parse()?;
+        match read.0.last() {
+            Some(last) if last.end() > size => Err(MessageTypeError::Field {
+                field: last.to_string(),
+                problem: "it ends behind the value",
+            }),
+            _ => Ok(read),
+        }
     }
 }
 
@@ -301,80 +341,6 @@ fn parse(text: &str, end: usize) -> Result<Field, &'static str> {
         count,
         offset: offset.unwrap_or_else(|| natural(end, kind)),
     })
-}
-
-/// A Rust type that a field can have: a number, or an array of numbers.
-pub trait FieldType {
-    /// What the field holds.
-    const KIND: FieldKind;
-    /// Number of values of an array; `None` for a single value.
-    const COUNT: Option<usize>;
-}
-
-macro_rules! field_types {
-    ($($kind:ident $type:ty),*) => {$(
-        impl FieldType for $type {
-            const KIND: FieldKind = FieldKind::$kind;
-            const COUNT: Option<usize> = None;
-        }
-        impl<const N: usize> FieldType for [$type; N] {
-            const KIND: FieldKind = FieldKind::$kind;
-            const COUNT: Option<usize> = Some(N);
-        }
-    )*};
-}
-
-field_types!(
-    U8 u8, U16 u16, U32 u32, U64 u64, I8 i8, I16 i16, I32 i32, I64 i64, F32 f32, F64 f64
-);
-
-/// The field of a structure that `of` returns. For [`plain!`](crate::plain).
-#[doc(hidden)]
-pub fn field_of<S, F: FieldType>(name: &str, offset: usize, of: fn(&S) -> &F) -> Field {
-    let _ = of;
-    Field {
-        name: name.trim_start_matches("r#").to_owned(),
-        kind: F::KIND,
-        count: F::COUNT,
-        offset,
-    }
-}
-
-/// Implements [`Plain`](crate::Plain) for a structure, with the name of the type and its fields.
-///
-/// A channel stores the fields. An opener whose fields differ is refused, with the first field that
-/// differs, and `olivine sub --out json` prints them. A field is a number or an array of numbers,
-/// or with `as text` an array of `u8` that holds text. Fields that are left out are padding.
-///
-/// ```
-/// use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-///
-/// #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-/// #[repr(C)]
-/// struct Quote { bid: i64, ask: i64, symbol: [u8; 8] }
-///
-/// olivine::plain!(Quote, "quote v1", [bid, ask, symbol as text]);
-///
-/// let quote = olivine::MessageType::of::<Quote>();
-/// assert_eq!(quote.fields().to_string(), "bid i64, ask i64, symbol text[8]");
-/// ```
-#[macro_export]
-macro_rules! plain {
-    ($type:ty, $name:expr, [$($field:ident $(as $text:ident)?),+ $(,)?]) => {
-        impl $crate::Plain for $type {
-            const TYPE_NAME: &'static str = $name;
-
-            fn fields() -> $crate::Fields {
-                $crate::Fields::of_structure(::std::vec![$(
-                    $crate::field_of::<$type, _>(
-                        ::core::stringify!($field),
-                        ::core::mem::offset_of!($type, $field),
-                        |value| &value.$field,
-                    )$(.$text())?
-                ),+])
-            }
-        }
-    };
 }
 
 #[cfg(test)]

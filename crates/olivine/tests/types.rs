@@ -82,6 +82,90 @@ struct Trade {
 
 olivine::plain!(Trade, "trade v1", [size, price]);
 
+/// A type of 96 bytes with these fields.
+fn trade(fields: &str) -> MessageType {
+    let stated = MessageType::new("trade v1", 96, 8).unwrap();
+    stated.with_fields(fields).unwrap()
+}
+
+/// One participant lives, and knows no type. A publisher fails after it has fixed the shape.
+#[test]
+fn fields_of_a_publisher_that_failed_do_not_become_those_of_the_next_one() {
+    let place = TestFolder::new();
+    let config = Config::parse(&place.uri("failed", "")).unwrap();
+    let subscriber = Subscriber::open_with(&config).unwrap();
+    let in_the_way = place.channel("failed").join("lane-0");
+    std::fs::create_dir(&in_the_way).unwrap();
+    let failed = Publisher::open_for(&config, &trade("price i64")).unwrap_err();
+    assert!(matches!(failed, OpenError::NotAChannel { .. }), "{failed}");
+    assert!(subscriber.fields().is_empty(), "{}", subscriber.fields());
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let _next = Publisher::open_for(&config, &trade("price f64, size u32")).unwrap();
+    assert_eq!(subscriber.fields().to_string(), "price f64, size u32");
+}
+
+#[test]
+fn an_opener_that_finds_no_room_stores_no_fields() {
+    let place = TestFolder::new();
+    let uri = place.uri("full", "publishers_max=1&subscribers_max=1");
+    let config = Config::parse(&uri).unwrap();
+    let _publisher = Publisher::open_for(&config, &trade("")).unwrap();
+    let subscriber = Subscriber::open_with(&config).unwrap();
+    for (full, what) in [
+        (
+            Publisher::open_for(&config, &trade("price i64")).map(|_| ()),
+            "no lane left",
+        ),
+        (
+            Subscriber::open_for(&config, &trade("price i64")).map(|_| ()),
+            "subscribers_max=1",
+        ),
+    ] {
+        let full = full.unwrap_err().to_string();
+        assert!(full.contains(what), "{full}");
+        assert!(subscriber.fields().is_empty(), "{}", subscriber.fields());
+    }
+    drop(subscriber);
+    let subscriber = Subscriber::open_for(&config, &trade("price f64")).unwrap();
+    assert_eq!(subscriber.fields().to_string(), "price f64");
+}
+
+/// Fields whose text has `bytes` bytes, and whose last one is of this kind.
+fn long_fields(bytes: usize, last: &str) -> String {
+    let mut names: Vec<_> = (0..90).map(|n| format!("n{n:04} u8")).collect();
+    names.push(format!("last {last}"));
+    let missing = bytes - names.join(", ").len();
+    names[0].insert_str(1, &"0".repeat(missing.min(50)));
+    names[1].insert_str(1, &"0".repeat(missing.saturating_sub(50)));
+    let text = names.join(", ");
+    assert_eq!(text.len(), bytes);
+    text
+}
+
+#[test]
+fn fields_of_more_than_1008_bytes_are_neither_stored_nor_compared() {
+    let place = TestFolder::new();
+    for (bytes, is_stored) in [(1_008, true), (1_009, false)] {
+        let config = Config::parse(&place.uri(&format!("of-{bytes}"), "")).unwrap();
+        let long = trade(&long_fields(bytes, "u8"));
+        let publisher = Publisher::open_for(&config, &long).unwrap();
+        let subscriber = Subscriber::open_with(&config).unwrap();
+        let stored = subscriber.fields();
+        assert_eq!(!stored.is_empty(), is_stored);
+        assert!(stored.is_empty() || stored == *long.fields());
+        let other = trade(&long_fields(bytes, "i8"));
+        let opened = Subscriber::open_for(&config, &other).map(|_| ());
+        let refused = matches!(opened, Err(OpenError::Type { .. }));
+        assert_eq!(refused, is_stored, "{bytes} bytes: {opened:?}");
+        drop((publisher, subscriber));
+        // Others have stored theirs.
+        let _short = Publisher::open_for(&config, &trade("price i64")).unwrap();
+        let opened = Subscriber::open_for(&config, &long).map(|_| ());
+        let refused = matches!(opened, Err(OpenError::Type { .. }));
+        assert_eq!(refused, is_stored, "{bytes} bytes: {opened:?}");
+    }
+}
+
 /// Types whose fields no other program could read.
 mod unreadable {
     use super::*;

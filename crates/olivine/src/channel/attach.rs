@@ -99,6 +99,10 @@ pub(crate) fn open<T>(
                 let _ = remove_files(&attached);
             }
             let joined = joined?;
+            crate::points::pass("open.joined");
+            // Not before: an opener that fails or dies on the way leaves no fields. A new publisher
+            // has sent no message yet, so a subscriber that sees one sees the fields.
+            request.state_fields(&attached);
             // If the channel was removed meanwhile as damaged, which takes no lock, start again. A
             // lane that we made belongs to the next channel of this name.
             Ok(is_current(&attached).then_some(joined))

@@ -25,7 +25,7 @@ use std::time::Duration;
 pub(crate) struct TypeTag {
     pub(crate) hash: u64,
     pub(crate) name: Cow<'static, str>,
-    /// Its fields, if the opener states them.
+    /// Its fields, if the opener states them and they can be stored.
     pub(crate) fields: Fields,
     /// Accepts the channel's type: for bridges, which do not read messages.
     pub(crate) any: bool,
@@ -36,7 +36,7 @@ impl From<&MessageType> for TypeTag {
         Self {
             hash: stated.hash(),
             name: stated.name.clone(),
-            fields: stated.fields.clone(),
+            fields: fields::storable(&stated.fields),
             any: false,
         }
     }
@@ -260,11 +260,14 @@ impl ShapeRequest {
     }
 
     /// Stores the fields of the channel's type if this opener states them and none are stored. The
-    /// caller holds the membership lock and has settled the shape.
-    fn state_fields(&self, attached: &Attached) {
+    /// caller holds the membership lock, has settled the shape, and has joined.
+    pub(super) fn state_fields(&self, attached: &Attached) {
         let type_hash = attached.geometry.type_hash;
         let is_ours = type_hash != 0 && type_hash == self.shape.type_hash;
-        if is_ours && fields::stored(&attached.control, type_hash).is_empty() {
+        if is_ours
+            && !self.fields.is_empty()
+            && fields::stored(&attached.control, type_hash).is_empty()
+        {
             fields::store(&attached.control, type_hash, &self.fields);
         }
     }
@@ -388,7 +391,6 @@ pub(super) fn map_shape(
 pub(super) fn settle(attached: &mut Attached, request: &ShapeRequest) -> Result<(), OpenError> {
     let next = request.merged(&attached.geometry, attached.backing.free_bytes());
     if next == attached.geometry {
-        request.state_fields(attached);
         return Ok(());
     }
     check_pair(&next)?;
@@ -410,9 +412,7 @@ pub(super) fn settle(attached: &mut Attached, request: &ShapeRequest) -> Result<
     for index in 0..before.lanes() {
         attached.backing.remove_lane(index);
     }
-    write(attached, next)?;
-    request.state_fields(attached);
-    Ok(())
+    write(attached, next)
 }
 
 /// Writes the tables of the shape `next`, and then makes it count.
@@ -447,6 +447,10 @@ fn write(attached: &mut Attached, next: Geometry) -> Result<(), OpenError> {
         }
     }
     crate::points::pass("shape.laid_out");
+    if next.type_hash != attached.geometry.type_hash {
+        fields::clear(&control);
+        crate::points::pass("shape.fields_cleared");
+    }
     // Relaxed: it changes under the membership lock only.
     let turn = control.word(control::GEOMETRY_TURN).load(Ordering::Relaxed) & 1 ^ 1;
     let at = control::GEOMETRY + usize::from(turn == 1) * control::GEOMETRY_WORDS;

@@ -14,7 +14,7 @@
 //! | control: a lane's park word | set by its publisher, cleared by its waker |
 //! | control: sleepers | raised and counted by sleepers, lowered by wakers; only a hint |
 //! | control: evictions, reclaims | any publisher, by atomic read-modify-write |
-//! | control: member_pid and what opening writes | the holder of the membership lock |
+//! | control: member_pid, fields, what opening writes | the holder of the membership lock |
 //!
 //! # Edges
 //!
@@ -41,8 +41,10 @@
 //! * **ROOM**: SLEEP with the roles exchanged. A publisher that waits for room raises its park
 //!   word. A subscriber that releases a position looks at it.
 
+mod fields;
 mod geometry;
 
+pub(crate) use fields::{FIELDS_ALL, FIELDS_BYTES, fields_from_words, fields_to_words};
 pub(crate) use geometry::{Geometry, TYPE_NAME_BYTES, checksum, fnv, pack, type_shown, unpack};
 
 /// "OLIVINE1" as a little-endian word: first word of a control file.

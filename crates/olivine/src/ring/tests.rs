@@ -196,6 +196,11 @@ fn derived() -> BTreeMap<String, String> {
         ("lane.mark", hex(&[LANE_MAGIC])),
         ("geometry.typed", hex(&typed.to_words())),
         ("geometry.record_bytes", in_bytes(control::GEOMETRY_WORDS)),
+        ("fields.text_bytes", FIELDS_BYTES.to_string()),
+        (
+            "fields.typed",
+            hex(&fields_to_words(typed.type_hash, "bid i64, ask i64")[..4]),
+        ),
         ("frame.header(7,3)", hex(&[header_word(7, 3)])),
         (
             "frame.header(7,with_topic(3))",

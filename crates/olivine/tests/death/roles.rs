@@ -6,7 +6,9 @@ use crate::common::message::check;
 use crate::lanes::{Found, Lanes, fill, is_empty};
 use crate::wake_word::WakeWord;
 use crate::zygote::{Order, fork, linger};
-use olivine::{Message, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{
+    Config, Message, MessageType, NotSent, OpenError, Publisher, ReceiveError, Subscriber,
+};
 use std::collections::HashMap;
 use std::io::PipeReader;
 use std::time::Duration;
@@ -346,9 +348,13 @@ impl Stage<'_> {
         close(publisher);
     }
 
-    /// Creates and removes its channel, which others create and remove at the same time.
+    /// Creates and removes its channel, which others create and remove at the same time. Its
+    /// publisher fixes the type, and states the fields.
     fn create(&self) {
         let mut random = Random(self.session);
+        let config = Config::parse(self.uri).unwrap();
+        let stated = MessageType::new("short v1", 8, 8).unwrap();
+        let stated = stated.with_fields("number u64").unwrap();
         let (mut message, mut scratch) = (Vec::new(), Vec::new());
         while !self.stopped(ALL) {
             let mut subscriber = self.subscriber();
@@ -356,7 +362,8 @@ impl Stage<'_> {
                 continue;
             }
             let seen = self.wake_word.count();
-            let mut publisher = self.publisher();
+            let mut publisher = self.open_with_retry(|| Publisher::open_for(&config, &stated));
+            assert_eq!(&subscriber.fields(), stated.fields());
             fill(self.session, 0, &mut message);
             match publisher.publish_timeout(&message, Duration::from_millis(20)) {
                 // A stopped participant may hold it back.

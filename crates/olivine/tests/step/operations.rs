@@ -1,6 +1,6 @@
 //! The operations that are killed at every place.
 
-use crate::scene::{Handles, Operation, Scene, childs};
+use crate::scene::{self, Handles, OTHER_FIELDS, Operation, Scene, childs};
 use olivine::{Durable, Publisher, Subscriber};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn nothing(_: &mut Scene) {}
 fn idle(_: &str, _: &mut Handles) {}
 
 fn publisher(uri: &str, handles: &mut Handles) {
-    let mut publisher = Publisher::open(uri).unwrap();
+    let mut publisher = scene::publisher(uri).unwrap();
     for number in 0..PREPARED {
         publisher.publish(&childs(number)).unwrap();
     }
@@ -49,14 +49,14 @@ fn publisher(uri: &str, handles: &mut Handles) {
 }
 
 fn open_publisher(uri: &str, handles: &mut Handles) -> Result<(), String> {
-    let publisher = Publisher::open(uri).map_err(|error| described(&error))?;
+    let publisher = scene::publisher(uri).map_err(|error| described(&error))?;
     handles.publisher = Some(publisher);
     Ok(())
 }
 
 fn open_subscriber(uri: &str, handles: &mut Handles) -> Result<(), String> {
     let uri = format!("{uri}&from=oldest");
-    let subscriber = Subscriber::open(&uri).map_err(|error| described(&error))?;
+    let subscriber = scene::subscriber(&uri).map_err(|error| described(&error))?;
     handles.subscriber = Some(subscriber);
     Ok(())
 }
@@ -108,7 +108,12 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         name: "fix the shape",
         bystanders: false,
         before: Scene::wait_for_the_first_publisher,
-        act: |uri, handles| open_publisher(&uri.replace("capacity=4KiB", "capacity=8KiB"), handles),
+        act: |uri, handles| {
+            let uri = uri.replace("capacity=4KiB", "capacity=8KiB");
+            let publisher = scene::publisher_of(&uri, OTHER_FIELDS);
+            handles.publisher = Some(publisher.map_err(|error| described(&error))?);
+            Ok(())
+        },
         ..PLAIN
     },
     Operation {
@@ -258,7 +263,7 @@ pub(crate) const OPERATIONS: &[Operation] = &[
         bystanders: false,
         prepare: |uri, handles| {
             subscriber(uri, handles);
-            handles.publisher = Some(Publisher::open(uri).unwrap());
+            handles.publisher = Some(scene::publisher(uri).unwrap());
         },
         act: |_, handles| {
             let long = Duration::from_secs(120);

@@ -1,12 +1,18 @@
 //! The scene of a death, and what must be true after it.
 
 use crate::common::{TestFolder, WATCHDOG};
-use olivine::{Config, NotSent, OpenError, Publisher, ReceiveError, Subscriber, admin};
+use olivine::{
+    Config, MessageType, NotSent, OpenError, Publisher, ReceiveError, Subscriber, admin,
+};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Small, so that every check fills the whole ring, and comparing after each step is cheap.
 const SHAPE: &str = "publishers_max=4&subscribers_max=4&wait=park";
+
+/// Fields of the messages, as participants state them, and as the child that fixes the shape does.
+const FIELDS: &str = "number u64, mark u8[88]";
+pub(crate) const OTHER_FIELDS: &str = "number u64, mark i8[88]";
 
 /// Numbers of the messages with which the successors fill their rings start at multiples of this.
 const FILLING: u64 = 10_000;
@@ -55,6 +61,7 @@ pub(crate) struct Scene {
     theirs: Vec<u64>,
     /// Settings of participants that open the channel after the death.
     capacity: &'static str,
+    fields: &'static str,
     /// The bystander came first without settings: the child fixes the geometry.
     open: bool,
     /// How long to wait for room.
@@ -66,6 +73,27 @@ fn message(kind: u8, number: u64) -> [u8; 96] {
     let mut bytes = [kind; 96];
     bytes[..8].copy_from_slice(&number.to_le_bytes());
     bytes
+}
+
+/// The type of the messages, with these fields.
+fn stated(fields: &str) -> MessageType {
+    let stated = MessageType::new("step v1", 96, 8).unwrap();
+    stated.with_fields(fields).unwrap()
+}
+
+/// Opens a publisher that states `fields`.
+pub(crate) fn publisher_of(uri: &str, fields: &str) -> Result<Publisher, OpenError> {
+    Publisher::open_for(&Config::parse(uri)?, &stated(fields))
+}
+
+/// Opens a publisher that states the fields of most participants.
+pub(crate) fn publisher(uri: &str) -> Result<Publisher, OpenError> {
+    publisher_of(uri, FIELDS)
+}
+
+/// Opens a subscriber that states them.
+pub(crate) fn subscriber(uri: &str) -> Result<Subscriber, OpenError> {
+    Subscriber::open_for(&Config::parse(uri)?, &stated(FIELDS))
 }
 
 /// A message of the child.
@@ -84,12 +112,13 @@ impl Scene {
             seen: 0,
             theirs: Vec::new(),
             capacity: "4KiB",
+            fields: FIELDS,
             open: false,
             patience: WATCHDOG,
         };
         if operation.bystanders {
             scene.subscriber = Some(Subscriber::open(&scene.uri()).unwrap());
-            scene.publisher = Some(Publisher::open(&scene.uri()).unwrap());
+            scene.publisher = Some(publisher(&scene.uri()).unwrap());
             for _ in 0..3 {
                 scene.talk();
             }
@@ -117,17 +146,24 @@ impl Scene {
         self.open = true;
     }
 
-    /// The dead child has fixed the whole geometry, or nothing.
+    /// The dead child has fixed the whole geometry with the type, or nothing. It has stated its
+    /// fields, or none.
     fn find_the_shape(&mut self) {
-        match Publisher::open(&self.uri()) {
-            Ok(_) => {}
-            Err(OpenError::Mismatch {
-                key: "capacity",
-                found,
-                ..
-            }) if found == "8192" => self.capacity = "8KiB",
-            Err(other) => panic!("{other}"),
+        for _ in 0..2 {
+            match publisher_of(&self.uri(), self.fields) {
+                Ok(_) => return,
+                Err(OpenError::Mismatch {
+                    key: "capacity",
+                    found,
+                    ..
+                }) if found == "8192" => self.capacity = "8KiB",
+                Err(OpenError::Type { found, .. }) if found.contains("mark i8") => {
+                    self.fields = OTHER_FIELDS;
+                }
+                Err(other) => panic!("{other}"),
+            }
         }
+        publisher_of(&self.uri(), self.fields).unwrap();
     }
 
     /// The folder of the channel's files.
@@ -161,7 +197,7 @@ impl Scene {
     /// A publisher has died with its last messages before the cursor.
     pub(crate) fn leave_a_stale_lane(&mut self) {
         self.in_a_child_that_dies(|uri| {
-            let mut publisher = Publisher::open(uri).unwrap();
+            let mut publisher = publisher(uri).unwrap();
             for number in 0..3 {
                 publisher.publish(&childs(number)).unwrap();
             }
@@ -303,7 +339,7 @@ impl Scene {
         // A successor takes the dead child's lane over; the child's messages come before its own.
         let mut successors = Vec::new();
         let full = loop {
-            match Publisher::open(&self.uri()) {
+            match publisher_of(&self.uri(), self.fields) {
                 Ok(successor) => successors.push(successor),
                 Err(error) => break error,
             }
@@ -313,6 +349,7 @@ impl Scene {
         self.fill(&mut successors, &mut durable, &mut theirs);
         durable.unsubscribe();
         let mut late = Subscriber::open(&self.uri()).unwrap();
+        assert_eq!(late.fields().to_string(), self.fields, "stored fields");
         for (number, successor) in successors.iter_mut().enumerate() {
             let number = 1000 + number as u64;
             successor.publish(&message(b'h', number)).unwrap();

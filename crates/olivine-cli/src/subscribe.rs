@@ -210,10 +210,10 @@ struct Sink<'a> {
     out: BufWriter<StdoutLock<'a>>,
     /// The first write error; nothing is written after it.
     failed: Option<io::Error>,
-    /// Fields of the channel's type.
+    /// Fields of the channel's type; empty until a participant has stated them.
     fields: Fields,
-    /// Whether they are still to be asked for: only JSON has them, and the first publisher may not
-    /// have stated them yet.
+    /// Whether they are still to be asked for: only JSON has them, and the next publisher may state
+    /// them.
     asks: bool,
     totals: Totals,
     verifier: Option<Verifier>,
@@ -350,8 +350,9 @@ impl Receiver<'_> {
             if !self.subscriber.wait(Duration::ZERO)? {
                 return Ok(0);
             }
+            // A message came, so its publisher has stated its fields, if it states any.
             sink.fields = self.subscriber.fields();
-            sink.asks = false;
+            sink.asks = sink.fields.is_empty();
         }
         let begun = sink.late.is_some().then(TickClock::ticks);
         let polled = if self.one_by_one {

@@ -75,6 +75,32 @@ fn values_of_another_program_are_printed_by_their_fields() {
     );
 }
 
+/// The first publisher states no fields, the second one does.
+#[test]
+fn values_are_printed_by_fields_that_are_stated_later() {
+    let place = TestFolder::new();
+    let sub = ["sub", "shm://later", "--count", "2", "--out", "json"];
+    let subscriber = place.start(&sub).reading();
+    place.await_subscribers("later", 1);
+    let uri = format!("shm://later?dir={}", place.path().display());
+    let config = Config::parse(&uri).unwrap();
+    let trade = MessageType::new("trade v1", 8, 8).unwrap();
+    let mut bare = Publisher::open_for(&config, &trade).unwrap();
+    bare.publish(&1_i64.to_le_bytes()).unwrap();
+    until("the first message is read", || {
+        let info = place.look("later");
+        info.is_some_and(|info| info.subscribers.iter().all(|one| one.lag_bytes == 0))
+    });
+    let trade = trade.with_fields("price i64").unwrap();
+    let mut stating = Publisher::open_for(&config, &trade).unwrap();
+    stating.publish(&2_i64.to_le_bytes()).unwrap();
+    let output = subscriber.output();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = lines.lines().collect();
+    assert!(!lines[0].contains("fields"), "{lines:?}");
+    assert!(lines[1].ends_with(r#""fields":{"price":2}}"#), "{lines:?}");
+}
+
 #[test]
 fn raw_bytes_reach_the_others_after_one_subscriber_is_killed() {
     let place = TestFolder::new();

@@ -12,6 +12,9 @@ static CHECK: LazyLock<fn(&[u8])> = LazyLock::new(|| {
         "chunked" => net::check_chunked,
         // Files of a channel: which settings open it, then words that are changed.
         "control" => core::check_control,
+        // Fields of a type: a byte that says whether a length follows and whether the check word
+        // matches, then the text, as an opener states it and as a channel stores it.
+        "fields" => core::check_fields,
         // Both ends of a lane in heap memory: alignment and origin, then what each end does and
         // which words are changed.
         "frames" => core::check_frames,

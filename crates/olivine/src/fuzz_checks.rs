@@ -19,6 +19,7 @@ use crate::error::{LinkError, OpenError, ReceiveError};
 pub use crate::bridge::journal::fuzz_checks::check_journal;
 #[cfg(feature = "tcp")]
 pub use crate::bridge::wire::fuzz_checks::check_wire;
+pub use crate::channel::fields::fuzz_checks::check_fields;
 pub use crate::channel::sealed::fuzz_checks::check_sealed;
 pub use crate::ring::fuzz_checks::check_frames;
 pub use crate::uri::fuzz_checks::check_uri;
@@ -233,6 +234,7 @@ mod tests {
     fn kept_fuzz_inputs_pass_all_checks() {
         assert!(replay("uri", check_uri) > 20);
         assert!(replay("control", check_control) > 20);
+        assert!(replay("fields", check_fields) > 20);
         assert!(replay("frames", check_frames) > 20);
         assert!(replay("sealed", check_sealed) > 20);
         #[cfg(feature = "tcp")]

@@ -86,7 +86,8 @@ mod wait;
 #[doc(hidden)]
 pub mod fuzzing {
     pub use crate::fuzz_checks::{
-        check_control, check_frames, check_journal, check_sealed, check_uri, check_wire,
+        check_control, check_fields, check_frames, check_journal, check_sealed, check_uri,
+        check_wire,
     };
 }
 

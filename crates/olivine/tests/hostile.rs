@@ -15,7 +15,9 @@ mod refusals;
 use crate::common::mapped::SharedWords;
 use common::mapped::{Mapped, nonsense};
 use common::{Deadline, Random, TestFolder, setting, until};
-use olivine::{LinkError, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::{
+    Config, LinkError, MessageType, NotSent, OpenError, Publisher, ReceiveError, Subscriber,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,23 @@ use std::time::{Duration, Instant};
 const STOP: usize = 0;
 const WRITTEN: usize = 1;
 const SHAPE: &str = "capacity=4KiB&publishers_max=2&subscribers_max=4";
+
+/// Settings and type of the victims, which state fields.
+fn stated(uri: &str) -> (Config, MessageType) {
+    let stated = MessageType::new("victim v1", 512, 8).unwrap();
+    let stated = stated.with_fields("number u64, name text[8], rest u8[496]");
+    (Config::parse(uri).unwrap(), stated.unwrap())
+}
+
+fn open_publisher(uri: &str) -> Result<Publisher, OpenError> {
+    let (config, stated) = stated(uri);
+    Publisher::open_for(&config, &stated)
+}
+
+fn open_subscriber(uri: &str) -> Result<Subscriber, OpenError> {
+    let (config, stated) = stated(uri);
+    Subscriber::open_for(&config, &stated)
+}
 
 /// The attacker: overwrites random words of its files as fast as possible.
 #[test]
@@ -153,6 +172,7 @@ fn receive(subscriber: &mut Subscriber) {
             subscriber.lag(),
             subscriber.position(),
             subscriber.inspect_lanes(),
+            subscriber.fields(),
         );
     }
 }
@@ -174,8 +194,8 @@ fn publish(publisher: &mut Publisher, of: &mut u64) {
 fn open(uri: &str) -> (Option<Publisher>, Option<Subscriber>) {
     let told = |error: OpenError| refused(&error);
     (
-        Publisher::open(uri).map_err(told).ok(),
-        Subscriber::open(uri).map_err(told).ok(),
+        open_publisher(uri).map_err(told).ok(),
+        open_subscriber(uri).map_err(told).ok(),
     )
 }
 
@@ -183,7 +203,7 @@ fn open(uri: &str) -> (Option<Publisher>, Option<Subscriber>) {
 fn hang() {
     let place = TestFolder::new();
     let uri = place.uri("victim", SHAPE);
-    let _publisher = Publisher::open(&uri).unwrap();
+    let _publisher = open_publisher(&uri).unwrap();
     attack(&place, &["control"], || {
         loop {
             std::thread::park();
@@ -197,7 +217,7 @@ fn planted_faults_fail_the_suite() {
     let panics = |what: &str, victim: &mut (dyn FnMut() + Send)| {
         let place = TestFolder::new();
         let uri = place.uri("victim", SHAPE);
-        let _publisher = Publisher::open(&uri).unwrap();
+        let _publisher = open_publisher(&uri).unwrap();
         let attacked = || attack(&place, &["control", "lane-0"], victim);
         let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attacked));
         let why = attacked.expect_err(what);
@@ -223,8 +243,8 @@ fn hostile_subscriber_damages_no_memory_of_others() {
     let place = TestFolder::new();
     for query in ["wait=park", "wait=yield&slow=evict:1ms"] {
         let uri = place.uri("victim", &format!("{SHAPE}&{query}"));
-        let mut publisher = Publisher::open(&uri).unwrap();
-        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut publisher = open_publisher(&uri).unwrap();
+        let mut subscriber = open_subscriber(&uri).unwrap();
         let mut sent = 0;
         // It can write only the control file: the kernel protects the lanes.
         let written = attack(&place, &["control"], || {
@@ -246,8 +266,8 @@ fn hostile_publisher_damages_no_memory_of_others() {
         "wait=park&slow=evict:1ms",
     ] {
         let uri = place.uri("victim", &format!("{SHAPE}&{query}"));
-        let publisher = Publisher::open(&uri).unwrap();
-        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let publisher = open_publisher(&uri).unwrap();
+        let mut subscriber = open_subscriber(&uri).unwrap();
         let written = attack(&place, &["control", "lane-0"], || receive(&mut subscriber));
         println!("{query}: {written} words of control file and lane overwritten");
         drop((publisher, subscriber));
@@ -259,7 +279,7 @@ fn hostile_publisher_damages_no_memory_of_others() {
 fn joining_a_damaged_lane_returns() {
     let place = TestFolder::new();
     let uri = place.uri("victim", SHAPE);
-    let mut held = Publisher::open(&uri).unwrap();
+    let mut held = open_publisher(&uri).unwrap();
     held.publish(b"an unread message").unwrap();
     for from in ["now", "oldest"] {
         let uri = place.uri("victim", &format!("{SHAPE}&from={from}"));

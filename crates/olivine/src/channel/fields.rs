@@ -6,6 +6,9 @@
 //! word covers the hash of the type, so the fields of another type, or half of a text, count as
 //! nothing.
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz_checks;
+
 use crate::message::Fields;
 use crate::region::Words;
 use crate::ring::layout::{FIELDS_ALL, FIELDS_BYTES, control, fields_from_words, fields_to_words};

@@ -11,8 +11,8 @@ use olivine::{
 };
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
@@ -337,26 +337,96 @@ fn silent_subscriber_is_evicted_during_a_wait() {
     assert_next(&mut silent, |error| matches!(error, ReceiveError::Evicted));
 }
 
+/// States of the threads that wait for publishers, of this test and of others.
+fn waiting_threads() -> Vec<char> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let stats =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let state = |stat: String| stat.split_once("(olivine-room) ")?.1.chars().next();
+    stats.filter_map(state).collect()
+}
+
 #[test]
 fn wait_is_shown_as_one_and_parks_for_every_strategy() {
     let place = TestFolder::new();
-    let uri = place.uri("blocked", "capacity=4KiB&wait=spin");
-    let subscriber = Subscriber::open(&uri).unwrap();
-    let mut publisher = open(&uri);
-    fill(&mut publisher);
-    let config = Config::parse(&uri).unwrap();
-    // Longer than any step of the wait, except a long nap.
-    until("one wait of 100 ms", || {
-        let info = admin::inspect(&config).unwrap();
-        let publisher = &info.publishers[0];
-        publisher.blocked_ns > 100_000_000 && publisher.back_pressure_count == 1
-    });
-    until("the thread sleeps", || {
-        let threads = std::fs::read_dir("/proc/self/task").unwrap();
-        threads.flatten().any(|thread| {
-            let stat = std::fs::read_to_string(thread.path().join("stat"));
-            stat.is_ok_and(|stat| stat.contains("(olivine-room) S"))
-        })
-    });
-    drop((subscriber, publisher));
+    for strategy in ["spin", "yield", "adaptive", "park"] {
+        let uri = place.uri(strategy, &format!("capacity=4KiB&wait={strategy}"));
+        let subscriber = Subscriber::open(&uri).unwrap();
+        let mut publisher = open(&uri);
+        fill(&mut publisher);
+        let config = Config::parse(&uri).unwrap();
+        // Longer than any step of the wait, except a long nap.
+        until("one wait of 100 ms", || {
+            let info = admin::inspect(&config).unwrap();
+            let publisher = &info.publishers[0];
+            publisher.blocked_ns > 100_000_000 && publisher.back_pressure_count == 1
+        });
+        // A thread that looks in a loop never sleeps. Those of other tests sleep now and then.
+        until("all sleep at once", || {
+            let states = waiting_threads();
+            !states.is_empty() && states.iter().all(|state| *state == 'S')
+        });
+        drop((subscriber, publisher));
+    }
+}
+
+#[test]
+fn failure_counts_although_its_future_is_dropped() {
+    let uri = "inproc://failed-unpolled?capacity=4KiB";
+    for is_waiting in [false, true] {
+        let mut subscriber = Subscriber::open(uri).unwrap();
+        let mut publisher = open(uri);
+        let sent = if is_waiting { fill(&mut publisher) } else { 0 };
+        drop(publisher.close_failed("no more disk"));
+        expect(&mut subscriber, 0..sent);
+        assert!(failure(&mut subscriber).contains("no more disk"));
+    }
+}
+
+/// An executor that ends in the call that wakes its task: by a panic, or by dropping the task.
+struct Ends(Mutex<Option<AsyncPublisher>>);
+
+impl Wake for Ends {
+    fn wake(self: Arc<Self>) {
+        match self.0.lock().unwrap().take() {
+            Some(publisher) => drop(publisher),
+            None => panic!("for the test"),
+        }
+    }
+}
+
+#[test]
+fn executor_that_ends_in_its_waker_ends_no_stream_wrongly() {
+    let uri = "inproc://ends-in-waker?capacity=4KiB";
+    for is_dropped in [false, true] {
+        let mut subscriber = Subscriber::open(uri).unwrap();
+        let mut publisher = open(uri);
+        let sent = fill(&mut publisher);
+        let ends = Arc::new(Ends(Mutex::default()));
+        {
+            let waker = Waker::from(Arc::clone(&ends));
+            let mut wait = pin!(publisher.wait_for_room(4));
+            assert!(
+                wait.as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+        }
+        let kept = if is_dropped {
+            *ends.0.lock().unwrap() = Some(publisher);
+            None
+        } else {
+            Some(publisher)
+        };
+        expect(&mut subscriber, 0..sent);
+        if let Some(mut publisher) = kept {
+            smol::block_on(async {
+                publisher.publish(&sent.to_le_bytes()).await.unwrap();
+                publisher.close().await.unwrap();
+            });
+            expect(&mut subscriber, sent..sent + 1);
+        }
+        let end = subscriber.receive().map(|_| ());
+        assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    }
 }

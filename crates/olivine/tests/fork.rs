@@ -154,9 +154,22 @@ fn child_of_a_waiting_task_is_refused_and_the_parent_goes_on() {
     while full.try_publish(b"four").is_ok() {}
     // From here on the thread has the publisher.
     assert!(once(waiting.publish(b"four")).is_pending());
+    // A task of the child is a copy of the parent's: its future is polled again.
+    let mut kept = Some(AsyncPublisher::new(Publisher::open(uri).unwrap()).unwrap());
+    let kept_publisher = kept.as_mut().unwrap();
+    let Poll::Ready(full) = once(kept_publisher.get_mut()) else {
+        panic!("no wait was dropped");
+    };
+    let full = full.unwrap();
+    while full.try_publish(b"kept").is_ok() {}
+    let mut kept_future = Box::pin(kept_publisher.publish(b"kept"));
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(kept_future.as_mut().poll(&mut context).is_pending());
     forked(|| {
         let mut waits = waits.take().unwrap();
+        let again = kept_future.as_mut().poll(&mut context);
         let refused = [
+            again.map(|sent| sent.err()),
             once(here.publish(b"child")).map(|sent| sent.err()),
             once(here.wait_for_room(5)).map(Result::err),
             once(waits.publish(b"child")).map(|sent| sent.err()),
@@ -164,8 +177,10 @@ fn child_of_a_waiting_task_is_refused_and_the_parent_goes_on() {
             once(waits.get_mut()).map(|got| got.err()),
         ];
         drop(waits);
-        i32::from(refused != [Poll::Ready(Some(NotSent::Forked)); 5])
+        i32::from(refused != [Poll::Ready(Some(NotSent::Forked)); 6])
     });
+    drop(kept_future);
+    drop(kept);
     let mut received = 0;
     while subscriber.try_receive().unwrap().is_some() {
         received += 1;

@@ -2,9 +2,8 @@
 
 mod worker;
 
-use super::publisher::{Ending, Publisher};
+use super::publisher::{Ending, PANICKED, Publisher};
 use crate::error::NotSent;
-use crate::fork::ForkPage;
 use crate::message::{Outgoing, Plain, Position};
 use core::future::poll_fn;
 use core::task::Poll;
@@ -16,23 +15,23 @@ use worker::{Task, Worker};
 /// Messages that a task sends in a row before other tasks of its thread run.
 const TURN_MAX: u32 = 64;
 
-/// What subscribers get if the thread of an asynchronous publisher cannot be started.
-const NO_THREAD: &str = "the thread that waits for its publisher could not be started";
+/// What subscribers get if an asynchronous publisher cannot be made.
+const NO_THREAD: &str = "its publisher got no thread or no memory for its waits";
 
-/// Sends in tasks of any executor: tokio, smol, or another one. No call blocks the thread.
+/// Sends in tasks of any executor: tokio, smol, or another one. No future blocks the thread.
 ///
 /// It needs no reactor. Where there is room, a call sends at once, without a system call or a
 /// switch of threads; after 64 messages in a row the future lets other tasks of its thread run.
 /// Under back-pressure, a thread of this handle waits for room and wakes the task. It parks for
 /// every `wait=`, so it takes no CPU from the executor.
 ///
-/// A future that is dropped before it is ready has sent nothing, except that of
-/// [`AsyncPublisher::close`]. The next call ends the thread's wait and gets the publisher back. So
-/// time limits and `select!` of the executor work.
+/// A future that is dropped before it is ready has sent nothing. The next call ends the thread's
+/// wait and gets the publisher back. So time limits and `select!` of the executor work.
 ///
 /// Close it by [`AsyncPublisher::close`]. Dropping it blocks as dropping a [`Publisher`] does: it
-/// ends the thread's wait and closes the publisher, and so waits for `linger`. A panic that drops
-/// it ends the stream as failed.
+/// ends the thread's wait and closes the publisher, and so waits for `linger`; over a bridge
+/// without `linger` it waits until the far side has everything. A panic that drops it ends the
+/// stream as failed.
 ///
 /// In a forked child calls return [`NotSent::Forked`], and dropping it does nothing.
 ///
@@ -54,9 +53,10 @@ pub struct AsyncPublisher<T: ?Sized = [u8]> {
     /// `None` while the worker has it.
     publisher: Option<Publisher<T>>,
     worker: Worker<T>,
-    page: ForkPage,
     /// Messages that the task may still send before other tasks run.
     turn: u32,
+    /// Why the stream fails when this is closed or dropped; `None` if it ends.
+    failure: Option<String>,
 }
 
 impl<T: ?Sized + 'static> AsyncPublisher<T> {
@@ -67,15 +67,15 @@ impl<T: ?Sized + 'static> AsyncPublisher<T> {
     ///
     /// # Errors
     ///
-    /// If the system has no thread or memory left. Then the stream ends as failed.
+    /// If the system has no thread or memory left. Then the stream ends as failed, which blocks as
+    /// [`Publisher::close`] does.
     pub fn new(mut publisher: Publisher<T>) -> io::Result<Self> {
-        let started = ForkPage::new().and_then(|page| Ok((page, Worker::start()?)));
-        match started {
-            Ok((page, worker)) => Ok(Self {
+        match Worker::start() {
+            Ok(worker) => Ok(Self {
                 publisher: Some(publisher),
                 worker,
-                page,
                 turn: TURN_MAX,
+                failure: None,
             }),
             Err(error) => {
                 // The caller gets the error of the thread; in a forked child the lane is the
@@ -111,26 +111,35 @@ impl<T: ?Sized> AsyncPublisher<T> {
 
     /// Closes the publisher as [`Publisher::close`] does; a thread waits for `linger`.
     ///
-    /// Dropping the future before it is ready does not take this back. It blocks until the
-    /// publisher is closed.
+    /// Dropping the future before it is ready does not take this back, also if it was never
+    /// polled. It blocks until the publisher is closed.
     ///
     /// # Errors
     ///
     /// As [`Publisher::close`].
     pub async fn close(mut self) -> Result<Position, NotSent> {
-        self.run(Task::End { failure: None }).await
+        self.end().await
     }
 
     /// Ends the stream as failed as [`Publisher::close_failed`] does; a thread waits for `linger`.
     ///
-    /// Dropping the future before it is ready does not take this back. It blocks until the
-    /// publisher is closed.
+    /// Dropping the future before it is ready does not take this back, also if it was never
+    /// polled. It blocks until the publisher is closed.
     ///
     /// # Errors
     ///
     /// As [`Publisher::close_failed`].
-    pub async fn close_failed(mut self, reason: &str) -> Result<Position, NotSent> {
-        let failure = Some(reason.to_owned());
+    pub fn close_failed(
+        mut self,
+        reason: &str,
+    ) -> impl Future<Output = Result<Position, NotSent>> + use<T> {
+        // Here, not in the future: it may be dropped before it is polled.
+        self.failure = Some(reason.to_owned());
+        async move { self.end().await }
+    }
+
+    async fn end(&mut self) -> Result<Position, NotSent> {
+        let failure = self.failure.clone();
         self.run(Task::End { failure }).await
     }
 
@@ -155,12 +164,12 @@ impl<T: ?Sized> AsyncPublisher<T> {
     /// Lets the worker do a task with the publisher.
     async fn run(&mut self, task: Task) -> Result<Position, NotSent> {
         let publisher = self.take().await?;
-        if !self.page.is_ours() {
+        if !self.worker.is_ours() {
             self.publisher = Some(publisher);
             return Err(NotSent::Forked);
         }
         self.worker.run(publisher, task);
-        let (publisher, result) = self.worker.returned().await;
+        let (publisher, result) = self.worker.returned().await?;
         self.publisher = Some(publisher);
         result.unwrap_or_else(|panic| resume_unwind(panic))
     }
@@ -169,11 +178,8 @@ impl<T: ?Sized> AsyncPublisher<T> {
         if let Some(publisher) = self.publisher.take() {
             return Ok(publisher);
         }
-        if !self.page.is_ours() {
-            return Err(NotSent::Forked);
-        }
         self.worker.end_wait();
-        let (publisher, result) = self.worker.returned().await;
+        let (publisher, result) = self.worker.returned().await?;
         if let Err(panic) = result {
             self.publisher = Some(publisher);
             resume_unwind(panic);
@@ -248,11 +254,18 @@ impl<T: Plain> AsyncPublisher<T> {
 
 impl<T: ?Sized> Drop for AsyncPublisher<T> {
     fn drop(&mut self) {
-        if self.page.is_ours() {
-            // Closed here, not in the thread: only here it is known whether a panic drops it.
-            drop(self.worker.stop());
-        } else {
-            self.worker.forget();
+        // Closed here, not in the thread: only here it is known whether a panic drops it.
+        let stopped = self.worker.stop();
+        let has_panicked = matches!(&stopped, Some((_, Err(_))));
+        let publisher = stopped.map(|(publisher, _)| publisher);
+        let failure = self.failure.as_deref();
+        let failure = failure.or_else(|| has_panicked.then_some(PANICKED));
+        if let Some(mut publisher) = publisher.or_else(|| self.publisher.take())
+            && let Some(reason) = failure
+        {
+            // As dropping a publisher: nobody is left to get the error. It is closed already if
+            // the thread has closed it.
+            let _ = publisher.end(&Ending::Failed(reason));
         }
     }
 }

@@ -325,8 +325,13 @@ impl ParkTarget {
         }
         match (page, &self.last) {
             (Some((_, page)), _) => {
-                // The thread that serves the socket wakes us when the subscriber ends.
-                let woken = page.sleep(longest, |_| LongNaps::Safe, ready);
+                // The thread that serves the socket wakes us when the subscriber ends. But the
+                // subscriber can lower our park word, and then `end_wait` does not wake us.
+                let long_naps = match end_wait {
+                    None => LongNaps::Safe,
+                    Some(_) => LongNaps::Unsafe,
+                };
+                let woken = page.sleep(longest, |_| long_naps, ready);
                 self.woken += u32::from(woken);
             }
             (None, Some(_)) => {

@@ -67,7 +67,7 @@ pub(super) struct Endpoint {
 }
 
 /// What subscribers get if a panic drops a publisher.
-const PANICKED: &str = "its publisher's thread panicked";
+pub(super) const PANICKED: &str = "its publisher's thread panicked";
 
 /// How a publisher leaves its lane.
 #[derive(Clone, Copy, Debug)]

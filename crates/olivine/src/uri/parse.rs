@@ -327,6 +327,8 @@ mod tests {
             ("tcp://h:1/x?bind=fe80::1", "bind=fe80::1 is not usable"),
             ("tcp://h:1/x?bind=0.0.0.0", "bind=0.0.0.0 is not usable"),
             ("tcp://h:1/x?bind=224.0.0.1", "bind=224.0.0.1 is not usable"),
+            ("tcp://h:1/x?bind=255.255.255.255", "is not usable"),
+            ("tcp://h:1/x?bind=::ffff:0.0.0.0", "is not usable"),
             ("tcp://x", "address 'x' is not usable: the port"),
             ("tcp://:9000/x", "address ':9000' is not usable: the host"),
             ("tcp://h:70000/x", "the port must be"),

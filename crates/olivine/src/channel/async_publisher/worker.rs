@@ -3,7 +3,9 @@
 use super::super::publisher::{Ending, Publisher};
 use super::super::waiting::EndWait;
 use crate::error::NotSent;
+use crate::fork::ForkPage;
 use crate::message::{Outgoing, Position};
+use core::any::Any;
 use core::future::poll_fn;
 use core::mem::ManuallyDrop;
 use core::task::{Poll, Waker};
@@ -81,7 +83,9 @@ impl<T: ?Sized> Shared<T> {
                 handover.waker.take()
             };
             if let Some(waker) = waker {
-                waker.wake();
+                // The executor's code. If it panics, its hook has printed that; the handle needs
+                // this thread further.
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
         }
     }
@@ -93,12 +97,13 @@ pub(super) struct Worker<T: ?Sized> {
     tasks: Option<Sender<(Publisher<T>, Task)>>,
     thread: Option<JoinHandle<()>>,
     shared: Arc<Shared<T>>,
+    page: ForkPage,
 }
 
 impl<T: ?Sized + 'static> Worker<T> {
     /// # Errors
     ///
-    /// If the system has no thread left.
+    /// If the system has no thread or memory left.
     pub(super) fn start() -> io::Result<Self> {
         let (tasks, received) = mpsc::channel();
         let shared = Arc::new(Shared {
@@ -115,29 +120,50 @@ impl<T: ?Sized + 'static> Worker<T> {
             tasks: Some(tasks),
             thread: Some(thread),
             shared,
+            page: ForkPage::new()?,
         })
     }
 }
 
 impl<T: ?Sized> Worker<T> {
+    /// Whether this is still the process that started the thread.
+    pub(super) fn is_ours(&self) -> bool {
+        self.page.is_ours()
+    }
+
     pub(super) fn run(&self, publisher: Publisher<T>, task: Task) {
         self.shared.end_wait.begin();
         let tasks = self.tasks.as_ref();
-        let is_sent = tasks.is_some_and(|tasks| tasks.send((publisher, task)).is_ok());
-        assert!(is_sent, "the thread lives as long as its handle");
+        let sent = tasks.map(|tasks| tasks.send((publisher, task)).map_err(Box::new));
+        if let Some(Err(unsent)) = sent {
+            // The thread has ended: a bug of this crate, which the task gets as a panic.
+            let mpsc::SendError((publisher, _)) = *unsent;
+            let panic: Box<dyn Any + Send> = Box::new("the thread of its publisher has ended");
+            self.shared.handover().returned = Some((publisher, Err(panic)));
+        }
     }
 
     /// Ends a wait for room, if the thread is in one.
     pub(super) fn end_wait(&self) {
-        self.shared.end_wait.end();
+        if self.is_ours() {
+            self.shared.end_wait.end();
+        }
     }
 
     /// What the thread gives back.
-    pub(super) async fn returned(&self) -> Returned<T> {
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::Forked`] in a forked child, which may be a copy of this task.
+    pub(super) async fn returned(&self) -> Result<Returned<T>, NotSent> {
         poll_fn(|context| {
+            // Before the lock: the parent's thread may have held it.
+            if !self.is_ours() {
+                return Poll::Ready(Err(NotSent::Forked));
+            }
             let mut handover = self.shared.handover();
             match handover.returned.take() {
-                Some(returned) => Poll::Ready(returned),
+                Some(returned) => Poll::Ready(Ok(returned)),
                 None => {
                     handover.waker = Some(context.waker().clone());
                     Poll::Pending
@@ -147,20 +173,26 @@ impl<T: ?Sized> Worker<T> {
         .await
     }
 
-    /// Ends the wait and the thread. The publisher that the thread had, if it had one.
-    pub(super) fn stop(&mut self) -> Option<Publisher<T>> {
+    /// Ends the wait and the thread. What the thread had, if it had the publisher.
+    ///
+    /// In a forked child, where the thread does not exist, it touches nothing that the thread could
+    /// have held.
+    pub(super) fn stop(&mut self) -> Option<Returned<T>> {
+        let (tasks, thread) = (self.tasks.take(), self.thread.take());
+        if !self.is_ours() {
+            let _ = ManuallyDrop::new((tasks, thread));
+            return None;
+        }
         self.end_wait();
-        drop(self.tasks.take());
-        if let Some(thread) = self.thread.take() {
-            // It catches panics, except that of a waker; then the publisher is given back as well.
+        drop(tasks);
+        // A waker may drop the handle in the thread. Then the thread has given everything back, and
+        // ends after this.
+        if let Some(thread) = thread
+            && thread.thread().id() != thread::current().id()
+        {
+            // It catches panics.
             let _ = thread.join();
         }
-        let (publisher, _) = self.shared.handover().returned.take()?;
-        Some(publisher)
-    }
-
-    /// In a forked child, where the thread does not exist: touches nothing that it could have held.
-    pub(super) fn forget(&mut self) {
-        let _ = ManuallyDrop::new((self.tasks.take(), self.thread.take()));
+        self.shared.handover().returned.take()
     }
 }

@@ -48,8 +48,13 @@ const FILE: Schemes = Schemes {
 
 /// Whether a socket can be bound to `address` for connections, without a zone.
 fn is_of_one_interface(address: IpAddr) -> bool {
-    let needs_zone = matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
-    !(address.is_unspecified() || address.is_multicast() || needs_zone)
+    let address = address.to_canonical();
+    let is_general = match address {
+        IpAddr::V4(address) => address.is_broadcast(),
+        // It needs a zone.
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(is_general || address.is_unspecified() || address.is_multicast())
 }
 
 keys! { KEYS {

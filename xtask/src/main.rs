@@ -51,8 +51,8 @@ enum Task {
         only: Vec<String>,
     },
     /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test` with the mutants
-    /// of the core, without `spin`, `zstd`, `points` and `naps`. With `--deep`: `test --mutants` and
-    /// the slow checks, without lock file, fmt, clippy, docs and deny, and with a report in
+    /// of the core, without `spin`, `zstd`, `points` and `naps`. With `--deep`: the slow checks and
+    /// `test --mutants`, without lock file, fmt, clippy, docs and deny, and with a report in
     /// `docs/evidence`.
     Ci {
         /// Fail whatever still runs after this many minutes.

@@ -12,7 +12,8 @@ use std::process::Command;
 use std::thread;
 
 /// Additional features of a second run of the core's tests: compressed blocks, and named points of
-/// death and of lost wake-ups. For the whole workspace, because otherwise the dependencies would be built again.
+/// death and of lost wake-ups. For the whole workspace, because otherwise the dependencies would be
+/// built again.
 const MORE_FEATURES: &str =
     "--workspace --features olivine/nats,olivine/tls,olivine/zstd,olivine/points";
 

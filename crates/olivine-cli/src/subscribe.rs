@@ -107,6 +107,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         once: args.once,
         failure: None,
         short_uri: settings::short(&config),
+        has_waited: false,
         one_by_one: form != OutputForm::None && settings::is_durable(&config),
     };
     // After a failure the position stays before the unwritten message: dropping does not release
@@ -322,6 +323,8 @@ struct Receiver<'a> {
     short_uri: String,
     /// Each message is written before the position moves, so that a kill loses none: at least once.
     one_by_one: bool,
+    /// While the sink asks for the fields: there was a message or an end.
+    has_waited: bool,
 }
 
 impl Receiver<'_> {
@@ -347,12 +350,16 @@ impl Receiver<'_> {
     fn look(&mut self) -> Result<usize, ReceiveError> {
         let sink = &mut self.sink;
         if sink.asks {
-            if !self.subscriber.wait(Duration::ZERO)? {
+            if self.subscriber.wait(Duration::ZERO)? {
+                // There is a message, so its publisher has stated its fields, if it states any.
+                self.has_waited = true;
+                sink.fields = self.subscriber.fields();
+                sink.asks = sink.fields.is_empty();
+            } else if !self.has_waited {
+                // The first message is not taken before that. Later this call must look itself: an
+                // end that was reported before does not end a wait.
                 return Ok(0);
             }
-            // A message came, so its publisher has stated its fields, if it states any.
-            sink.fields = self.subscriber.fields();
-            sink.asks = sink.fields.is_empty();
         }
         let begun = sink.late.is_some().then(TickClock::ticks);
         let polled = if self.one_by_one {

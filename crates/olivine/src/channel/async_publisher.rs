@@ -263,7 +263,7 @@ impl<T: ?Sized> Drop for AsyncPublisher<T> {
         if let Some(mut publisher) = publisher.or_else(|| self.publisher.take())
             && let Some(reason) = failure
         {
-            // As dropping a publisher: nobody is left to get the error. It is closed already if
+            // As dropping a publisher: the error has no reader. It is closed already if
             // the thread has closed it.
             let _ = publisher.end(&Ending::Failed(reason));
         }

@@ -156,7 +156,7 @@ macro_rules! plain {
 ///
 /// A field of a type of another crate:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0277
 /// struct Price;
 /// impl olivine::FieldType for Price {
 ///     const KIND: olivine::FieldKind = olivine::FieldKind::I64;

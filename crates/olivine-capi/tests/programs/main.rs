@@ -83,12 +83,28 @@ fn a_durable_name_and_removed_files_are_reported_in_c() {
     }
 }
 
+/// Runs a program, which fails if it touches memory of others or leaks.
+const VALGRIND: [&str; 4] = [
+    "valgrind",
+    "--quiet",
+    "--error-exitcode=9",
+    "--leak-check=full",
+];
+
+/// Whether there is valgrind; if not, a line says so.
+fn has_valgrind() -> bool {
+    let mut probe = std::process::Command::new(VALGRIND[0]);
+    let found = probe.arg("--version").output().is_ok();
+    if !found {
+        stage::skip("no valgrind, so programs in C were not run under it");
+    }
+    found
+}
+
 /// The programs read and write only their own memory, and leak none.
 #[test]
 fn valgrind_finds_nothing_in_programs_in_c() {
-    let mut probe = std::process::Command::new("valgrind");
-    if probe.arg("--version").output().is_err() {
-        stage::skip("no valgrind, so programs in C were not run under it");
+    if !has_valgrind() {
         return;
     }
     let impatient = format!("{IMPATIENT}&name=archive");
@@ -104,14 +120,9 @@ fn valgrind_finds_nothing_in_programs_in_c() {
         };
         let program = program.display().to_string();
         let uris: Vec<String> = queries.iter().map(|query| place.uri(query)).collect();
-        let valgrind = [
-            "--quiet",
-            "--error-exitcode=9",
-            "--leak-check=full",
-            "--errors-for-leak-kinds=definite,possible",
-            &program,
-        ];
-        let words = valgrind.into_iter().chain(role);
+        let words = VALGRIND[1..].iter().copied();
+        let words = words.chain(["--errors-for-leak-kinds=definite,possible", &program]);
+        let words = words.chain(role);
         let words = words.chain(uris.iter().map(String::as_str));
         let words: Vec<&str> = words.collect();
         assert_eq!(Running::launch("valgrind".as_ref(), &words).finish(), said);
@@ -261,7 +272,8 @@ fn a_killed_publisher_in_c_leaves_the_channel_working() {
     assert_eq!(publisher.finish(), "published 4");
 }
 
-/// Each block of C and C++ in the README compiles without a warning and receives its message.
+/// Each block of C and C++ in the README compiles without a warning and receives its message, also
+/// under valgrind.
 #[test]
 fn the_programs_of_the_readme_run() {
     let readme = std::fs::read_to_string(stage::source("README.md")).unwrap();
@@ -272,11 +284,16 @@ fn the_programs_of_the_readme_run() {
         std::fs::write(&file, rest.split("```").next().unwrap()).unwrap();
         let file = file.display().to_string();
         if let Some(program) = place.compile(compiler, standard, &file, Link::Shared) {
-            let mut command = std::process::Command::new(program);
-            let output = command.env("OLIVINE_DIR", place.0.path()).output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success(), "{language}: {output:?}");
-            assert_eq!(said, "hello\n", "{language}");
+            let program = program.display().to_string();
+            let checked = has_valgrind().then_some([&VALGRIND[..], &[&program]].concat());
+            for words in [vec![&*program]].into_iter().chain(checked) {
+                let mut command = std::process::Command::new(words[0]);
+                command.args(&words[1..]).env("OLIVINE_DIR", place.0.path());
+                let output = command.output().unwrap();
+                let said = String::from_utf8_lossy(&output.stdout);
+                assert!(output.status.success(), "{words:?}: {output:?}");
+                assert_eq!(said, "hello\n", "{words:?}");
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::cargo::{FEATURES, alone, cargo, target, tests};
 use crate::child;
 use crate::report::{Report, Step, missing};
 use crate::tools::{self, Toolchain};
-use crate::{fuzz, programs, rivals, sanitize, test};
+use crate::{fuzz, packages, programs, rivals, sanitize, test};
 use anyhow::{Result, ensure};
 use std::collections::hash_map::RandomState;
 use std::fmt::Display;
@@ -108,6 +108,7 @@ const CHROMIUM: Needs = &["chromium", "chromium-browser", "google-chrome"];
 fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     report.group("test", |report| test::test(report, true));
     report.run("publish", publish);
+    report.group("packages", packages::run);
     report.run("miri", || sanitize::miri(plan.seeds, None));
     report.run("aarch64", aarch64);
     report.run("oldest", oldest);

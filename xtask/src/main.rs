@@ -12,6 +12,7 @@ mod fuzz;
 #[path = "../../crates/olivine-capi/install.rs"]
 mod install;
 mod model;
+mod packages;
 mod peers;
 mod programs;
 mod record;

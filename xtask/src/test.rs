@@ -122,11 +122,11 @@ fn more_features(report: &mut Report) {
 /// Builds the C library, installs it below `prefix`, and tests the installation.
 pub(crate) fn install(report: &mut Report, prefix: &Path) {
     report.run("capi", || {
-        let words = "build --release --package olivine-capi";
+        let words = "build --profile dist --package olivine-capi";
         child::said(cargo().args(words.split(' ')), 15)?;
         let mut step = Step::new("files");
         let source = root().join("crates/olivine-capi");
-        step.passed = install::place(&source, &target().join("release"), prefix)?;
+        step.passed = install::place(&source, &target().join("dist"), prefix)?;
         step.note = prefix.display().to_string();
         Ok(step)
     });

@@ -560,7 +560,7 @@ fn unfit_replay_is_refused_with_the_setting() {
     assert!(capacity.contains("larger 'capacity='"), "{capacity}");
     assert_eq!(replay_all(&path).messages.len(), 4);
 
-    let busy = Publisher::open(&uri(&path, "")).unwrap();
+    let busy = Publisher::open(&uri(&path, "align=64")).unwrap();
     let error = Publisher::open(&uri(&path, "")).unwrap_err();
     assert!(
         matches!(&error, OpenError::Link(LinkError::Journal(_))),
@@ -625,6 +625,44 @@ fn a_type_is_recorded_and_another_is_refused() {
         error.contains("quote v1") && error.contains("order v1"),
         "{error}"
     );
+}
+
+/// A message of another type would end every replay at that point.
+#[test]
+fn a_journal_refuses_messages_that_none_of_its_subscribers_could_read() {
+    let place = TestFolder::new();
+    let path = place.file("one-type.olv");
+    let mut publisher = Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap();
+    publisher.publish(&Quote { bid: 7 }).unwrap();
+    publisher.close().unwrap();
+
+    let chain = |error: &dyn std::error::Error| {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        causes
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join(": ")
+    };
+    let refusals = [
+        Publisher::open(&uri(&path, "sync=never")).map(|_| ()),
+        Publisher::<Order>::typed(&uri(&path, "sync=never")).map(|_| ()),
+    ];
+    for refused in refusals {
+        let error = chain(&refused.unwrap_err());
+        assert!(
+            error.contains("quote v1") && error.contains("another file"),
+            "{error}"
+        );
+    }
+    // Another channel of the journal has a type for itself.
+    let mut publisher = Publisher::open(&uri(&path, "sync=never&channel=bytes")).unwrap();
+    publisher.publish(b"bytes").unwrap();
+    publisher.close().unwrap();
+
+    let mut subscriber = Subscriber::<Quote>::typed(&uri(&path, "channel=one-type")).unwrap();
+    assert_eq!(subscriber.receive().unwrap().bid, 7);
+    let end = subscriber.receive().map(|_| ());
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
 }
 
 /// Two publishers, a recorder, a replay: the messages of each stay in order, and all arrive once.

@@ -12,8 +12,8 @@ mod security;
 use common::{Busy, bridges, until};
 use nats_server::{Server, cluster, server};
 use olivine::{
-    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Outgoing, Publisher, ReceiveError,
-    Subscriber,
+    Bridge, Config, LinkError, LinkStage, LinkStatus, MessageType, OpenError, Outgoing, Publisher,
+    ReceiveError, Subscriber,
 };
 
 /// The other processes.
@@ -122,6 +122,27 @@ fn a_stream_with_other_settings_is_refused_with_key_and_values() {
     }
     let second = Publisher::open(&server.uri("ticks", "max_bytes=1MiB")).unwrap();
     assert_ne!(second.link_status().unwrap().stage, LinkStage::Failed);
+}
+
+/// Subscribers of the values could not read bytes.
+#[test]
+fn a_publisher_of_bytes_is_refused_by_a_stream_of_values() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let quotes = server.uri("quotes", "storage=memory");
+    let quote = MessageType::new("quote v1", 8, 8).unwrap();
+    let mut publisher = Publisher::open_for(&config(&quotes), &quote).unwrap();
+    publisher.publish(&7_u64.to_le_bytes()).unwrap();
+    publisher.close().unwrap();
+    let error = Publisher::open(&quotes).unwrap_err().to_string();
+    assert!(
+        error.contains("quote v1") && error.contains("untyped bytes"),
+        "{error}"
+    );
+    let mut subscriber = joined(&server.uri("quotes", "from=oldest"));
+    assert_eq!(next_number(&mut subscriber), 7);
 }
 
 #[test]

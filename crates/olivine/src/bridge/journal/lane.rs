@@ -47,6 +47,12 @@ impl Lane {
         self
     }
 
+    /// Whether one subscriber can read both: channels of other names are apart.
+    pub(super) fn is_readable_with(&self, other: &Self) -> bool {
+        self.channel != other.channel
+            || (self.type_hash, self.align) == (other.type_hash, other.align)
+    }
+
     pub(super) fn check(&self) -> Result<(), JournalError> {
         let refuse = |what, value: String, rule| Err(JournalError::Value { what, value, rule });
         let is_text = |text: &str| text.len() <= TEXT_MAX && !text.chars().any(char::is_control);

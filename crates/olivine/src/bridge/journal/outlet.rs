@@ -98,7 +98,7 @@ impl Outlet for JournalOutlet {
             // reported the end.
             egress.accept_closed_as_end();
         }
-        let recording = Recording {
+        let mut recording = Recording {
             egress,
             syncer: Syncer::start(recorder.path()).map_err(link_error)?,
             syncing: None,
@@ -110,6 +110,10 @@ impl Outlet for JournalOutlet {
                 _ => NAP_MAX,
             },
         };
+        // Refuses another type before the first message, if a publisher is there.
+        if recording.egress.look().map_err(receive_error)? > 0 {
+            recording.lane(0)?;
+        }
         control.report(|status| {
             status.stage = LinkStage::Connected;
             status.peers = 1;

@@ -14,6 +14,7 @@ use super::term;
 use crate::error::JournalError;
 use crate::fork::{ClosedInChildren, ForkPage};
 use crate::liveness::Locks;
+use crate::ring::layout::type_shown;
 use crate::uri::SyncPolicy;
 use core::fmt;
 use rustix::io::Errno;
@@ -187,11 +188,30 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// [`JournalError::Value`] if the description cannot be stored, or is the 65,537th.
+    /// [`JournalError::Value`] if the description cannot be stored, is the 65,537th, or has another
+    /// type or `align` than an earlier lane of its channel: no subscriber could read both.
     pub fn lane(&mut self, lane: &Lane) -> Result<LaneId, JournalError> {
         lane.check()?;
         if let Some(index) = self.lanes.iter().position(|known| known.lane == *lane) {
             return Ok(LaneId(index));
+        }
+        let mut known = self.lanes.iter().map(|known| &known.lane);
+        if let Some(other) = known.find(|known| !known.is_readable_with(lane)) {
+            let shown = |lane: &Lane| {
+                let name = type_shown(&lane.type_name);
+                format!("{name} with align={}", lane.align)
+            };
+            return Err(JournalError::Value {
+                what: "the type",
+                value: format!(
+                    "channel {}: {} (recorded are messages of {})",
+                    lane.channel,
+                    shown(lane),
+                    shown(other)
+                ),
+                rule: "a channel in a journal has one type and one 'align=': record into another \
+                       file, or give another 'channel='",
+            });
         }
         if self.lanes.len() == LANES_MAX {
             return Err(JournalError::Value {

@@ -196,6 +196,7 @@ impl Outgoing<'_> {
         let away = |problem: String| SessionEnd::Away(problem);
         let typed = self.egress.message_type();
         let place = stream::open(self.settings, connection, typed).await?;
+        place.accepts(self.settings, typed)?;
         let known = self.stream.replace(place.created);
         let is_new = known.is_some_and(|created| created != place.created);
         let info = place.stream.cached_info();

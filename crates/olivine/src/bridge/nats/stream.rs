@@ -189,6 +189,27 @@ pub(super) fn number_before(number: u64, far: String) -> Result<u64, LinkError> 
     })
 }
 
+impl ChannelStream {
+    /// Refuses a publisher of bytes if the stream has values: their subscribers could not read
+    /// them.
+    pub(super) fn accepts(
+        &self,
+        settings: &Settings,
+        typed: (u64, &str),
+    ) -> Result<(), SessionEnd> {
+        if typed.0 != 0 || self.type_hash == 0 {
+            return Ok(());
+        }
+        let theirs = self.type_name.clone();
+        Err(differs(
+            settings,
+            "type",
+            theirs,
+            "untyped bytes".to_owned(),
+        ))
+    }
+}
+
 fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String) -> SessionEnd {
     SessionEnd::Failed(LinkError::Settings {
         far: settings.place(),

@@ -9,6 +9,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("pub", &["--stdin"], stdin),
     Scene::acts("pub", &["--size", "--count"], generated),
     Scene::acts("pub", &["--duration", "--rate"], pace),
+    Scene::acts("pub", &["--type"], values),
     Scene::acts("pub", &["--batch"], batch),
     Scene::acts("pub", &["--tag", "--topic"], tag_and_topic),
     Scene::acts("pub", &["--stats", "--json", "--log-level"], reports),
@@ -55,6 +56,14 @@ fn pace(stage: &Stage) {
     assert_eq!(summary(stage, &slow)["messages_count"], 1);
     assert!(fast > 1, "{fast}");
     assert_eq!(summary(stage, &["--count", "300"])["messages_count"], 300);
+}
+
+fn values(stage: &Stage) {
+    let value = r#"{"a":7}"#;
+    assert_eq!(summary(stage, &[value])["payload_bytes"], 7);
+    let words = ["pub", "typed", "--type", "point v1: a u32", value, "--json"];
+    assert_eq!(json(&stage.ok(&words))["payload_bytes"], 4);
+    stage.fails(&["pub", "typed", value], 1);
 }
 
 fn batch(stage: &Stage) {

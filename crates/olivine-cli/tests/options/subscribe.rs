@@ -6,6 +6,7 @@ use crate::stage::{Scene, Stage};
 pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("sub", &["--count", "--out", "--from"], count_out_from),
     Scene::acts("sub", &["--once"], once),
+    Scene::acts("sub", &["--type"], values),
     Scene::acts("sub", &["--duration"], duration),
     Scene::acts("sub", &["--verify"], verify),
     Scene::acts("sub", &["--stats", "--json", "--log-level"], reports),
@@ -38,6 +39,22 @@ fn count_out_from(stage: &Stage) {
     // Earlier messages are not the next message.
     stage.ok(&["pub", "y", "a", "b"]);
     assert_eq!(stage.out(&["sub", "y", "--duration", "100ms"]), "");
+}
+
+fn values(stage: &Stage) {
+    stage.ok(&["pub", "x", "--type", "point v1: a u32", r#"{"a":7}"#]);
+    let other = ["--count", "1", "--type", "point v2: a u32"];
+    let refused = stage.fails(&oldest(&other), 1);
+    assert!(refused.contains("point v1"), "{refused}");
+    let same = ["--count", "1", "--out", "json", "--type", "point v1: a u32"];
+    let shown = stage.out(&oldest(&same));
+    assert!(shown.contains(r#""fields":{"a":7}"#), "{shown}");
+    // Without it bytes are read, of any type.
+    let bytes = ["--count", "1", "--out", "raw"];
+    assert_eq!(
+        read(stage, &[r#"{"a":7}"#, "--type", "point v1: a u32"], &bytes),
+        "\u{7}\0\0\0"
+    );
 }
 
 fn once(stage: &Stage) {

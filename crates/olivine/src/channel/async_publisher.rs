@@ -94,8 +94,12 @@ impl<T: ?Sized> AsyncPublisher<T> {
     ///
     /// [`NotSent::Forked`] in a forked child, if the parent's thread had the publisher.
     pub async fn get_mut(&mut self) -> Result<&mut Publisher<T>, NotSent> {
-        let publisher = self.take().await?;
-        Ok(self.publisher.insert(publisher))
+        // Left in its place where it is: each message passes here.
+        if self.publisher.is_none() {
+            self.publisher = Some(self.take().await?);
+        }
+        let publisher = self.publisher.as_mut();
+        Ok(publisher.unwrap_or_else(|| unreachable!("it was put there")))
     }
 
     /// The publisher. Gets it back from a wait that was dropped.

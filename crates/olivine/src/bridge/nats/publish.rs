@@ -7,8 +7,8 @@ use super::label::{ID_HEADER, Kind, Label, START_HEADER, TAG_HEADER, TOPIC_HEADE
 use super::settings::Settings;
 use super::stream::{self, ChannelStream};
 use super::window::{Disorder, Window};
-use crate::LinkError;
 use crate::raw::{CheckedEgress, Control, Frame, Frames, NotRead, Source, Stop};
+use crate::{End, LinkError};
 use async_nats::jetstream::publish::PublishAck;
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::{Error as Refusal, ErrorCode};
@@ -195,8 +195,7 @@ impl Outgoing<'_> {
     async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
         let away = |problem: String| SessionEnd::Away(problem);
         let typed = self.egress.message_type();
-        let place = stream::open(self.settings, connection, typed).await?;
-        place.accepts(self.settings, typed)?;
+        let place = stream::open(self.settings, connection, typed, End::Publisher).await?;
         let known = self.stream.replace(place.created);
         let is_new = known.is_some_and(|created| created != place.created);
         let info = place.stream.cached_info();

@@ -2,7 +2,7 @@
 
 use super::connect::{Connection, SessionEnd};
 use super::settings::Settings;
-use crate::{LinkError, Retention, Storage};
+use crate::{End, LinkError, Retention, Storage};
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, RequestError, RequestErrorKind};
 use async_nats::jetstream::response::Response;
 use async_nats::jetstream::stream::{
@@ -50,12 +50,13 @@ enum Reply {
     Refused(Refusal),
 }
 
-/// Finds or creates the stream of the channel. `typed` is the type of the messages, 0 if it is
-/// open.
+/// Finds or creates the stream of the channel for one end of it. `typed` is the type of the
+/// messages, 0 if it is open.
 pub(super) async fn open(
     settings: &Settings,
     connection: &Connection,
     typed: (u64, &str),
+    end: End,
 ) -> Result<ChannelStream, SessionEnd> {
     let mut context = async_nats::jetstream::new(connection.client.clone());
     context.set_timeout(settings.timeout);
@@ -96,8 +97,15 @@ pub(super) async fn open(
         Reply::Refused(error) => return Err(refused(settings, "find", &name, &error)),
     };
     let (type_hash, type_name) = type_of(&info.config);
-    if type_hash != typed.0 && type_hash != 0 && typed.0 != 0 {
-        return Err(differs(settings, "type", type_name, typed.1.to_owned()));
+    // Bytes can be read of every type, and values of none but theirs.
+    let reads_bytes = typed.0 == 0 && end == End::Subscriber;
+    if type_hash != typed.0 && type_hash != 0 && !reads_bytes {
+        let ours = if typed.0 == 0 {
+            "untyped bytes"
+        } else {
+            typed.1
+        };
+        return Err(differs(settings, "type", type_name, ours.to_owned()));
     }
     let created = info.created.unix_timestamp_nanos();
     let stream = context.get_stream(&name).await;
@@ -187,27 +195,6 @@ pub(super) fn number_before(number: u64, far: String) -> Result<u64, LinkError> 
         far,
         problem: "it sent message 0 of the stream, where the first is 1".into(),
     })
-}
-
-impl ChannelStream {
-    /// Refuses a publisher of bytes if the stream has values: their subscribers could not read
-    /// them.
-    pub(super) fn accepts(
-        &self,
-        settings: &Settings,
-        typed: (u64, &str),
-    ) -> Result<(), SessionEnd> {
-        if typed.0 != 0 || self.type_hash == 0 {
-            return Ok(());
-        }
-        let theirs = self.type_name.clone();
-        Err(differs(
-            settings,
-            "type",
-            theirs,
-            "untyped bytes".to_owned(),
-        ))
-    }
 }
 
 fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String) -> SessionEnd {

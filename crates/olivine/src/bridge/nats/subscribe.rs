@@ -11,7 +11,7 @@ use super::settings::Settings;
 use super::sources::{Arrived, Sources, TakeResult};
 use super::stream::{self, ChannelStream};
 use crate::raw::{Control, Destination, is_topic};
-use crate::{LinkError, Start};
+use crate::{End, LinkError, Start};
 use async_nats::HeaderMap;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy, Info, pull};
 use async_nats::jetstream::context::ConsumerInfoErrorKind;
@@ -111,7 +111,7 @@ impl Incoming<'_> {
     /// Receives over one connection.
     async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
         let typed = self.destination.message_type().unwrap_or((0, ""));
-        let place = stream::open(self.settings, connection, typed).await?;
+        let place = stream::open(self.settings, connection, typed, End::Subscriber).await?;
         if place.type_hash != 0 {
             self.destination.adopt(place.type_hash, &place.type_name, 0);
         }

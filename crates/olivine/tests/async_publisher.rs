@@ -4,14 +4,14 @@
 
 mod common;
 
-use common::numbers::expect;
+use common::numbers::{self, expect};
+use common::tasks::{Count, once, tokio};
 use common::{TestFolder, until};
 use olivine::{
     AsyncPublisher, Config, NotSent, Outgoing, Plain, Publisher, ReceiveError, Subscriber, admin,
 };
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -19,35 +19,8 @@ use std::time::Duration;
 
 const MESSAGES: u32 = 5_000;
 
-/// A runtime of one thread, for which other threads of this test are other participants.
-fn tokio() -> tokio::runtime::Runtime {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_time().build().unwrap()
-}
-
 fn open(uri: &str) -> AsyncPublisher {
     AsyncPublisher::new(Publisher::open(uri).unwrap()).unwrap()
-}
-
-/// Counts how often a task is woken.
-#[derive(Default)]
-struct Count(AtomicU32);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Count {
-    fn now(&self) -> u32 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-/// Polls a future once and drops it.
-fn once<F: Future>(future: F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Sends numbers until the ring is full, and leaves the thread in its wait for room. Returns how
@@ -56,11 +29,7 @@ fn fill(publisher: &mut AsyncPublisher) -> u32 {
     let Poll::Ready(filled) = once(publisher.get_mut()) else {
         panic!("no wait was dropped");
     };
-    let filled = filled.unwrap();
-    let mut sent = 0_u32;
-    while filled.try_publish(&sent.to_le_bytes()).is_ok() {
-        sent += 1;
-    }
+    let sent = numbers::fill(filled.unwrap());
     assert!(once(publisher.publish(b"no room")).is_pending());
     sent
 }

@@ -5,41 +5,19 @@
 mod common;
 
 use common::numbers::{LONG, number, send};
+use common::tasks::{Count, tokio};
 use common::{TestFolder, until};
 use olivine::{AsyncSubscriber, Outgoing, Plain, Publisher, ReceiveError, Subscriber};
 use std::future::Future;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 const MESSAGES: u32 = 5_000;
 
-/// A runtime of one thread, for which other threads of this test are other participants.
-fn tokio() -> tokio::runtime::Runtime {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    builder.enable_time().build().unwrap()
-}
-
 fn open(uri: &str) -> AsyncSubscriber {
     AsyncSubscriber::new(Subscriber::open(uri).unwrap()).unwrap()
-}
-
-/// Counts how often a task is woken.
-#[derive(Default)]
-struct Count(AtomicU32);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Count {
-    fn now(&self) -> u32 {
-        self.0.load(Ordering::SeqCst)
-    }
 }
 
 /// Polls a new future once and drops it; what it received.

@@ -5,6 +5,7 @@
 mod common;
 
 use common::numbers::{LONG, expect, send};
+use common::tasks::once;
 use common::{TestFolder, until};
 use olivine::admin::inspect;
 use olivine::raw::{
@@ -14,10 +15,8 @@ use olivine::{
     AsyncPublisher, Config, LaneState, NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError,
     Subscriber,
 };
-use std::future::Future;
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -128,11 +127,6 @@ fn forked_child_handles_are_refused() {
         assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
     }
     assert!(!place.channel("fork").exists());
-}
-
-/// Polls a future once and drops it.
-fn once<F: Future>(future: F) -> Poll<F::Output> {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// The thread that has the publisher does not exist in the child.

@@ -9,6 +9,7 @@ pub(crate) mod certificates;
 pub(crate) mod idle;
 pub(crate) mod mapped;
 pub(crate) mod proxy;
+pub(crate) mod tasks;
 
 use olivine::{Message, NotSent, Publisher, Subscriber};
 use std::io::Write as _;

@@ -7,7 +7,7 @@ use crate::error::MessageTypeError;
 use crate::fuzz_checks::input::Input;
 use crate::message::Fields;
 use crate::region::{Memory, Words};
-use crate::ring::layout::{FIELDS_BYTES, checksum, control, fields_to_words};
+use crate::ring::layout::{FIELDS_BYTES, checksum, control, fields_to_words, pack};
 use crate::sync::Ordering;
 
 /// Words of a control header.
@@ -73,11 +73,7 @@ fn read_back(bytes: &[u8], length: Option<u64>, right_check: bool) -> Fields {
     let control = Words::new(&Memory::heap(HEADER_WORDS * 8), 0, HEADER_WORDS);
     // Bytes that are not UTF-8 are stored like text.
     let mut words = fields_to_words(TYPE_HASH, "");
-    for (word, part) in words[2..].iter_mut().zip(bytes.chunks(8)) {
-        let mut whole = [0; 8];
-        whole[..part.len()].copy_from_slice(part);
-        *word = u64::from_le_bytes(whole);
-    }
+    pack(bytes, &mut words[2..]);
     words[0] = length.unwrap_or(bytes.len() as u64);
     let mut checked = words;
     (checked[0], checked[1]) = (TYPE_HASH, words[0]);

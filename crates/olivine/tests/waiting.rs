@@ -86,6 +86,8 @@ fn event_loop_that_also_polls_is_notified() {
     let mut publisher = Publisher::open(&uri).unwrap();
     // Zeros, so that a position of the previous lap looks empty.
     let zeros = [0; 256];
+    // The new publisher is an event, too.
+    assert_eq!(subscriber.poll(|_| {}, 100).unwrap(), 0);
     for round in 0..300 {
         assert!(!readable(&mut subscriber, Duration::ZERO), "all was read");
         // More than a lap, read without the descriptor.

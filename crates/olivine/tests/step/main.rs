@@ -68,14 +68,13 @@ fn start(operation: &Operation, scene: &mut Scene) -> Traced {
     child
 }
 
-/// The channel's memory, as seen by a survivor.
+/// The channel's memory, as seen by a survivor: [`LARGEST`] bytes for each file, zero behind its
+/// end. It is called after each instruction, so a buffer that is large enough is not zeroed again.
 fn shared(files: &[std::fs::File], into: &mut Vec<u8>) {
-    into.clear();
-    for file in files {
-        let start = into.len();
-        into.resize(start + LARGEST, 0);
-        let read = file.read_at(&mut into[start..], 0).expect("shared memory");
-        into.truncate(start + read);
+    into.resize(files.len() * LARGEST, 0);
+    for (file, bytes) in files.iter().zip(into.chunks_exact_mut(LARGEST)) {
+        let read = file.read_at(bytes, 0).expect("shared memory");
+        bytes[read..].fill(0);
     }
 }
 
@@ -112,9 +111,6 @@ fn walk(operation: &Operation) -> Path {
         if is_syscall {
             path.syscalls += 1;
             files = scene.files();
-        }
-        if Traced::is_reading_the_clock(at) {
-            continue;
         }
         shared(&files, &mut after);
         if is_syscall || after != before {

@@ -5,6 +5,7 @@
 use crate::ptrace::{ptrace, registers, set_breakpoint};
 use libc::{c_int, pid_t};
 use std::io;
+use std::os::unix::fs::FileExt;
 
 /// A stopped child between the two marks around its operation.
 pub(crate) struct Traced {
@@ -107,17 +108,32 @@ impl Traced {
 
     /// Whether `at` is in the code that the kernel maps to read the clock. It writes no memory of
     /// ours, and starts again after a tick of the kernel: it may not end if each step takes long.
-    pub(crate) fn is_reading_the_clock(at: usize) -> bool {
+    fn is_reading_the_clock(at: usize) -> bool {
         const LARGEST: usize = 16 * 1024;
         // SAFETY: takes an integer.
         let start = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
         usize::try_from(start).is_ok_and(|start| start <= at && at - start < LARGEST)
     }
 
-    /// One instruction.
+    /// One instruction, or a whole read of the clock.
     pub(crate) fn step(&mut self) {
         ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0, 0).expect("a step");
         assert_eq!(self.wait(), libc::SIGTRAP);
+        let registers = self.registers();
+        if Self::is_reading_the_clock(usize::try_from(registers.rip).expect("an address")) {
+            // The first instruction of a call: the return address is on top of the stack.
+            let back = self.read_address(registers.rsp);
+            assert!(self.go_to(back, 1), "the clock does not return");
+        }
+    }
+
+    /// The address that is stored at `at` in its memory.
+    fn read_address(&self, at: u64) -> usize {
+        let mut bytes = [0; size_of::<usize>()];
+        let memory = std::fs::File::open(format!("/proc/{}/mem", self.pid));
+        let read = memory.and_then(|memory| memory.read_exact_at(&mut bytes, at));
+        read.expect("its memory");
+        usize::from_ne_bytes(bytes)
     }
 
     /// Up to the next mark or breakpoint.

@@ -85,7 +85,11 @@ int main(int argc, char **argv) {
     olivine::TypedPublisher<Quote> publisher("inproc://typed");
     WANT(!subscriber.try_receive());
     WANT(!subscriber.receive_timeout(1ms));
+    // Bytes of every type can be read.
+    olivine::Subscriber reader("inproc://typed");
     publisher.publish({1.5, 2.5, "EURUSD", {1, 2, 3}}, 7);
+    WANT(reader.receive().size() == sizeof(Quote));
+    reader.close();
     const Quote quote = subscriber.receive();
     WANT(quote.bid == 1.5 && quote.ask == 2.5 && std::string(quote.name) == "EURUSD");
     WANT(quote.levels[0] == 1 && quote.levels[2] == 3);

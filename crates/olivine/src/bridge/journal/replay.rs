@@ -371,6 +371,7 @@ impl Replay {
         let Some(later) = term::list(&self.base)?.into_iter().find(|n| *n >= next) else {
             return Ok(None);
         };
+        crate::points::look("journal.listed");
         // The file was created since the listing, or the listing missed it in a changing folder.
         // Only then is there no gap.
         match Source::open(&self.base, next)? {
@@ -723,6 +724,30 @@ mod tests {
         });
         assert!(!replay.is_finished().unwrap());
         assert!(replay.is_finished().unwrap());
+    }
+
+    /// A file may come between the first look for it and the listing.
+    #[test]
+    fn gap_is_believed_only_after_a_second_look() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("late.olv");
+        record(&path, 12);
+        let (second, aside) = (term::path_of(&path, 2), folder.path().join("aside"));
+        std::fs::rename(&second, &aside).unwrap();
+        let read = || {
+            let mut replay = Replay::open(&path).unwrap();
+            let mut runs = 0;
+            while replay.next_run()?.is_some() {
+                runs += 1;
+            }
+            Ok::<_, JournalError>(runs)
+        };
+        let error = read().unwrap_err().to_string();
+        assert!(error.contains("blocks are missing"), "{error}");
+        crate::points::hook::at("journal.listed", move || {
+            std::fs::rename(&aside, &second).unwrap();
+        });
+        assert_eq!(read().unwrap(), 12);
     }
 
     #[test]

@@ -357,6 +357,31 @@ fn recording_of_a_failed_stream_is_incomplete() {
     assert!(matches!(error, ReceiveError::Failed(_)), "{error}");
 }
 
+/// It fails before it records anything.
+#[test]
+fn recorder_behind_an_old_failure_does_not_finish_the_recording() {
+    let place = TestFolder::new();
+    let copy = place.file("copy.olv");
+    let ring = place.uri("ring", "");
+    let recorder = bridge(&ring, &file(&copy));
+    let mut publisher = Publisher::open(&ring).unwrap();
+    publisher.publish(Outgoing::new(b"before").tag(7)).unwrap();
+    publisher.close_failed("no more ticks").unwrap();
+    until("the recorder has failed", || recorder.has_ended());
+    recorder.stop(WATCHDOG).unwrap_err();
+    let is_cut = |error: &ReceiveError| matches!(error, ReceiveError::Failed(_));
+    let (tags, error) = received(&mut Subscriber::open(&file(&copy)).unwrap());
+    assert!(tags == [7] && is_cut(&error), "{tags:?} {error}");
+
+    let (from, to) = (
+        Config::parse(&ring).unwrap(),
+        Config::parse(&file(&copy)).unwrap(),
+    );
+    Bridge::start(&from, &to, true).unwrap_err();
+    let (tags, error) = received(&mut Subscriber::open(&file(&copy)).unwrap());
+    assert!(tags == [7] && is_cut(&error), "{tags:?} {error}");
+}
+
 #[test]
 fn cut_recording_fails_unless_unfinished_is_accepted() {
     let place = TestFolder::new();

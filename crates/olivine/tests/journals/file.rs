@@ -5,7 +5,7 @@
 use crate::common;
 use crate::common::{TestFolder, until};
 use crate::recording::{fast, frame, lanes, replay_all};
-use olivine::journal::{Lane, Recorder};
+use olivine::journal::{Lane, Recorder, Replay};
 use olivine::{
     Bridge, Config, LinkError, LinkStage, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
 };
@@ -627,22 +627,27 @@ fn a_type_is_recorded_and_another_is_refused() {
     );
 }
 
-/// A message of another type would end every replay at that point.
+/// An error with its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    let causes: Vec<_> = causes.map(ToString::to_string).collect();
+    causes.join(": ")
+}
+
+/// A journal at `path` with one value.
+fn one_quote(path: &Path) {
+    let mut publisher = Publisher::<Quote>::typed(&uri(path, "sync=never")).unwrap();
+    publisher.publish(&Quote { bid: 7 }).unwrap();
+    publisher.close().unwrap();
+}
+
+/// Behind values, no subscriber could read messages of another type.
 #[test]
 fn a_journal_refuses_messages_that_none_of_its_subscribers_could_read() {
     let place = TestFolder::new();
     let path = place.file("one-type.olv");
-    let mut publisher = Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap();
-    publisher.publish(&Quote { bid: 7 }).unwrap();
-    publisher.close().unwrap();
+    one_quote(&path);
 
-    let chain = |error: &dyn std::error::Error| {
-        let causes = std::iter::successors(Some(error), |error| error.source());
-        causes
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join(": ")
-    };
     let refusals = [
         Publisher::open(&uri(&path, "sync=never")).map(|_| ()),
         Publisher::<Order>::typed(&uri(&path, "sync=never")).map(|_| ()),
@@ -663,6 +668,30 @@ fn a_journal_refuses_messages_that_none_of_its_subscribers_could_read() {
     assert_eq!(subscriber.receive().unwrap().bid, 7);
     let end = subscriber.receive().map(|_| ());
     assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+}
+
+#[test]
+fn a_refused_publisher_does_not_finish_a_cut_recording() {
+    let place = TestFolder::new();
+    let path = place.file("cut.olv");
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    recorder.finish_only_by_close();
+    let lane = Lane::new("cut", 0, 8, 5).typed(9, "quote v1");
+    let lane = recorder.lane(&lane).unwrap();
+    recorder.append(lane, 0, 1, &frame(7, &[0; 8], 8)).unwrap();
+    drop(recorder);
+    let refusals = [
+        Publisher::open(&uri(&path, "")).map(|_| ()),
+        Publisher::<Order>::typed(&uri(&path, "")).map(|_| ()),
+    ];
+    for refused in refusals {
+        let error = chain(&refused.unwrap_err());
+        assert!(error.contains("quote v1"), "{error}");
+        let mut replay = Replay::open(&path).unwrap();
+        while replay.next_run().unwrap().is_some() {}
+        let error = replay.check_finished().unwrap_err().to_string();
+        assert!(error.contains("not finished"), "{error}");
+    }
 }
 
 /// Two publishers, a recorder, a replay: the messages of each stay in order, and all arrive once.

@@ -44,8 +44,11 @@ impl JournalOutlet {
     /// Errors of [`Recorder::open`].
     pub(crate) fn new(config: &Config) -> Result<Self, LinkError> {
         let path = config.path().unwrap_or_else(|| Path::new(""));
+        let mut recorder = Recorder::open(path, &Self::settings(config)).map_err(link_error)?;
+        // An exit by an error, also before the first message, is not the end of the recording.
+        recorder.finish_only_by_close();
         Ok(Self {
-            recorder: Recorder::open(path, &Self::settings(config)).map_err(link_error)?,
+            recorder,
             config: config.clone(),
         })
     }
@@ -174,8 +177,6 @@ impl Recording {
     }
 
     fn record(&mut self, control: &Arc<Control>, until_end: bool) -> Result<(), LinkError> {
-        // An exit by an error is not the end of the recording.
-        self.recorder.finish_only_by_close();
         let ready = self
             .egress
             .event_fd()

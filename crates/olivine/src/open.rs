@@ -182,7 +182,7 @@ impl Bridge {
     ///
     /// # Errors
     ///
-    /// [`OpenError`]; two remote channels are refused as a pair.
+    /// [`OpenError`]; nothing is left behind. Two remote channels are refused as a pair.
     pub fn start(
         source: &Config,
         destination: &Config,

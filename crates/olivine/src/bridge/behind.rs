@@ -1,6 +1,6 @@
 //! A handle with a bridge behind its ring.
 
-use super::egress::Egress;
+use super::between::give_up_refused;
 use super::{Destination, Inlet, Outlet, Source, part_of};
 use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::publisher::Publisher;
@@ -38,9 +38,8 @@ pub(crate) fn publisher<T: ?Sized>(
             Ok(publisher)
         }
         Err(refused) => {
-            // A new name has nothing to deliver: its ring would only take memory.
-            if is_new && let Ok(egress) = Egress::open(&follower, part) {
-                egress.unsubscribe();
+            if is_new {
+                give_up_refused(&follower, part);
             }
             Err(refused.into())
         }

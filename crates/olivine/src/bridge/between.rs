@@ -59,11 +59,20 @@ impl Bridge {
         if is_ours {
             source.accept_closed_as_end();
         }
-        let link = link::start(words, move |control| {
-            outlet.run(source, control, until_end)?;
-            give_up_place(&ring, part, is_ours, control)
-        })?;
-        Self::started(link, place)
+        let is_new = source.has_new_name();
+        let start = || {
+            let ring = ring.clone();
+            let link = link::start(words, move |control| {
+                outlet.run(source, control, until_end)?;
+                give_up_place(&ring, part, is_ours, control)
+            })?;
+            Self::started(link, place)
+        };
+        let started = start();
+        if started.is_err() && is_new {
+            give_up_refused(&ring, part);
+        }
+        started
     }
 
     /// Carries into `ring` through `inlet`. `words` name the bridge in errors.
@@ -169,6 +178,14 @@ fn give_up_place(
         control.report(|status| status.is_place_given_up = true);
     }
     Ok(())
+}
+
+/// Gives up the new durable name of a bridge that failed before it carried anything. Publishers
+/// would wait for it, and its ring would only take memory.
+pub(crate) fn give_up_refused(ring: &Config, part: ShapeRole) {
+    if let Ok(egress) = Egress::open(ring, part) {
+        egress.unsubscribe();
+    }
 }
 
 /// Refuses a topic in an end of a bridge.

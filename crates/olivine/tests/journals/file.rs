@@ -694,6 +694,28 @@ fn a_refused_publisher_does_not_finish_a_cut_recording() {
     }
 }
 
+/// It kept its durable name in the ring, and publishers waited for it.
+#[test]
+fn a_refused_recorder_leaves_nothing_that_holds_publishers_back() {
+    let place = TestFolder::new();
+    let path = place.file("refused.olv");
+    one_quote(&path);
+    for name in ["", "&name=audit"] {
+        let ticks = place.uri("ticks", &format!("capacity=4KiB{name}"));
+        let mut publisher = Publisher::open(&place.uri("ticks", "capacity=4KiB")).unwrap();
+        let config = |uri: &str| Config::parse(uri).unwrap();
+        let file = config(&uri(&path, "channel=refused"));
+        let error = chain(&Bridge::start(&config(&ticks), &file, false).unwrap_err());
+        assert!(error.contains("quote v1"), "{error}");
+        for n in 0..1_000 {
+            let message = Outgoing::new(&[0; 24]).tag(n);
+            publisher
+                .publish_timeout(message, common::WATCHDOG)
+                .unwrap();
+        }
+    }
+}
+
 /// Two publishers, a recorder, a replay: the messages of each stay in order, and all arrive once.
 #[test]
 fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {

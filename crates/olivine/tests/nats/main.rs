@@ -145,6 +145,31 @@ fn a_publisher_of_bytes_is_refused_by_a_stream_of_values() {
     assert_eq!(next_number(&mut subscriber), 7);
 }
 
+/// A type of one number.
+fn number_type(name: &str) -> MessageType {
+    MessageType::new(name, 8, 8).unwrap()
+}
+
+/// It kept its durable name in the ring, and publishers waited for it.
+#[test]
+fn refused_bridge_leaves_nothing_that_holds_publishers_back() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let quotes = Config::parse(&server.uri("quotes", "storage=memory")).unwrap();
+    let _quotes = Publisher::open_for(&quotes, &number_type("quote v1")).unwrap();
+    let place = common::TestFolder::new();
+    let ring = place.uri("ticks", "capacity=4KiB");
+    let mut publisher = Publisher::open(&ring).unwrap();
+    let error = Bridge::start(&Config::parse(&ring).unwrap(), &quotes, false).unwrap_err();
+    assert!(error.to_string().contains("quote v1"), "{error}");
+    for _ in 0..1_000 {
+        publisher
+            .publish_timeout(&[0; 24], common::WATCHDOG)
+            .unwrap();
+    }
+}
+
 #[test]
 fn too_long_message_is_an_error_with_the_limit() {
     let Some(server) = server("max_payload: 4096") else {

@@ -716,6 +716,25 @@ fn a_refused_recorder_leaves_nothing_that_holds_publishers_back() {
     }
 }
 
+/// Publishers that come and go do not fix the type of a journal.
+#[test]
+fn a_publisher_that_recorded_nothing_does_not_decide_the_type() {
+    let place = TestFolder::new();
+    let path = place.file("empty.olv");
+    for query in ["sync=never", "sync=never&align=64"] {
+        Publisher::open(&uri(&path, query))
+            .unwrap()
+            .close()
+            .unwrap();
+    }
+    one_quote(&path);
+    let mut subscriber = Subscriber::<Quote>::typed(&uri(&path, "")).unwrap();
+    assert_eq!(subscriber.receive().unwrap().bid, 7);
+    let end = subscriber.receive().map(|_| ());
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    Publisher::open(&uri(&path, "sync=never")).unwrap_err();
+}
+
 /// Two publishers, a recorder, a replay: the messages of each stay in order, and all arrive once.
 #[test]
 fn a_bridge_records_every_publisher_of_a_channel_and_replays_them() {

@@ -281,6 +281,38 @@ fn lanes_and_settings_that_cannot_be_stored_are_refused() {
     }
 }
 
+/// The check comes again with the first frame of a lane.
+#[test]
+fn lanes_of_two_types_cannot_both_be_filled() {
+    let place = TestFolder::new();
+    let path = place.file("two.olv");
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    let bytes = Lane::new("ticks", 0, 8, 1);
+    let values = Lane::new("ticks", 1, 8, 1).typed(9, "quote v1");
+    let ids = [&bytes, &values].map(|lane| recorder.lane(lane).unwrap());
+    let one = frame(1, &[0; 8], 8);
+    recorder.append(ids[1], 0, 1, &one).unwrap();
+    let error = recorder.append(ids[0], 0, 2, &one).unwrap_err();
+    assert!(
+        matches!(&error, JournalError::Value { value, .. }
+            if value.contains("untyped bytes") && value.contains("quote v1")),
+        "{error}"
+    );
+    recorder.lane(&Lane::new("ticks", 2, 8, 1)).unwrap_err();
+    recorder.append(ids[1], 16, 3, &one).unwrap();
+    assert_eq!(recorder.stats().messages, 2);
+    recorder.close().unwrap();
+    // The next recorder knows the empty lane, and refuses it at once.
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    recorder.lane(&bytes).unwrap_err();
+    let id = recorder.lane(&values).unwrap();
+    assert_eq!(recorder.end(id), 32);
+    recorder.close().unwrap();
+    let messages = replay_all(&path).messages;
+    assert!(messages.iter().all(|message| message.publisher == 1));
+    assert_eq!(messages.len(), 2);
+}
+
 #[test]
 fn files_are_private_and_follow_no_link() {
     use std::os::unix::fs::PermissionsExt;

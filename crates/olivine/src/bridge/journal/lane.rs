@@ -47,8 +47,9 @@ impl Lane {
         self
     }
 
-    /// Whether one subscriber can read both: channels of other names are apart.
-    pub(super) fn is_readable_with(&self, other: &Self) -> bool {
+    /// Whether one journal may have messages of both: the channels differ, or have one type and one
+    /// `align`.
+    pub(super) fn agrees_with(&self, other: &Self) -> bool {
         self.channel != other.channel
             || (self.type_hash, self.align) == (other.type_hash, other.align)
     }

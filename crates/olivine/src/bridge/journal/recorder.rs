@@ -189,29 +189,16 @@ impl Recorder {
     /// # Errors
     ///
     /// [`JournalError::Value`] if the description cannot be stored, is the 65,537th, or has another
-    /// type or `align` than an earlier lane of its channel: no subscriber could read both.
+    /// type or `align` than the messages recorded of its channel.
     pub fn lane(&mut self, lane: &Lane) -> Result<LaneId, JournalError> {
         lane.check()?;
-        if let Some(index) = self.lanes.iter().position(|known| known.lane == *lane) {
-            return Ok(LaneId(index));
+        let index = self.lanes.iter().position(|known| known.lane == *lane);
+        if let Some(id) = index.map(LaneId).filter(|id| self.end(*id) > 0) {
+            return Ok(id);
         }
-        let mut known = self.lanes.iter().map(|known| &known.lane);
-        if let Some(other) = known.find(|known| !known.is_readable_with(lane)) {
-            let shown = |lane: &Lane| {
-                let name = type_shown(&lane.type_name);
-                format!("{name} with align={}", lane.align)
-            };
-            return Err(JournalError::Value {
-                what: "the type",
-                value: format!(
-                    "channel {}: {} (recorded are messages of {})",
-                    lane.channel,
-                    shown(lane),
-                    shown(other)
-                ),
-                rule: "a channel in a journal has one type and one 'align=': record into another \
-                       file, or give another 'channel='",
-            });
+        self.check_type(lane)?;
+        if let Some(index) = index {
+            return Ok(LaneId(index));
         }
         if self.lanes.len() == LANES_MAX {
             return Err(JournalError::Value {
@@ -226,6 +213,30 @@ impl Recorder {
         });
         self.appended.push(0);
         Ok(LaneId(self.lanes.len() - 1))
+    }
+
+    /// Refuses another type or `align` than the messages of the channel have. A lane without
+    /// messages decides nothing.
+    fn check_type(&self, lane: &Lane) -> Result<(), JournalError> {
+        let lanes = self.lanes.iter().zip(&self.appended);
+        let mut filled = lanes.filter(|(_, end)| **end > 0).map(|(known, _)| known);
+        let Some(other) = filled.find(|known| !known.lane.agrees_with(lane)) else {
+            return Ok(());
+        };
+        let shown = |lane: &Lane| {
+            let name = type_shown(&lane.type_name);
+            format!("{name} with align={}", lane.align)
+        };
+        let (asked, found) = (shown(lane), shown(&other.lane));
+        Err(JournalError::Value {
+            what: "the type",
+            value: format!(
+                "channel {}: {asked} (recorded are messages of {found})",
+                lane.channel
+            ),
+            rule: "a channel in a journal has one type and one 'align=': record into another \
+                   file, or give another 'channel='",
+        })
     }
 
     /// Position after the last appended or earlier recorded frame of `lane`; 0 before its first.
@@ -249,7 +260,8 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// [`JournalError`]; then nothing of the run was taken.
+    /// [`JournalError`]; then nothing of the run was taken. `Value` if it is the first run of
+    /// `lane`, and the channel has messages of another type or `align` since [`Recorder::lane`].
     pub fn append(
         &mut self,
         lane: LaneId,
@@ -278,6 +290,9 @@ impl Recorder {
         self.stats.repeated_bytes += known_bytes as u64;
         if messages == 0 {
             return Ok(());
+        }
+        if end == 0 {
+            self.check_type(&known.lane)?;
         }
         let first = position + known_bytes as u64;
         let run = RunHeader {

@@ -273,6 +273,28 @@ fn cut_by_lane_and_topic_leaves_a_finished_journal_without_holes() {
 }
 
 /// The first and the last message of a lane, with messages between that were never recorded.
+/// Recorders refuse that now, and it stopped the cut half way.
+#[test]
+fn cut_copies_a_channel_of_several_types() {
+    let bench = Bench::new();
+    let settings = RecorderSettings::default().sync(SyncPolicy::Never);
+    let settings = settings.mixed_types(true);
+    let mut recorder = Recorder::open(&bench.path("mixed.olv"), &settings).unwrap();
+    for (publisher, name) in [(0, ""), (1, "quote v1"), (2, "order v1")] {
+        let lane = Lane::new("ticks", publisher, 8, 1).typed(publisher.into(), name);
+        let id = recorder.lane(&lane).unwrap();
+        recorder
+            .append(id, 0, 1, &frame(publisher, "", &[0; 8]))
+            .unwrap();
+    }
+    recorder.close().unwrap();
+    let output = bench.run(&["cut", "mixed.olv", "cut.olv"]);
+    assert_eq!(code(&output), 0, "{}", said(&output));
+    let all = contents(&bench.path("mixed.olv"));
+    assert_eq!(all.0.len(), 3);
+    assert_eq!(contents(&bench.path("cut.olv")), all);
+}
+
 #[test]
 fn hole_inside_a_cut_stays_visible_and_must_be_accepted() {
     let bench = Bench::new();

@@ -36,7 +36,9 @@ pub(crate) fn run(args: &CutArgs, common: Common) -> Outcome {
     let part = Part::open(&source, &args.part)?;
     let settings = RecorderSettings::default()
         .sync(SyncPolicy::Never)
-        .only_new(true);
+        .only_new(true)
+        // It copies what is there.
+        .mixed_types(true);
     let mut recorder = Recorder::open(&args.new, &settings).map_err(failed)?;
     // An end that was not reached in order looks unfinished.
     recorder.finish_only_by_close();

@@ -218,6 +218,9 @@ impl Recorder {
     /// Refuses another type or `align` than the messages of the channel have. A lane without
     /// messages decides nothing.
     fn check_type(&self, lane: &Lane) -> Result<(), JournalError> {
+        if self.settings.mixed_types {
+            return Ok(());
+        }
         let lanes = self.lanes.iter().zip(&self.appended);
         let mut filled = lanes.filter(|(_, end)| **end > 0).map(|(known, _)| known);
         let Some(other) = filled.find(|known| !known.lane.agrees_with(lane)) else {

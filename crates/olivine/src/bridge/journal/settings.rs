@@ -12,6 +12,7 @@ pub struct RecorderSettings {
     pub(super) rotate: Rotation,
     pub(super) mode: Mode,
     pub(super) only_new: bool,
+    pub(super) mixed_types: bool,
     /// Number of a new journal; any if absent.
     pub(super) journal: Option<u64>,
 }
@@ -56,6 +57,14 @@ impl RecorderSettings {
     /// Default no.
     pub fn only_new(mut self, yes: bool) -> Self {
         self.only_new = yes;
+        self
+    }
+
+    /// Whether a channel may have messages of several types. For copies: earlier
+    /// recorders wrote such channels.
+    #[doc(hidden)]
+    pub fn mixed_types(mut self, yes: bool) -> Self {
+        self.mixed_types = yes;
         self
     }
 

@@ -7,7 +7,8 @@ use crate::common::{TestFolder, until};
 use crate::recording::{fast, frame, lanes, replay_all};
 use olivine::journal::{Lane, Recorder, Replay};
 use olivine::{
-    Bridge, Config, LinkError, LinkStage, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
+    Bridge, Config, LinkError, LinkStage, MessageType, OpenError, Outgoing, Publisher,
+    ReceiveError, Subscriber,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -668,6 +669,19 @@ fn a_journal_refuses_messages_that_none_of_its_subscribers_could_read() {
     assert_eq!(subscriber.receive().unwrap().bid, 7);
     let end = subscriber.receive().map(|_| ());
     assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+}
+
+/// The names are equal: the message must show what differs.
+#[test]
+fn a_journal_refuses_a_type_of_another_size_by_this_difference() {
+    let place = TestFolder::new();
+    let path = place.file("size.olv");
+    one_quote(&path);
+    let config = Config::parse(&uri(&path, "sync=never")).unwrap();
+    let larger = MessageType::new("quote v1", 16, 8).unwrap();
+    let error = chain(&Publisher::open_for(&config, &larger).unwrap_err());
+    let found = "messages of quote v1 with align=8, of another size or alignment)";
+    assert!(error.contains(found), "{error}");
 }
 
 #[test]

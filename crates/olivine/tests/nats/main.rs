@@ -150,6 +150,38 @@ fn number_type(name: &str) -> MessageType {
     MessageType::new(name, 8, 8).unwrap()
 }
 
+#[test]
+fn both_ends_of_another_type_are_refused_with_both_names() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let config = Config::parse(&server.uri("quotes", "storage=memory")).unwrap();
+    let quote = number_type("quote v1");
+    let _publisher = Publisher::open_for(&config, &quote).unwrap();
+    let larger = MessageType::new("quote v1", 16, 8).unwrap();
+    for (other, shown) in [
+        (
+            number_type("order v1"),
+            "type=quote v1, this side has type=order v1: use",
+        ),
+        (
+            larger,
+            "type=quote v1, this side has type=quote v1 of another size or alignment: use",
+        ),
+    ] {
+        for refused in [
+            Publisher::open_for(&config, &other).map(|_| ()),
+            Subscriber::open_for(&config, &other).map(|_| ()),
+        ] {
+            let error = refused.unwrap_err().to_string();
+            assert!(error.contains(shown), "{error}");
+            assert!(error.ends_with("in another stream"), "{error}");
+        }
+    }
+    Publisher::open_for(&config, &quote).unwrap();
+    Subscriber::open_for(&config, &quote).unwrap();
+}
+
 /// It kept its durable name in the ring, and publishers waited for it.
 #[test]
 fn refused_bridge_leaves_nothing_that_holds_publishers_back() {

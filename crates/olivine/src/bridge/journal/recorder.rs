@@ -230,7 +230,10 @@ impl Recorder {
             let name = type_shown(&lane.type_name);
             format!("{name} with align={}", lane.align)
         };
-        let (asked, found) = (shown(lane), shown(&other.lane));
+        let (asked, mut found) = (shown(lane), shown(&other.lane));
+        if asked == found {
+            found += ", of another size or alignment";
+        }
         Err(JournalError::Value {
             what: "the type",
             value: format!(

@@ -100,12 +100,7 @@ pub(super) async fn open(
     // Bytes can be read of every type, and values of none but theirs.
     let reads_bytes = typed.0 == 0 && end == End::Subscriber;
     if type_hash != typed.0 && type_hash != 0 && !reads_bytes {
-        let ours = if typed.0 == 0 {
-            "untyped bytes"
-        } else {
-            typed.1
-        };
-        return Err(differs(settings, "type", type_name, ours.to_owned()));
+        return Err(differs_in_type(settings, &type_name, typed.1));
     }
     let created = info.created.unix_timestamp_nanos();
     let stream = context.get_stream(&name).await;
@@ -205,6 +200,25 @@ fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String)
         ours,
         rule: "the stream exists already: leave the setting out, use the same value, or change \
         the stream",
+    })
+}
+
+/// The names of two types; empty for bytes.
+fn differs_in_type(settings: &Settings, theirs: &str, ours: &str) -> SessionEnd {
+    let shown = |name: &str| match name {
+        "" => "untyped bytes".to_owned(),
+        name => name.to_owned(),
+    };
+    let (theirs, mut ours) = (shown(theirs), shown(ours));
+    if theirs == ours {
+        ours += " of another size or alignment";
+    }
+    SessionEnd::Failed(LinkError::Settings {
+        far: settings.place(),
+        key: "type",
+        theirs,
+        ours,
+        rule: "use the type of the stream, or a channel in another stream",
     })
 }
 

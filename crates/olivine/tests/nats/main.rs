@@ -202,6 +202,63 @@ fn refused_bridge_leaves_nothing_that_holds_publishers_back() {
     }
 }
 
+/// A subscriber of values stated its type, and the publishers of bytes were refused from then on.
+#[test]
+fn subscriber_of_values_leaves_a_stream_of_bytes_to_its_publishers() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let uri = server.uri("bytes", "storage=memory");
+    let config = Config::parse(&uri).unwrap();
+    let quote = number_type("quote v1");
+    let _first = Publisher::open(&uri).unwrap();
+    let early = Subscriber::open_for(&config, &quote).unwrap();
+    until("it is connected", || {
+        status(&early).stage == LinkStage::Connected
+    });
+    let mut publisher = Publisher::open(&uri).unwrap();
+    publisher.publish(&7_u64.to_le_bytes()).unwrap();
+    let from = Config::parse(&server.uri("bytes", "from=oldest")).unwrap();
+    let mut subscriber = Subscriber::open_for(&from, &quote).unwrap();
+    assert_eq!(next_number(&mut subscriber), 7);
+    Publisher::open(&uri).unwrap();
+}
+
+/// Subscribers of the values could not read the bytes before them.
+#[test]
+fn publisher_of_values_is_refused_by_a_stream_that_has_had_bytes() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let quote = number_type("quote v1");
+    for (channel, is_purged) in [("kept", false), ("purged", true)] {
+        let uri = server.uri(channel, "storage=memory");
+        let config = Config::parse(&uri).unwrap();
+        let mut publisher = Publisher::open(&uri).unwrap();
+        publisher.publish(b"bytes").unwrap();
+        publisher.close().unwrap();
+        if is_purged {
+            let purged = server.ask(&format!("$JS.API.STREAM.PURGE.{channel}"), "");
+            assert!(purged.contains("\"success\":true"), "{purged}");
+        }
+        let error = Publisher::open_for(&config, &quote)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("type=untyped bytes") && error.contains("type=quote v1"),
+            "{error}"
+        );
+        Publisher::open(&uri).unwrap();
+    }
+    // Its subscriber made it, and nothing was published yet.
+    let uri = server.uri("new", "storage=memory");
+    let mut subscriber = joined(&uri);
+    let mut publisher = Publisher::open_for(&Config::parse(&uri).unwrap(), &quote).unwrap();
+    publisher.publish(&7_u64.to_le_bytes()).unwrap();
+    assert_eq!(next_number(&mut subscriber), 7);
+    Publisher::open(&uri).unwrap_err();
+}
+
 #[test]
 fn too_long_message_is_an_error_with_the_limit() {
     let Some(server) = server("max_payload: 4096") else {

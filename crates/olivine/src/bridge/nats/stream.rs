@@ -71,7 +71,7 @@ pub(super) async fn open(
     };
     let name = name.unwrap_or_else(|| subject.replace('.', "_"));
     let info = match request(settings, connection, &context, "INFO", &name, None).await? {
-        Reply::Info(info) => found(settings, connection, &context, *info, typed).await?,
+        Reply::Info(info) => found(settings, connection, &context, *info, typed, end).await?,
         Reply::Refused(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
             let config = wanted(settings, &name, typed);
             match request(
@@ -277,13 +277,15 @@ fn storage_of(storage: Storage) -> StorageType {
     }
 }
 
-/// Checks an existing stream, and adds the channel's subject and the type if they are missing.
+/// Checks an existing stream, and adds the channel's subject if it is missing. A publisher of
+/// values also adds their type, unless the stream has had messages of bytes.
 async fn found(
     settings: &Settings,
     connection: &Connection,
     context: &Context,
     info: Info,
     typed: (u64, &str),
+    end: End,
 ) -> Result<Info, SessionEnd> {
     let (nats, theirs) = (settings.nats(), &info.config);
     let check = |key, theirs: String, ours: Option<String>| match ours {
@@ -331,7 +333,13 @@ async fn found(
     let subject = settings.config.channel();
     let mut config = info.config.clone();
     let takes_it = config.subjects.iter().any(|taken| covers(taken, subject));
-    let lacks_type = typed.0 != 0 && !config.metadata.contains_key(TYPE_HASH);
+    let states_type = typed.0 != 0 && end == End::Publisher;
+    let lacks_type = states_type && !config.metadata.contains_key(TYPE_HASH);
+    // Older servers keep no type, so their streams are not known to have bytes.
+    let keeps_type = || connection.client.is_server_compatible(2, 10, 0);
+    if lacks_type && info.state.last_sequence > 0 && keeps_type() {
+        return Err(differs_in_type(settings, "", typed.1));
+    }
     if takes_it && !lacks_type {
         return Ok(info);
     }

@@ -9,6 +9,7 @@ mod failures;
 mod nats_server;
 mod security;
 
+use common::proxy::{Proxy, Way};
 use common::{Busy, bridges, until};
 use nats_server::{Server, cluster, server};
 use olivine::{
@@ -257,6 +258,41 @@ fn publisher_of_values_is_refused_by_a_stream_that_has_had_bytes() {
     publisher.publish(&7_u64.to_le_bytes()).unwrap();
     assert_eq!(next_number(&mut subscriber), 7);
     Publisher::open(&uri).unwrap_err();
+}
+
+/// The reply to the first one's statement showed its own type, after the second one's.
+#[test]
+fn publisher_whose_type_another_client_replaces_at_once_is_refused() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let stream = |metadata: &str| {
+        format!(
+            "{{\"name\":\"raced\",\"subjects\":[\"raced\"],\"storage\":\"memory\",\
+             \"metadata\":{{{metadata}}}}}"
+        )
+    };
+    let made = server.ask("$JS.API.STREAM.CREATE.raced", &stream(""));
+    assert!(made.contains("\"subjects\":[\"raced\"]"), "{made}");
+    let proxy = Proxy::start(server.port);
+    let uri = format!("nats://127.0.0.1:{}/raced", proxy.port);
+    let orders =
+        stream("\"olivine-type-hash\":\"0000000000000009\",\"olivine-type-name\":\"order v1\"");
+    proxy.rewrite(Way::FromListener, move |bytes| {
+        let reply = String::from_utf8_lossy(bytes);
+        if reply.contains("stream_update_response") {
+            let changed = server.ask("$JS.API.STREAM.UPDATE.raced", &orders);
+            assert!(changed.contains("order v1"), "{changed}");
+        }
+        bytes.to_vec()
+    });
+    let config = Config::parse(&uri).unwrap();
+    let error = Publisher::open_for(&config, &number_type("quote v1"));
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("type=order v1") && error.contains("type=quote v1"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -350,23 +350,22 @@ async fn found(
         config.metadata.extend(type_words(typed));
     }
     let name = config.name.clone();
-    match request(
+    let changed = request(
         settings,
         connection,
         context,
         "UPDATE",
         &name,
         Some(&config),
-    )
-    .await?
-    {
+    );
+    if let Reply::Refused(error) = changed.await? {
+        let action = "add the channel to stream";
+        return Err(refused(settings, action, &name, &error));
+    }
+    // Another client may have changed an earlier copy at the same time: the later change counts.
+    match request(settings, connection, context, "INFO", &name, None).await? {
         Reply::Info(info) => Ok(*info),
-        Reply::Refused(error) => Err(refused(
-            settings,
-            "add the channel to stream",
-            &name,
-            &error,
-        )),
+        Reply::Refused(error) => Err(refused(settings, "find", &name, &error)),
     }
 }
 

@@ -671,6 +671,25 @@ fn a_journal_refuses_messages_that_none_of_its_subscribers_could_read() {
     assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
 }
 
+#[test]
+fn a_journal_of_bytes_refuses_values_and_another_align() {
+    let place = TestFolder::new();
+    let path = place.file("bytes.olv");
+    record(&uri(&path, "sync=never"), 0..3);
+    let error = chain(&Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap_err());
+    assert!(
+        error.contains("quote v1 with align=8")
+            && error.contains("messages of untyped bytes with align=8"),
+        "{error}"
+    );
+    let error = chain(&Publisher::open(&uri(&path, "align=64&sync=never")).unwrap_err());
+    assert!(
+        error.contains("untyped bytes with align=64") && error.contains("bytes with align=8)"),
+        "{error}"
+    );
+    assert_eq!(replay(&uri(&path, "")), [0, 1, 2]);
+}
+
 /// The names are equal: the message must show what differs.
 #[test]
 fn a_journal_refuses_a_type_of_another_size_by_this_difference() {
@@ -706,6 +725,30 @@ fn a_refused_publisher_does_not_finish_a_cut_recording() {
         let error = replay.check_finished().unwrap_err().to_string();
         assert!(error.contains("not finished"), "{error}");
     }
+}
+
+/// Its publisher comes after the recorder, which has room for it until then.
+#[test]
+fn a_recorder_fails_at_the_first_message_of_another_type() {
+    let place = TestFolder::new();
+    let path = place.file("late.olv");
+    one_quote(&path);
+    let (ticks, file) = (place.uri("ticks", ""), uri(&path, "channel=late"));
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    let mut record = Bridge::start(&config(&ticks), &config(&file), true).unwrap();
+    let mut publisher = Publisher::open(&ticks).unwrap();
+    publisher.publish(b"bytes").unwrap();
+    until("it has failed", || record.has_ended());
+    let error = chain(&record.finish(Duration::ZERO).unwrap_err());
+    assert!(
+        error.contains("untyped bytes") && error.contains("quote v1"),
+        "{error}"
+    );
+    assert!(record.place().is_some(), "the message is for the next one");
+    let mut subscriber = Subscriber::<Quote>::typed(&file).unwrap();
+    assert_eq!(subscriber.receive().unwrap().bid, 7);
+    let end = subscriber.receive().map(|_| ());
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
 }
 
 /// It kept its durable name in the ring, and publishers waited for it.

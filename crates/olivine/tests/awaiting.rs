@@ -5,7 +5,7 @@
 mod common;
 
 use common::numbers::{LONG, number, send};
-use common::tasks::{Count, tokio};
+use common::tasks::{Count, Panics, tokio};
 use common::{TestFolder, until};
 use olivine::{AsyncSubscriber, Outgoing, Plain, Publisher, ReceiveError, Subscriber};
 use std::future::Future;
@@ -208,6 +208,25 @@ fn task_waits_for_its_topic_alone() {
         }
     });
     drop(sends.join().unwrap());
+}
+
+#[test]
+fn subscriber_goes_on_after_a_waker_panicked() {
+    let mut subscriber = open("inproc://panics-in-wake");
+    let mut publisher = Publisher::open("inproc://panics-in-wake").unwrap();
+    let panics = Arc::new(Panics::default());
+    let waker = Waker::from(Arc::clone(&panics));
+    assert_eq!(receive_once(&mut subscriber, &waker), Poll::Pending);
+    send(&mut publisher, 0..1);
+    until("the waker panics", || panics.has_begun());
+    let first = smol::block_on(subscriber.receive());
+    assert_eq!(number(&first.unwrap()), 0);
+    let woken = Arc::new(Count::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert_eq!(receive_once(&mut subscriber, &waker), Poll::Pending);
+    send(&mut publisher, 1..2);
+    until("the task is woken", || woken.now() > 0);
+    assert_eq!(receive_once(&mut subscriber, &waker), Poll::Ready(1));
 }
 
 /// An executor that runs the task in the call that wakes it, and ends it there.

@@ -1,11 +1,24 @@
-//! The bounds of a publisher's wait: a deadline, or a call of another thread.
+//! The bounds of a publisher's wait: a deadline, or a call of another thread. And the call that
+//! wakes a task.
 
 use crate::region::Word;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::uri::WaitStrategy;
 use crate::wait::{Idle, Step, wake};
+use core::mem::ManuallyDrop;
+use core::task::Waker;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Wakes a task in a thread that its handle needs further: a panic of the executor ends here.
+pub(super) fn wake_task(waker: Waker) {
+    // Its hook has printed it.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+        // Left: dropping what it panicked with may panic again.
+        let _ = ManuallyDrop::new(panic);
+    }
+}
 
 /// Ends a wait from another thread.
 #[derive(Debug, Default)]

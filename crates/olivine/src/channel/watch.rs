@@ -2,6 +2,7 @@
 //! task.
 
 use super::slow_state::{SubscriberSlowState, watch_peers};
+use super::waiting::wake_task;
 use crate::link::Control;
 use crate::liveness::LockReader;
 use crate::region::Word;
@@ -63,6 +64,20 @@ impl State {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reports a change: by the descriptor, and to the task.
+    fn fire(&self, mut state: MutexGuard<'_, State>) {
+        state.armed = false;
+        state.fired = true;
+        let waker = state.waker.take();
+        // An eventfd whose count is full is readable already.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        drop(state);
+        // Without the lock: an executor may poll the task in this call.
+        if let Some(waker) = waker {
+            wake_task(waker);
+        }
     }
 }
 
@@ -164,7 +179,7 @@ impl Drop for Watch {
             // An executor that polls the task in `wake` drops the subscriber in this very thread,
             // which then ends alone.
             if thread.thread().id() != std::thread::current().id() {
-                // A thread that panicked needs no clean-up.
+                // A panic was printed by its hook.
                 let _ = thread.join();
             }
         }
@@ -212,19 +227,10 @@ fn run(
                 ready,
             );
         }
-        let mut state = shared.lock();
+        let state = shared.lock();
         if is_over(&state) {
             continue;
         }
-        state.armed = false;
-        state.fired = true;
-        let waker = state.waker.take();
-        // An eventfd whose count is full is readable already.
-        let _ = rustix::io::write(&shared.event, &1_u64.to_ne_bytes());
-        drop(state);
-        // Without the lock: an executor may poll the task in this call.
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        shared.fire(state);
     }
 }

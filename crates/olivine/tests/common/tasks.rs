@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// A runtime of one thread, for which other threads of this test are other participants.
@@ -24,6 +24,24 @@ impl Wake for Count {
 
 impl Count {
     pub(crate) fn now(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// An executor that panics in the call that wakes its task.
+#[derive(Default)]
+pub(crate) struct Panics(AtomicBool);
+
+impl Wake for Panics {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+        panic!("for the test");
+    }
+}
+
+impl Panics {
+    /// Whether the call has begun.
+    pub(crate) fn has_begun(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }

@@ -1,7 +1,7 @@
 //! The thread behind an asynchronous publisher: it waits with the publisher, and gives it back.
 
 use super::super::publisher::{Ending, Publisher};
-use super::super::waiting::EndWait;
+use super::super::waiting::{EndWait, wake_task};
 use crate::error::NotSent;
 use crate::fork::ForkPage;
 use crate::message::{Outgoing, Position};
@@ -83,9 +83,7 @@ impl<T: ?Sized> Shared<T> {
                 handover.waker.take()
             };
             if let Some(waker) = waker {
-                // The executor's code. If it panics, its hook has printed that; the handle needs
-                // this thread further.
-                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+                wake_task(waker);
             }
         }
     }

@@ -12,6 +12,7 @@ use olivine::{
 };
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
@@ -353,11 +354,18 @@ fn failure_counts_although_its_future_is_dropped() {
 }
 
 /// An executor that ends in the call that wakes its task: by a panic, or by dropping the task.
-struct Ends(Mutex<Option<AsyncPublisher>>);
+#[derive(Default)]
+struct Ends {
+    task: Mutex<Option<AsyncPublisher>>,
+    has_begun: AtomicBool,
+}
 
 impl Wake for Ends {
     fn wake(self: Arc<Self>) {
-        match self.0.lock().unwrap().take() {
+        self.has_begun.store(true, Ordering::SeqCst);
+        // The lock is free while the task is dropped.
+        let task = self.task.lock().unwrap().take();
+        match task {
             Some(publisher) => drop(publisher),
             None => panic!("for the test"),
         }
@@ -371,7 +379,7 @@ fn executor_that_ends_in_its_waker_ends_no_stream_wrongly() {
         let mut subscriber = Subscriber::open(uri).unwrap();
         let mut publisher = open(uri);
         let sent = fill(&mut publisher);
-        let ends = Arc::new(Ends(Mutex::default()));
+        let ends = Arc::new(Ends::default());
         {
             let waker = Waker::from(Arc::clone(&ends));
             let mut wait = pin!(publisher.wait_for_room(4));
@@ -382,17 +390,25 @@ fn executor_that_ends_in_its_waker_ends_no_stream_wrongly() {
             );
         }
         let kept = if is_dropped {
-            *ends.0.lock().unwrap() = Some(publisher);
+            *ends.task.lock().unwrap() = Some(publisher);
             None
         } else {
             Some(publisher)
         };
         expect(&mut subscriber, 0..sent);
+        // Otherwise the next call would end the wait, and the waker would not be called.
+        until("the waker is called", || {
+            ends.has_begun.load(Ordering::SeqCst)
+        });
         if let Some(mut publisher) = kept {
-            smol::block_on(async {
-                publisher.publish(&sent.to_le_bytes()).await.unwrap();
-                publisher.close().await.unwrap();
+            let closes = thread::spawn(move || {
+                smol::block_on(async {
+                    publisher.publish(&sent.to_le_bytes()).await.unwrap();
+                    publisher.close().await.unwrap();
+                });
             });
+            until("it is closed", || closes.is_finished());
+            closes.join().unwrap();
             expect(&mut subscriber, sent..sent + 1);
         }
         let end = subscriber.receive().map(|_| ());

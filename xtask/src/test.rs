@@ -17,9 +17,9 @@ use std::thread;
 const MORE_FEATURES: &str =
     "--workspace --features olivine/nats,olivine/tls,olivine/zstd,olivine/points";
 
-/// Deaths at named points.
-const POINTS: &str =
-    "--test death --test kills_elsewhere named_point -- --nocapture --test-threads=1";
+/// Deaths and panics at named points.
+const POINTS: &str = "--test death --test kills_elsewhere --test panics named_point -- --nocapture \
+                      --test-threads=1";
 
 /// Naps that no time ends, so a lost wake-up is a hang. Whole programs: these tests have no common
 /// word in their names.

@@ -13,9 +13,14 @@ use crate::wait::{Sleeper, wake, warden};
 use core::task::Waker;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+/// The panic of a subscriber whose thread has panicked.
+const PANICKED: &str = "the thread that waits for a subscriber panicked: please report what it \
+                        printed";
 
 /// A thread that parks on behalf of a subscriber.
 #[derive(Debug)]
@@ -46,6 +51,7 @@ struct State {
     /// The task to wake at the next change.
     waker: Option<Waker>,
     stop: bool,
+    has_panicked: bool,
 }
 
 impl State {
@@ -79,6 +85,13 @@ impl Shared {
             wake_task(waker);
         }
     }
+
+    /// The thread has panicked: the next call that waits gets that.
+    fn fail(&self) {
+        let mut state = self.lock();
+        state.has_panicked = true;
+        self.fire(state);
+    }
 }
 
 impl Watch {
@@ -103,14 +116,12 @@ impl Watch {
             .spawn({
                 let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
                 move || {
-                    run(
-                        &shared,
-                        &sleeper,
-                        &locks,
-                        &epoch,
-                        &slot_state,
-                        link.as_deref(),
-                    )
+                    let link = link.as_deref();
+                    let watch = || run(&shared, &sleeper, &locks, &epoch, &slot_state, link);
+                    // A bug of this crate must not leave a subscriber waiting for ever.
+                    if catch_unwind(AssertUnwindSafe(watch)).is_err() {
+                        shared.fail();
+                    }
                 }
             })?;
         Ok(Self {
@@ -137,9 +148,18 @@ impl Watch {
     ///
     /// The number of lanes is the number that the subscriber has seen, so a later lane counts as a
     /// change.
+    ///
+    /// # Panics
+    ///
+    /// If the thread has panicked: a bug of this crate.
     pub(super) fn arm(&self, lanes: &[Consumer], slow_state: &SubscriberSlowState) {
         let epoch = slow_state.lanes_epoch;
         let mut state = self.shared.lock();
+        if state.has_panicked {
+            drop(state);
+            // The thread's hook has printed why.
+            resume_unwind(Box::new(PANICKED));
+        }
         let was_armed = state.armed;
         if was_armed && state.is_at(lanes, epoch) {
             return;
@@ -179,7 +199,7 @@ impl Drop for Watch {
             // An executor that polls the task in `wake` drops the subscriber in this very thread,
             // which then ends alone.
             if thread.thread().id() != std::thread::current().id() {
-                // A panic was printed by its hook.
+                // It catches panics.
                 let _ = thread.join();
             }
         }
@@ -220,6 +240,7 @@ fn run(
                 || link.is_some_and(Control::has_failed)
                 || is_over(&shared.lock())
         };
+        crate::points::pass("watch.wait");
         while !ready() {
             sleeper.sleep(
                 Duration::MAX,

@@ -44,8 +44,13 @@ fn death_at_each_named_point_is_survived() {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("src").as_path(),
         &mut all,
     );
-    // Bridges are not a role here: `tests/kills_elsewhere.rs` reaches their point.
-    all.retain(|name| !name.starts_with("bridge."));
+    // These threads are not a role here: `tests/kills_elsewhere.rs` and `tests/panics.rs` reach
+    // their points.
+    all.retain(|name| {
+        !["bridge.", "room.", "watch."]
+            .iter()
+            .any(|thread| name.starts_with(thread))
+    });
     assert!(all.len() > 15, "{all:?}");
     let trials = u64::try_from(all.len() * ROLES.len() * 2).expect("few");
     // The durable subscriber comes back after each death.

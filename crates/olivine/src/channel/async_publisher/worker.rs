@@ -41,6 +41,7 @@ impl Task {
     ) -> Result<Position, NotSent> {
         match self {
             Self::Room { length, topic } => {
+                crate::points::pass("room.wait");
                 publisher.await_room_parked(*length, topic.as_deref(), end_wait)?;
                 Ok(publisher.cursor())
             }
@@ -192,5 +193,28 @@ impl<T: ?Sized> Worker<T> {
             let _ = thread.join();
         }
         self.shared.handover().returned.take()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use core::pin::pin;
+    use core::task::Context;
+
+    #[test]
+    fn task_for_a_thread_that_has_ended_panics_and_returns_the_publisher() {
+        let mut worker = Worker::start().unwrap();
+        let (tasks, received) = mpsc::channel();
+        drop(received);
+        worker.tasks = Some(tasks);
+        let publisher = Publisher::open("inproc://ended-thread").unwrap();
+        worker.run(publisher, Task::End { failure: None });
+        let returned = pin!(worker.returned()).poll(&mut Context::from_waker(Waker::noop()));
+        let Poll::Ready(Ok((_, Err(panic)))) = returned else {
+            panic!("it waits for a thread that has ended");
+        };
+        let text = panic.downcast_ref::<&str>().unwrap();
+        assert!(text.contains("has ended"), "{text}");
     }
 }

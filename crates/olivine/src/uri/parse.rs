@@ -249,6 +249,12 @@ mod tests {
     }
 
     #[test]
+    fn ipv4_address_in_the_form_of_ipv6_binds_as_ipv4() {
+        let config = Config::parse("tcp://h:1/x?bind=::ffff:192.0.2.7").unwrap();
+        assert_eq!(config.uri(), "tcp://h:1/x?bind=192.0.2.7");
+    }
+
+    #[test]
     fn refusals_name_the_part_the_value_and_the_rule() {
         let cases = [
             ("ticks", "is not a channel URI"),

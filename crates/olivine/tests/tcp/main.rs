@@ -162,13 +162,19 @@ fn side_that_connects_uses_the_address_that_bind_names() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
-        let (mut peer, from) = listener.accept().unwrap();
-        peer.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
-        let _ = peer.read_to_end(&mut Vec::new());
-        from.ip()
+        [(); 3].map(|()| {
+            let (mut peer, from) = listener.accept().unwrap();
+            peer.write_all(b"SSH-2.0-OpenSSH_9.2\r\n").unwrap();
+            let _ = peer.read_to_end(&mut Vec::new());
+            from.ip().to_string()
+        })
     });
     Subscriber::open(&uri(port, "bind=127.0.0.2")).unwrap_err();
-    assert_eq!(server.join().unwrap().to_string(), "127.0.0.2");
+    // An address of IPv4 in the form of IPv6 is of IPv4, on either side.
+    Subscriber::open(&uri(port, "bind=::ffff:127.0.0.2")).unwrap_err();
+    let far = format!("tcp://[::ffff:127.0.0.1]:{port}/test?bind=127.0.0.2");
+    Subscriber::open(&far).unwrap_err();
+    assert_eq!(server.join().unwrap(), ["127.0.0.2"; 3]);
     // An address for documents: no machine has it.
     let waiting = Subscriber::open(&uri(port, "bind=192.0.2.1")).unwrap();
     let note = waiting.link_status().unwrap().note;

@@ -274,8 +274,14 @@ pub(super) fn connect(
     tls: Option<&Tls>,
 ) -> Result<Option<Socket>, SocketError> {
     let mut last = None;
+    // An IPv4 address in the form of IPv6 is one of IPv4, as in `bind=`.
+    let canonical = |mut address: SocketAddr| {
+        address.set_ip(address.ip().to_canonical());
+        address
+    };
     let (usable, other): (Vec<_>, Vec<_>) = (host, port)
         .to_socket_addrs()?
+        .map(canonical)
         .partition(|address| from.is_none_or(|from| from.is_ipv4() == address.is_ipv4()));
     if let (Some(from), [], [address, ..]) = (from, &usable[..], &other[..]) {
         let problem = format!(

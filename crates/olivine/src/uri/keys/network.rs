@@ -91,14 +91,15 @@ keys! { KEYS {
     /// It selects a network interface on machines with several. The side that listens has its
     /// address in the URI. Addresses of the far side of another family, IPv4 or IPv6, are not
     /// tried. While this machine does not have the address, opening succeeds, and the connection is
-    /// tried again, as with a far side that is not there; `link_status` says why it waits.
+    /// tried again, as with a far side that is not there; `link_status` says why it waits. An IPv4
+    /// address in the form of IPv6, such as `::ffff:192.0.2.7`, is one of IPv4.
     bind(tcp: TcpSettings, address: IpAddr) in TcpSettings {
         getter: get_bind -> Option<IpAddr> = tcp.bind,
         value: "ADDRESS", schemes: TCP, end: Both,
         default: "chosen by the system",
         rule: "an IP address of one interface, such as 192.0.2.7 or 2001:db8::7, and not a \
                link-local one (fe80::), which needs a zone",
-        read: word, put: tcp.bind = Some(address),
+        read: word::<IpAddr>, put: tcp.bind = Some(address.to_canonical()),
         show: given(&tcp.bind),
         holds: tcp.bind.is_none_or(is_of_one_interface),
     }

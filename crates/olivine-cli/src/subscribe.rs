@@ -107,7 +107,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         once: args.once,
         failure: None,
         short_uri: settings::short(&config),
-        has_waited: false,
+        first_find: FirstFind::default(),
         one_by_one: form != OutputForm::None && settings::is_durable(&config),
     };
     // After a failure the position stays before the unwritten message: dropping does not release
@@ -323,8 +323,21 @@ struct Receiver<'a> {
     short_uri: String,
     /// Each message is written before the position moves, so that a kill loses none: at least once.
     one_by_one: bool,
-    /// While the sink asks for the fields: there was a message or an end.
-    has_waited: bool,
+    first_find: FirstFind,
+}
+
+/// While the sink asks for the fields: whether there was a message or an end.
+#[derive(Debug, Default)]
+struct FirstFind(bool);
+
+impl FirstFind {
+    /// Whether a poll follows a look that found something, or nothing. The first message is not
+    /// taken before a look has found it. Later each poll looks itself: an end that was reported
+    /// before does not end a look.
+    fn allows_poll(&mut self, found: bool) -> bool {
+        self.0 |= found;
+        self.0
+    }
 }
 
 impl Receiver<'_> {
@@ -350,14 +363,13 @@ impl Receiver<'_> {
     fn look(&mut self) -> Result<usize, ReceiveError> {
         let sink = &mut self.sink;
         if sink.asks {
-            if self.subscriber.wait(Duration::ZERO)? {
+            let found = self.subscriber.wait(Duration::ZERO)?;
+            if found {
                 // There is a message, so its publisher has stated its fields, if it states any.
-                self.has_waited = true;
                 sink.fields = self.subscriber.fields();
                 sink.asks = sink.fields.is_empty();
-            } else if !self.has_waited {
-                // The first message is not taken before that. Later this call must look itself: an
-                // end that was reported before does not end a wait.
+            }
+            if !self.first_find.allows_poll(found) {
                 return Ok(0);
             }
         }
@@ -515,5 +527,18 @@ impl Receiver<'_> {
             _ if self.cut && !endless => self.stop.cut_short(),
             _ => Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::FirstFind;
+
+    #[test]
+    fn polls_go_on_after_the_first_find_although_a_look_finds_nothing() {
+        let mut first_find = FirstFind::default();
+        let looks = [false, false, true, false, true, false];
+        let polls = looks.map(|found| first_find.allows_poll(found));
+        assert_eq!(polls, [false, false, true, true, true, true]);
     }
 }

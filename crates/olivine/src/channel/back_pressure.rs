@@ -325,12 +325,7 @@ impl ParkTarget {
         }
         match (page, &self.last) {
             (Some((_, page)), _) => {
-                // The thread that serves the socket wakes us when the subscriber ends. But the
-                // subscriber can lower our park word, and then `end_wait` does not wake us.
-                let long_naps = match end_wait {
-                    None => LongNaps::Safe,
-                    Some(_) => LongNaps::Unsafe,
-                };
+                let long_naps = long_naps_on_page(end_wait);
                 let woken = page.sleep(longest, |_| long_naps, ready);
                 self.woken += u32::from(woken);
             }
@@ -351,6 +346,17 @@ impl ParkTarget {
 /// Shortest and longest nap while an eviction may be due.
 const EVICTION_STEP_MIN: Duration = Duration::from_millis(1);
 const EVICTION_STEP_MAX: Duration = Duration::from_millis(8);
+
+/// Whether a publisher may sleep long on a subscriber's page of a sealed channel.
+///
+/// The thread that serves the socket wakes it when the subscriber ends. But the subscriber can
+/// lower the park word, and then `end_wait` does not wake the publisher.
+const fn long_naps_on_page(end_wait: Option<&EndWait>) -> LongNaps {
+    match end_wait {
+        None => LongNaps::Safe,
+        Some(_) => LongNaps::Unsafe,
+    }
+}
 
 /// Whether a publisher that `slowest` holds back may sleep long: the warden watches for its death,
 /// and its releases wake the publisher.
@@ -381,4 +387,16 @@ fn watch_slowest(
         open: None,
     };
     watch_peers(&locks, watches, park, &[peer])
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn naps_on_an_untrusted_page_are_short_if_a_task_may_end_the_wait() {
+        assert_eq!(long_naps_on_page(None), LongNaps::Safe);
+        let end_wait = EndWait::default();
+        assert_eq!(long_naps_on_page(Some(&end_wait)), LongNaps::Unsafe);
+    }
 }

@@ -151,6 +151,7 @@ fn rules(tree: &Tree) -> Vec<Rule> {
         text::unfinished(tree),
         text::machine_paths(tree),
         text::tests(tree),
+        text::properties(tree),
         links::relative(tree),
         links::files(tree),
     ]

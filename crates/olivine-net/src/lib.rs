@@ -87,6 +87,8 @@ mod health;
 pub mod http;
 mod listen;
 mod mailbox;
+#[cfg(test)]
+mod seeded;
 mod shard;
 mod slots;
 mod sync;

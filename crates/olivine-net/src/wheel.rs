@@ -204,6 +204,7 @@ impl<T> Wheel<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeded::seeded_cases;
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
@@ -223,7 +224,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #![proptest_config(seeded_cases(2_000))]
 
         /// Any sequence of operations fires exactly the timers of a sorted list.
         #[test]

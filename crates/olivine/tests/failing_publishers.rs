@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::TestFolder;
+use common::{TestFolder, seeded_cases};
 use olivine::{
     Config, LinkError, Message, Outgoing, Publisher, ReceiveError, Scheme, Slow, Subscriber,
     WaitStrategy,
@@ -330,11 +330,7 @@ fn run(mut world: World, operations: &[Op]) -> Result<(), String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 600,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeded_cases(600))]
 
     #[test]
     fn lagging_subscribers_get_each_failure_between_its_messages_and_the_next(

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::TestFolder;
+use common::{TestFolder, seeded_cases};
 use olivine::{
     Config, Delivery, NotSent, Outgoing, Publisher, ReceiveError, Scheme, Slow, Start, Subscriber,
     WaitStrategy,
@@ -366,11 +366,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 400,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(seeded_cases(400))]
 
     #[test]
     fn each_reliable_subscriber_is_a_queue(

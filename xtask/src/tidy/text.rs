@@ -1,7 +1,7 @@
 //! Rules about any text: length, unfinished work, paths of one machine, tests that do not run.
 
 use super::Rule;
-use crate::source::{Tree, has_word};
+use crate::source::{File, Tree, has_word};
 
 const LINES_MAX: usize = 800;
 const LINES_WARN: usize = 600;
@@ -101,6 +101,40 @@ pub(super) fn tests(tree: &Tree) -> Rule {
     rule
 }
 
+/// A property takes its cases from `seeded_cases`, and these take the seed of the run.
+pub(super) fn properties(tree: &Tree) -> Rule {
+    let of_properties = |file: &&File| {
+        file.rust_lines()
+            .any(|(_, line)| has_word(&line.code, "proptest") && line.test)
+    };
+    let files = tree.files.iter().filter(of_properties);
+    let about = "files with properties whose cases a seed repeats";
+    Rule::new("properties", about).files(files, |file| {
+        let lines = file.rust_lines().map(|(number, line)| {
+            let dense: String = line.code.split_whitespace().collect();
+            (number, dense)
+        });
+        let lines: Vec<(usize, String)> = lines.collect();
+        let dense = |lines: &[(usize, String)]| -> String {
+            lines.iter().map(|(_, line)| &**line).collect()
+        };
+        let all = dense(&lines);
+        let has_seed = all.contains("rng_seed:") && all.contains("RngSeed::Fixed(");
+        let place = lines.iter().position(|(_, line)| {
+            let makes = line.contains("fnseeded_cases(") && !has_seed;
+            makes || line.contains("ProptestConfig") || line.contains("TestRunner::default")
+        });
+        let place = place.or_else(|| {
+            (0..lines.len()).find(|place| {
+                let next = dense(&lines[*place..lines.len().min(place + 3)]);
+                let property = lines[*place].1.contains("proptest!{");
+                property && !next.contains("proptest!{#![proptest_config(seeded_cases(")
+            })
+        })?;
+        Some((lines[place].0, "cases that no seed repeats".to_owned()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::planted;
@@ -154,5 +188,35 @@ mod tests {
         );
         let product = "src/b.rs: fn a() { sleep(b) }\n#[cfg(test)]\nmod t { #[test]\nfn c() {} }";
         planted(tests, "crates/a/", &[], &[product]);
+    }
+    #[test]
+    fn properties_without_a_seed_are_found() {
+        let property = |config: &str| {
+            format!(
+                "tests/b.rs: use proptest::prelude::*;\nproptest! {{\n{config}\nfn a() {{}}\n}}"
+            )
+        };
+        let seeded = "#![proptest_config(seeded_cases(9))]";
+        let own = "#![proptest_config(ProptestConfig { cases: 9, ..ProptestConfig::default() })]";
+        let with_cases = "#![proptest_config(ProptestConfig::with_cases(9))]";
+        let helper = |seed: &str| {
+            format!(
+                "tests/c.rs: fn seeded_cases(cases: u32) -> proptest::Config {{ Config {{ cases, \
+                 {seed}..Config::default() }} }}"
+            )
+        };
+        let runner = "tests/d.rs: fn a() { proptest::TestRunner::default(); }".to_owned();
+        planted(
+            properties,
+            "crates/a/",
+            &[
+                property(""),
+                property(own),
+                property(with_cases),
+                helper(""),
+                runner,
+            ],
+            &[property(seeded), helper("rng_seed: RngSeed::Fixed(1), ")],
+        );
     }
 }

@@ -261,6 +261,7 @@ pub(crate) const LAST: &[u8] = b"0\r\n\r\n";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeded::seeded_cases;
     use proptest::prelude::*;
 
     fn decode(data: &[u8]) -> Result<(Vec<u8>, usize, bool), Refusal> {
@@ -354,7 +355,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(5_000))]
+        #![proptest_config(seeded_cases(5_000))]
 
         /// What is encoded, in any pieces, decodes to the same bytes when fed in any other pieces.
         #[test]

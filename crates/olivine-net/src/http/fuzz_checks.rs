@@ -155,6 +155,7 @@ fn decode(data: &[u8], pieces: usize) -> Result<(Vec<u8>, usize, bool), Refusal>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::seeded::seeded_cases;
     use data_encoding::HEXLOWER;
     use proptest::prelude::*;
     use std::{fs, path::Path};
@@ -220,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(10_000))]
+        #![proptest_config(seeded_cases(10_000))]
 
         #[test]
         fn random_requests_hold(data in request()) {

@@ -88,6 +88,16 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
+/// `cases` cases of a property, the same ones in each run: `OLIVINE_SEED` selects others.
+pub(crate) fn seeded_cases(cases: u32) -> proptest::test_runner::Config {
+    proptest::test_runner::Config {
+        cases,
+        failure_persistence: None,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(setting("OLIVINE_SEED", 1)),
+        ..proptest::test_runner::Config::default()
+    }
+}
+
 /// Prints that a test is skipped, and why.
 pub(crate) fn skip(why: &str) {
     // Not captured: `cargo xtask test` counts the line.

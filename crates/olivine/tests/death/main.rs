@@ -15,6 +15,7 @@ mod big;
 #[path = "../common/mod.rs"]
 mod common;
 mod lanes;
+mod planted;
 #[cfg(feature = "points")]
 mod points;
 #[cfg(target_arch = "x86_64")]
@@ -119,7 +120,7 @@ fn round(number: u64, kills: u64, seed: u64) -> Tally {
     // After the others have closed, a replacement would take over one of their lanes, and the dead
     // one's lane would stay.
     let publishers: Vec<_> = actors.iter().take(2).collect();
-    stage.progress(&publishers, 1, Deadline::new());
+    tally.waited(stage.progress(&publishers, 1, Deadline::new()), seed);
     let (findings, complaints) = stage.finish(actors);
     tally.add(&findings, complaints);
     tally.assert_clean(seed);
@@ -164,7 +165,9 @@ fn kill_at_once(
     pause_below(stage, 800);
     if stage.random.below(32) == 0 {
         let survivors = survivors(stage, actors, &[]);
-        tally.calm(stage.progress(&survivors, 1, Deadline::new()));
+        let calm = stage.progress(&survivors, 1, Deadline::new());
+        let calm = tally.waited(calm, stage.seed);
+        tally.calm(calm);
     }
     let places = victims(stage, actors, most);
     stop_one(stage, actors, places[0], tally);
@@ -202,9 +205,8 @@ fn kill_at_once(
     let (role, survivors) = (actors[places[0]].role, survivors(stage, actors, &places));
     // More than the dead participants can hold back.
     let is_lap = stage.random.below(4) == 0;
-    tally.waits();
-    let progress = stage.progress(&survivors, if is_lap { LAP } else { 1 }, deadline);
-    tally.waited();
+    let waited = stage.progress(&survivors, if is_lap { LAP } else { 1 }, deadline);
+    let progress = tally.waited(waited, stage.seed);
     match counts && !survivors.is_empty() {
         true if is_lap => tally.lap(role, progress),
         true => {

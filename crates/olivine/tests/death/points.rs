@@ -77,6 +77,7 @@ fn death_at_each_named_point_is_survived() {
                 }
                 let survivors: Vec<&Actor> = publishers.iter().collect();
                 let recovery = stage.progress(&survivors, 1, Deadline::new());
+                let recovery = tally.waited(recovery, 1);
                 if died {
                     tally.kill(role, stage.mode(role));
                     if role != "durable" {
@@ -112,9 +113,13 @@ fn among_the_evicted(hits: &mut BTreeMap<&str, u64>) {
     let stuck = Subscriber::open(&stage.uri("name=durable")).expect("a place");
     let publisher = stage.enter("publisher", "");
     // More than the ring holds: the silent subscriber is evicted, and then misses a whole ring.
-    stage.progress(&[&publisher], 2 * LAP, Deadline::new());
+    let lap_twice = |stage: &Stage| {
+        let waited = stage.progress(&[&publisher], 2 * LAP, Deadline::new());
+        waited.unwrap_or_else(|hung| panic!("{hung}"));
+    };
+    lap_twice(&stage);
     drop(stuck);
-    stage.progress(&[&publisher], 2 * LAP, Deadline::new());
+    lap_twice(&stage);
     let victim = stage.enter("durable", "join.missed_counted:1");
     let died = dies(&mut stage, &victim, core::slice::from_ref(&publisher));
     count("join.missed_counted", died);

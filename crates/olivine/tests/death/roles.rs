@@ -9,7 +9,7 @@ use crate::zygote::{Order, fork, linger};
 use olivine::{
     Config, Message, MessageType, NotSent, OpenError, Publisher, ReceiveError, Subscriber,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::PipeReader;
 use std::time::Duration;
 
@@ -29,8 +29,13 @@ pub(crate) const CHECKED: usize = 4;
 pub(crate) const FORKED: usize = 5;
 /// Openings that timed out and were repeated.
 pub(crate) const RETRIES: usize = 6;
-/// First of five words for each session.
-const SESSIONS: usize = 8;
+/// Messages that the durable subscriber got twice, beyond what its deaths allow.
+pub(crate) const REPEATS: usize = 7;
+/// Repetitions that its deaths still allow: each life may get the message again that the one before
+/// it got last.
+pub(crate) const REPEATS_LEFT: usize = 8;
+/// First of six words for each session.
+const SESSIONS: usize = 9;
 const WORDS_PER_SESSION: usize = 6;
 /// Longest pause of a participant before it checks the order to stop.
 pub(crate) const REST_MAX: Duration = Duration::from_millis(50);
@@ -97,7 +102,7 @@ pub(crate) fn play(order: &Order, words: &SharedWords, wake_word: &WakeWord, ali
         "recoverer" => stage.recover(),
         "subscriber" | "latest" => stage.receive(Seen::default()),
         "evictable" => stage.receive_until_evicted(),
-        "durable" => stage.receive(Seen::of(Next::Shared)),
+        "durable" => stage.receive(Seen::durable()),
         "sealed" => stage.publish_or_receive(),
         "both" => stage.both(),
         "creator" => stage.create(),
@@ -118,8 +123,9 @@ pub(crate) struct Stage<'a> {
 enum Next {
     /// As this process has seen it.
     Private(HashMap<u64, u64>),
-    /// As all processes of the durable subscriber have seen it.
-    Shared,
+    /// As all processes of the durable subscriber have seen it, and the sessions that this one has
+    /// seen.
+    Shared(HashSet<u64>),
 }
 
 /// What a subscriber has seen, and what it expects.
@@ -132,6 +138,11 @@ impl Seen {
     fn of(next: Next) -> Self {
         let lanes = Lanes::default();
         Self { next, lanes }
+    }
+
+    /// At the start of a life of the durable subscriber.
+    pub(crate) fn durable() -> Self {
+        Self::of(Next::Shared(HashSet::new()))
     }
 }
 
@@ -277,37 +288,20 @@ impl Stage<'_> {
     }
 
     pub(crate) fn take(&self, message: &Message<'_>, seen: &mut Seen) {
-        bump(self.words, CHECKED);
-        let (session, sequence, is_first) = match seen.lanes.take(message.lane(), message) {
-            Found::Whole {
-                session,
-                sequence,
-                is_first,
-            } => (session, sequence, is_first),
-            Found::Unknown => return,
-            Found::Torn => return bump(self.words, TORN),
-        };
-        match &mut seen.next {
-            Next::Private(next) => {
-                let expected = next.insert(session, sequence + 1);
-                if expected.is_some_and(|expected| expected != sequence) {
-                    bump(self.words, GAPS);
-                }
-            }
-            // At least once: the message that an earlier process was handling may come again, but
-            // none is left out.
-            Next::Shared => {
-                let word = durable_next(session);
-                let expected = self.words.load(word);
-                // An empty message that came first in this process, or in an earlier one, was not
-                // identified.
-                let was_next = is_first && sequence == expected + 1 && is_empty(session, expected);
-                if sequence > expected && !was_next {
-                    bump(self.words, GAPS);
-                }
-                self.words.store(word, expected.max(sequence + 1));
+        take(self.words, message.lane(), message, seen);
+    }
+
+    /// The last life of the durable subscriber, after every publisher has closed: takes the rest.
+    pub(crate) fn take_rest(&self) {
+        let (mut subscriber, mut seen) = (self.subscriber(), Seen::durable());
+        loop {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => self.take(&message, &mut seen),
+                Ok(None) | Err(ReceiveError::Closed) => break,
+                Err(error) => panic!("{error}"),
             }
         }
+        subscriber.unsubscribe();
     }
 
     /// Publisher and subscriber of one channel in one process.
@@ -433,6 +427,64 @@ impl Stage<'_> {
         let child = u64::try_from(child).expect("a process");
         self.words.store(orphan(self.session), child);
     }
+}
+
+/// Checks one message of a subscriber, and counts what is wrong in `words`.
+pub(crate) fn take(words: &SharedWords, lane: usize, message: &[u8], seen: &mut Seen) {
+    bump(words, CHECKED);
+    let (session, sequence, is_first) = match seen.lanes.take(lane, message) {
+        Found::Whole {
+            session,
+            sequence,
+            is_first,
+        } => (session, sequence, is_first),
+        Found::Unknown => return,
+        Found::Torn => return bump(words, TORN),
+    };
+    match &mut seen.next {
+        Next::Private(next) => {
+            let expected = next.insert(session, sequence + 1);
+            if expected.is_some_and(|expected| expected != sequence) {
+                bump(words, GAPS);
+            }
+        }
+        // At least once: the message that an earlier process was handling may come again, but
+        // none is left out.
+        Next::Shared(sessions) => {
+            let word = durable_next(session);
+            let expected = words.load(word);
+            // An empty message that came first in this process, or in an earlier one, was not
+            // identified.
+            let was_next = is_first && sequence == expected + 1 && is_empty(session, expected);
+            if sequence > expected && !was_next {
+                bump(words, GAPS);
+            }
+            let is_new = sessions.insert(session);
+            if sequence < expected {
+                let left = words.load(REPEATS_LEFT);
+                if is_new && sequence + 1 == expected && left > 0 {
+                    words.store(REPEATS_LEFT, left - 1);
+                } else {
+                    bump(words, REPEATS);
+                }
+            }
+            words.store(word, expected.max(sequence + 1));
+        }
+    }
+}
+
+/// Acknowledged messages that no life of the durable subscriber has got.
+pub(crate) fn missed_by_durable(words: &SharedWords, sessions: u64) -> u64 {
+    let missed = |session| {
+        let (next, sent) = (
+            words.load(durable_next(session)),
+            words.load(acknowledged(session)),
+        );
+        // An empty message that comes first in a process is not identified.
+        let unknown = u64::from(next < sent && is_empty(session, next));
+        sent.saturating_sub(next + unknown)
+    };
+    (0..sessions).map(missed).sum()
 }
 
 fn close(publisher: Publisher) {

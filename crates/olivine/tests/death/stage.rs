@@ -95,12 +95,25 @@ fn observe(mut subscriber: Subscriber, uri: &str, count: &AtomicU64) -> Findings
     }
 }
 
+/// The words in which participants count.
+pub(crate) type Complaints = [u64; 7];
+
 /// How long the survivors took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) took: Duration,
     /// The suite did not run for a while, so the time is meaningless.
     pub(crate) is_disturbed: bool,
+}
+
+/// Survivors that do not go on: their names.
+#[derive(Debug)]
+pub(crate) struct Hung(String);
+
+impl core::fmt::Display for Hung {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "the survivors do not go on: {}", self.0)
+    }
 }
 
 /// The file of the shared wake-up word.
@@ -134,6 +147,9 @@ pub(crate) struct Stage {
     waits: &'static [&'static str],
     sessions: u64,
     query: String,
+    pub(crate) seed: u64,
+    /// A durable subscriber reads, and is owed every message.
+    has_durable: bool,
     observer: Option<(JoinHandle<Findings>, Arc<AtomicU64>)>,
     /// A silent publisher: without it the stream would end when all others are dead and a recoverer
     /// has closed their lanes.
@@ -158,6 +174,8 @@ impl Stage {
             waits: &PARKING,
             sessions: 0,
             query: query.to_owned(),
+            seed,
+            has_durable: false,
             observer: None,
             silent: None,
         }
@@ -234,6 +252,9 @@ impl Stage {
             }
             _ => self.uri(&format!("wait={wait}&from={from}")),
         };
+        if role == "durable" {
+            self.begin_durable_life();
+        }
         let allowed = self.some();
         self.words.store(roles::allowance(session), allowed);
         let order = Order {
@@ -248,6 +269,15 @@ impl Stage {
             session,
             wait,
         }
+    }
+
+    /// The durable subscriber begins another life. Where subscribers are evicted, it may miss
+    /// messages.
+    fn begin_durable_life(&mut self) {
+        if self.has_durable {
+            roles::bump(&self.words, roles::REPEATS_LEFT);
+        }
+        self.has_durable = !self.query.contains("evict");
     }
 
     pub(crate) fn acknowledged(&self, actor: &Actor) -> u64 {
@@ -277,12 +307,16 @@ impl Stage {
 
     /// Waits until each of `actors`, all publishers, has sent `count` more messages, while the
     /// observer reads them. The time counts from the start of `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// [`Hung`] if `deadline` is over first.
     pub(crate) fn progress(
         &self,
         actors: &[&Actor],
         count: u64,
         mut deadline: Deadline,
-    ) -> Progress {
+    ) -> Result<Progress, Hung> {
         let goals: Vec<u64> = actors
             .iter()
             .map(|actor| self.acknowledged(actor) + count)
@@ -297,12 +331,23 @@ impl Stage {
             all.all(|(actor, goal)| self.acknowledged(actor) >= *goal)
         };
         while !gone_on() {
-            assert!(deadline.lasts(), "the survivors do not go on: {actors:?}");
+            if !deadline.lasts() {
+                return Err(Hung(format!("{actors:?}")));
+            }
         }
-        Progress {
+        Ok(Progress {
             took: deadline.waited(),
             is_disturbed: deadline.was_absent(),
-        }
+        })
+    }
+
+    /// For a planted fault: the stream ends for the observer in the middle of a round.
+    pub(crate) fn end_stream_early(&mut self) {
+        drop(self.silent.take());
+        let observer = self.observer.as_ref().map(|(thread, _)| thread);
+        until("the end of the stream", || {
+            observer.is_some_and(JoinHandle::is_finished)
+        });
     }
 
     fn check_observer(&self) {
@@ -364,8 +409,26 @@ impl Stage {
         self.zygote.try_reap(actor.pid)
     }
 
+    /// The last life of the durable subscriber: it gets the rest, and so has got every message.
+    fn end_durable(&mut self, findings: &mut Findings) {
+        let uri = self.uri("name=durable");
+        if !self.has_durable {
+            Subscriber::open(&uri).unwrap().unsubscribe();
+            return;
+        }
+        self.begin_durable_life();
+        let stage = roles::Stage {
+            uri: &uri,
+            words: &self.words,
+            wake_word: &self.wake_word,
+            session: self.sessions,
+        };
+        stage.take_rest();
+        findings.lost += roles::missed_by_durable(&self.words, self.sessions);
+    }
+
     /// Lets all finish, closes the lanes of dead publishers, and checks for losses and leftovers.
-    pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, [u64; 6]) {
+    pub(crate) fn finish(mut self, actors: Vec<Actor>) -> (Findings, Complaints) {
         let publishes = |actor: &Actor| {
             ["publisher", "recoverer", "both", "forker-publisher"].contains(&actor.role)
         };
@@ -411,9 +474,7 @@ impl Stage {
         assert!(!socket.exists(), "the socket of the dead is left behind");
         if self.place.channel("death").exists() {
             // A durable subscriber may come back: this one does.
-            Subscriber::open(&self.uri("name=durable"))
-                .unwrap()
-                .unsubscribe();
+            self.end_durable(&mut findings);
         }
         let left: Vec<_> = std::fs::read_dir(self.place.dir())
             .unwrap()
@@ -430,6 +491,7 @@ impl Stage {
             roles::EVICTED,
             roles::CHECKED,
             roles::RETRIES,
+            roles::REPEATS,
         ];
         let complaints = complaints.map(|word| self.words.load(word));
         self.zygote.finish();

@@ -30,6 +30,24 @@ const SHORT: usize = 600;
 /// An operation that does not end within so many steps hangs.
 const LONGEST: usize = 3_000_000;
 
+/// Operations that depend on time: on a busy machine they may take another path.
+const TIMED: [&str; 4] = [
+    "judge an expired durable",
+    "wait for room, reclaim",
+    "evict",
+    "park",
+];
+
+/// Most deaths of an operation that may fall elsewhere than planned, where `killed` fell there.
+/// Others than [`TIMED`] ones depend on a random number at most.
+fn missed_max(name: &str, killed: usize) -> usize {
+    if TIMED.contains(&name) {
+        killed
+    } else {
+        1 + killed / 10
+    }
+}
+
 /// No file of the channel is larger.
 const LARGEST: usize = 16 * 1024;
 
@@ -157,7 +175,7 @@ fn survivors_continue_after_a_death_at_any_instruction() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let every = usize::try_from(common::setting("OLIVINE_STEP_EVERY", 64)).unwrap();
     let only = std::env::var("OLIVINE_STEP_ONLY").unwrap_or_default();
-    let (mut looked_at, mut deaths) = (0, 0);
+    let (mut looked_at, mut deaths, mut elsewhere) = (0, 0, 0);
     for operation in OPERATIONS.iter().filter(|found| found.name.contains(&only)) {
         let mut path = walk(operation);
         for _ in 0..8 {
@@ -195,17 +213,19 @@ fn survivors_continue_after_a_death_at_any_instruction() {
             path.judged.1,
         );
         assert!(killed > 0, "{}: no child was killed", operation.name);
-        // Operations that depend on time may take another path, but not all do.
         assert!(
-            missed <= killed,
-            "{}: it never goes the same way",
+            missed <= missed_max(operation.name, killed),
+            "{}: {missed} deaths elsewhere, {killed} where they should",
             operation.name
         );
         looked_at += path.instructions;
         deaths += killed;
+        elsewhere += missed;
     }
     println!(
-        "{looked_at} instruction positions looked at, {deaths} deaths survived, every {every}"
+        "{looked_at} instruction positions looked at, {deaths} deaths survived, every {every}; \
+         {elsewhere} fell elsewhere, {} in 1000",
+        elsewhere * 1000 / (deaths + elsewhere).max(1),
     );
     assert!(looked_at > 0);
 }
@@ -249,6 +269,14 @@ mod planted {
                 .unwrap_or_default()
                 .to_owned(),
         })
+    }
+
+    #[test]
+    fn deaths_elsewhere_are_bounded() {
+        assert_eq!(crate::missed_max("publish", 40), 5);
+        assert_eq!(crate::missed_max("park", 40), 40);
+        let is_known = |name| OPERATIONS.iter().any(|one| one.name == name);
+        assert!(crate::TIMED.into_iter().all(is_known));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use common::idle::wakeups;
 use common::numbers::{fill, number, send};
 use common::{TestFolder, finished, spawn, until};
 use olivine::{Publisher, Subscriber};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Length of a count.
 const LONG: Duration = Duration::from_secs(3);
@@ -20,8 +20,6 @@ const LONG: Duration = Duration::from_secs(3);
 const READY: usize = 0;
 const COUNT: usize = 1;
 const SECONDS: usize = 2;
-/// Monotonic time of the last receipt, in nanoseconds.
-const RECEIVED: usize = 3;
 
 /// The other processes.
 #[test]
@@ -161,6 +159,10 @@ fn subscriber_with_timeouts_passes_no_barrier() {
 mod deaths {
     use super::*;
     use olivine::LaneState;
+    use std::time::Instant;
+
+    /// Monotonic time of the last receipt, in nanoseconds.
+    const RECEIVED: usize = 3;
 
     const FOREVER: (&str, &str) = ("OLIVINE_NAPS", "off");
 

@@ -375,11 +375,8 @@ fn recorder_behind_an_old_failure_does_not_finish_the_recording() {
     let (tags, error) = received(&mut Subscriber::open(&file(&copy)).unwrap());
     assert!(tags == [7] && is_cut(&error), "{tags:?} {error}");
 
-    let (from, to) = (
-        Config::parse(&ring).unwrap(),
-        Config::parse(&file(&copy)).unwrap(),
-    );
-    Bridge::start(&from, &to, true).unwrap_err();
+    let config = |uri: &str| Config::parse(uri).unwrap();
+    Bridge::start(&config(&ring), &config(&file(&copy)), true).unwrap_err();
     let (tags, error) = received(&mut Subscriber::open(&file(&copy)).unwrap());
     assert!(tags == [7] && is_cut(&error), "{tags:?} {error}");
 }

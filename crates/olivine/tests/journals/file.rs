@@ -5,16 +5,14 @@
 use crate::common;
 use crate::common::{TestFolder, until};
 use crate::recording::{fast, frame, lanes, replay_all};
-use olivine::journal::{Lane, Recorder, Replay};
+use olivine::journal::{Lane, Recorder};
 use olivine::{
-    Bridge, Config, LinkError, LinkStage, MessageType, OpenError, Outgoing, Publisher,
-    ReceiveError, Subscriber,
+    Bridge, Config, LinkError, LinkStage, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-fn uri(path: &Path, query: &str) -> String {
+pub(crate) fn uri(path: &Path, query: &str) -> String {
     let mark = if query.is_empty() { "" } else { "?" };
     format!("file://{}{mark}{query}", path.display())
 }
@@ -25,7 +23,7 @@ fn message(n: u32) -> Vec<u8> {
     [&n.to_le_bytes()[..], &vec![b'x'; length]].concat()
 }
 
-fn record(uri: &str, numbers: std::ops::Range<u32>) {
+pub(crate) fn record(uri: &str, numbers: std::ops::Range<u32>) {
     let mut publisher = Publisher::open(uri).unwrap();
     for n in numbers {
         publisher
@@ -50,7 +48,7 @@ fn replayed(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
     }
 }
 
-fn replay(uri: &str) -> Vec<u32> {
+pub(crate) fn replay(uri: &str) -> Vec<u32> {
     let (numbers, end) = replayed(&mut Subscriber::open(uri).unwrap());
     assert!(matches!(end, ReceiveError::Closed), "{end}");
     numbers
@@ -582,214 +580,6 @@ fn unfit_replay_is_refused_with_the_setting() {
         missing.to_string().contains("there is no journal"),
         "{missing}"
     );
-}
-
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Quote {
-    bid: u64,
-}
-
-impl olivine::Plain for Quote {
-    const TYPE_NAME: &'static str = "quote v1";
-}
-
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-struct Order {
-    price: u64,
-}
-
-impl olivine::Plain for Order {
-    const TYPE_NAME: &'static str = "order v1";
-}
-
-#[test]
-fn a_type_is_recorded_and_another_is_refused() {
-    let place = TestFolder::new();
-    let path = place.file("typed.olv");
-    let mut publisher = Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap();
-    publisher.publish(&Quote { bid: 7 }).unwrap();
-    publisher.close().unwrap();
-    let mut subscriber = Subscriber::<Quote>::typed(&uri(&path, "")).unwrap();
-    assert_eq!(subscriber.receive().unwrap().bid, 7);
-    let cause = |error: &dyn std::error::Error| {
-        error
-            .source()
-            .map_or_else(|| error.to_string(), ToString::to_string)
-    };
-    let error = match Subscriber::<Order>::typed(&uri(&path, "")) {
-        Err(error) => cause(&error),
-        Ok(mut subscriber) => cause(&subscriber.receive().map(|_| ()).unwrap_err()),
-    };
-    assert!(
-        error.contains("quote v1") && error.contains("order v1"),
-        "{error}"
-    );
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let causes: Vec<_> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
-}
-
-/// A journal at `path` with one value.
-fn one_quote(path: &Path) {
-    let mut publisher = Publisher::<Quote>::typed(&uri(path, "sync=never")).unwrap();
-    publisher.publish(&Quote { bid: 7 }).unwrap();
-    publisher.close().unwrap();
-}
-
-/// Behind values, no subscriber could read messages of another type.
-#[test]
-fn a_journal_refuses_messages_that_none_of_its_subscribers_could_read() {
-    let place = TestFolder::new();
-    let path = place.file("one-type.olv");
-    one_quote(&path);
-
-    let refusals = [
-        Publisher::open(&uri(&path, "sync=never")).map(|_| ()),
-        Publisher::<Order>::typed(&uri(&path, "sync=never")).map(|_| ()),
-    ];
-    for refused in refusals {
-        let error = chain(&refused.unwrap_err());
-        assert!(
-            error.contains("quote v1") && error.contains("another file"),
-            "{error}"
-        );
-    }
-    // Another channel of the journal has a type for itself.
-    let mut publisher = Publisher::open(&uri(&path, "sync=never&channel=bytes")).unwrap();
-    publisher.publish(b"bytes").unwrap();
-    publisher.close().unwrap();
-
-    let mut subscriber = Subscriber::<Quote>::typed(&uri(&path, "channel=one-type")).unwrap();
-    assert_eq!(subscriber.receive().unwrap().bid, 7);
-    let end = subscriber.receive().map(|_| ());
-    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
-}
-
-#[test]
-fn a_journal_of_bytes_refuses_values_and_another_align() {
-    let place = TestFolder::new();
-    let path = place.file("bytes.olv");
-    record(&uri(&path, "sync=never"), 0..3);
-    let error = chain(&Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap_err());
-    assert!(
-        error.contains("quote v1 with align=8")
-            && error.contains("messages of untyped bytes with align=8"),
-        "{error}"
-    );
-    let error = chain(&Publisher::open(&uri(&path, "align=64&sync=never")).unwrap_err());
-    assert!(
-        error.contains("untyped bytes with align=64") && error.contains("bytes with align=8)"),
-        "{error}"
-    );
-    assert_eq!(replay(&uri(&path, "")), [0, 1, 2]);
-}
-
-/// The names are equal: the message must show what differs.
-#[test]
-fn a_journal_refuses_a_type_of_another_size_by_this_difference() {
-    let place = TestFolder::new();
-    let path = place.file("size.olv");
-    one_quote(&path);
-    let config = Config::parse(&uri(&path, "sync=never")).unwrap();
-    let larger = MessageType::new("quote v1", 16, 8).unwrap();
-    let error = chain(&Publisher::open_for(&config, &larger).unwrap_err());
-    let found = "messages of quote v1 with align=8, of another size or alignment)";
-    assert!(error.contains(found), "{error}");
-}
-
-#[test]
-fn a_refused_publisher_does_not_finish_a_cut_recording() {
-    let place = TestFolder::new();
-    let path = place.file("cut.olv");
-    let mut recorder = Recorder::open(&path, &fast()).unwrap();
-    recorder.finish_only_by_close();
-    let lane = Lane::new("cut", 0, 8, 5).typed(9, "quote v1");
-    let lane = recorder.lane(&lane).unwrap();
-    recorder.append(lane, 0, 1, &frame(7, &[0; 8], 8)).unwrap();
-    drop(recorder);
-    let refusals = [
-        Publisher::open(&uri(&path, "")).map(|_| ()),
-        Publisher::<Order>::typed(&uri(&path, "")).map(|_| ()),
-    ];
-    for refused in refusals {
-        let error = chain(&refused.unwrap_err());
-        assert!(error.contains("quote v1"), "{error}");
-        let mut replay = Replay::open(&path).unwrap();
-        while replay.next_run().unwrap().is_some() {}
-        let error = replay.check_finished().unwrap_err().to_string();
-        assert!(error.contains("not finished"), "{error}");
-    }
-}
-
-/// Its publisher comes after the recorder, which has room for it until then.
-#[test]
-fn a_recorder_fails_at_the_first_message_of_another_type() {
-    let place = TestFolder::new();
-    let path = place.file("late.olv");
-    one_quote(&path);
-    let (ticks, file) = (place.uri("ticks", ""), uri(&path, "channel=late"));
-    let config = |uri: &str| Config::parse(uri).unwrap();
-    let mut record = Bridge::start(&config(&ticks), &config(&file), true).unwrap();
-    let mut publisher = Publisher::open(&ticks).unwrap();
-    publisher.publish(b"bytes").unwrap();
-    until("it has failed", || record.has_ended());
-    let error = chain(&record.finish(Duration::ZERO).unwrap_err());
-    assert!(
-        error.contains("untyped bytes") && error.contains("quote v1"),
-        "{error}"
-    );
-    assert!(record.place().is_some(), "the message is for the next one");
-    let mut subscriber = Subscriber::<Quote>::typed(&file).unwrap();
-    assert_eq!(subscriber.receive().unwrap().bid, 7);
-    let end = subscriber.receive().map(|_| ());
-    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
-}
-
-/// It kept its durable name in the ring, and publishers waited for it.
-#[test]
-fn a_refused_recorder_leaves_nothing_that_holds_publishers_back() {
-    let place = TestFolder::new();
-    let path = place.file("refused.olv");
-    one_quote(&path);
-    for name in ["", "&name=audit"] {
-        let ticks = place.uri("ticks", &format!("capacity=4KiB{name}"));
-        let mut publisher = Publisher::open(&place.uri("ticks", "capacity=4KiB")).unwrap();
-        let config = |uri: &str| Config::parse(uri).unwrap();
-        let file = config(&uri(&path, "channel=refused"));
-        let error = chain(&Bridge::start(&config(&ticks), &file, false).unwrap_err());
-        assert!(error.contains("quote v1"), "{error}");
-        for n in 0..1_000 {
-            let message = Outgoing::new(&[0; 24]).tag(n);
-            publisher
-                .publish_timeout(message, common::WATCHDOG)
-                .unwrap();
-        }
-    }
-}
-
-/// Publishers that come and go do not fix the type of a journal.
-#[test]
-fn a_publisher_that_recorded_nothing_does_not_decide_the_type() {
-    let place = TestFolder::new();
-    let path = place.file("empty.olv");
-    for query in ["sync=never", "sync=never&align=64"] {
-        Publisher::open(&uri(&path, query))
-            .unwrap()
-            .close()
-            .unwrap();
-    }
-    one_quote(&path);
-    let mut subscriber = Subscriber::<Quote>::typed(&uri(&path, "")).unwrap();
-    assert_eq!(subscriber.receive().unwrap().bid, 7);
-    let end = subscriber.receive().map(|_| ());
-    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
-    Publisher::open(&uri(&path, "sync=never")).unwrap_err();
 }
 
 /// Two publishers, a recorder, a replay: the messages of each stay in order, and all arrive once.

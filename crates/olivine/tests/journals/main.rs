@@ -8,6 +8,7 @@ mod damage;
 mod file;
 #[path = "../common/recording.rs"]
 mod recording;
+mod types;
 
 use common::{TestFolder, until};
 use olivine::journal::{JournalError, Lane, Recorder, RecorderSettings, Replay, ReplayState};

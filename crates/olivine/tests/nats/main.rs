@@ -8,13 +8,13 @@ mod failures;
 #[path = "../nats_server/mod.rs"]
 mod nats_server;
 mod security;
+mod types;
 
-use common::proxy::{Proxy, Way};
 use common::{Busy, bridges, until};
 use nats_server::{Server, cluster, server};
 use olivine::{
-    Bridge, Config, LinkError, LinkStage, LinkStatus, MessageType, OpenError, Outgoing, Publisher,
-    ReceiveError, Subscriber,
+    Bridge, Config, LinkError, LinkStage, LinkStatus, OpenError, Outgoing, Publisher, ReceiveError,
+    Subscriber,
 };
 
 /// The other processes.
@@ -123,176 +123,6 @@ fn a_stream_with_other_settings_is_refused_with_key_and_values() {
     }
     let second = Publisher::open(&server.uri("ticks", "max_bytes=1MiB")).unwrap();
     assert_ne!(second.link_status().unwrap().stage, LinkStage::Failed);
-}
-
-/// Subscribers of the values could not read bytes.
-#[test]
-fn a_publisher_of_bytes_is_refused_by_a_stream_of_values() {
-    let Some(server) = server("") else {
-        return;
-    };
-    let config = |uri: &str| Config::parse(uri).unwrap();
-    let quotes = server.uri("quotes", "storage=memory");
-    let quote = MessageType::new("quote v1", 8, 8).unwrap();
-    let mut publisher = Publisher::open_for(&config(&quotes), &quote).unwrap();
-    publisher.publish(&7_u64.to_le_bytes()).unwrap();
-    publisher.close().unwrap();
-    let error = Publisher::open(&quotes).unwrap_err().to_string();
-    assert!(
-        error.contains("quote v1") && error.contains("untyped bytes"),
-        "{error}"
-    );
-    let mut subscriber = joined(&server.uri("quotes", "from=oldest"));
-    assert_eq!(next_number(&mut subscriber), 7);
-}
-
-/// A type of one number.
-fn number_type(name: &str) -> MessageType {
-    MessageType::new(name, 8, 8).unwrap()
-}
-
-#[test]
-fn both_ends_of_another_type_are_refused_with_both_names() {
-    let Some(server) = server("") else {
-        return;
-    };
-    let config = Config::parse(&server.uri("quotes", "storage=memory")).unwrap();
-    let quote = number_type("quote v1");
-    let _publisher = Publisher::open_for(&config, &quote).unwrap();
-    let larger = MessageType::new("quote v1", 16, 8).unwrap();
-    for (other, shown) in [
-        (
-            number_type("order v1"),
-            "type=quote v1, this side has type=order v1: use",
-        ),
-        (
-            larger,
-            "type=quote v1, this side has type=quote v1 of another size or alignment: use",
-        ),
-    ] {
-        for refused in [
-            Publisher::open_for(&config, &other).map(|_| ()),
-            Subscriber::open_for(&config, &other).map(|_| ()),
-        ] {
-            let error = refused.unwrap_err().to_string();
-            assert!(error.contains(shown), "{error}");
-            assert!(error.ends_with("in another stream"), "{error}");
-        }
-    }
-    Publisher::open_for(&config, &quote).unwrap();
-    Subscriber::open_for(&config, &quote).unwrap();
-}
-
-/// It kept its durable name in the ring, and publishers waited for it.
-#[test]
-fn refused_bridge_leaves_nothing_that_holds_publishers_back() {
-    let Some(server) = server("") else {
-        return;
-    };
-    let quotes = Config::parse(&server.uri("quotes", "storage=memory")).unwrap();
-    let _quotes = Publisher::open_for(&quotes, &number_type("quote v1")).unwrap();
-    let place = common::TestFolder::new();
-    let ring = place.uri("ticks", "capacity=4KiB");
-    let mut publisher = Publisher::open(&ring).unwrap();
-    let error = Bridge::start(&Config::parse(&ring).unwrap(), &quotes, false).unwrap_err();
-    assert!(error.to_string().contains("quote v1"), "{error}");
-    for _ in 0..1_000 {
-        publisher
-            .publish_timeout(&[0; 24], common::WATCHDOG)
-            .unwrap();
-    }
-}
-
-/// A subscriber of values stated its type, and the publishers of bytes were refused from then on.
-#[test]
-fn subscriber_of_values_leaves_a_stream_of_bytes_to_its_publishers() {
-    let Some(server) = server("") else {
-        return;
-    };
-    let uri = server.uri("bytes", "storage=memory");
-    let config = Config::parse(&uri).unwrap();
-    let quote = number_type("quote v1");
-    let _first = Publisher::open(&uri).unwrap();
-    let early = Subscriber::open_for(&config, &quote).unwrap();
-    until("it is connected", || {
-        status(&early).stage == LinkStage::Connected
-    });
-    let mut publisher = Publisher::open(&uri).unwrap();
-    publisher.publish(&7_u64.to_le_bytes()).unwrap();
-    let from = Config::parse(&server.uri("bytes", "from=oldest")).unwrap();
-    let mut subscriber = Subscriber::open_for(&from, &quote).unwrap();
-    assert_eq!(next_number(&mut subscriber), 7);
-    Publisher::open(&uri).unwrap();
-}
-
-/// Subscribers of the values could not read the bytes before them.
-#[test]
-fn publisher_of_values_is_refused_by_a_stream_that_has_had_bytes() {
-    let Some(server) = server("") else {
-        return;
-    };
-    let quote = number_type("quote v1");
-    for (channel, is_purged) in [("kept", false), ("purged", true)] {
-        let uri = server.uri(channel, "storage=memory");
-        let config = Config::parse(&uri).unwrap();
-        let mut publisher = Publisher::open(&uri).unwrap();
-        publisher.publish(b"bytes").unwrap();
-        publisher.close().unwrap();
-        if is_purged {
-            let purged = server.ask(&format!("$JS.API.STREAM.PURGE.{channel}"), "");
-            assert!(purged.contains("\"success\":true"), "{purged}");
-        }
-        let error = Publisher::open_for(&config, &quote)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("type=untyped bytes") && error.contains("type=quote v1"),
-            "{error}"
-        );
-        Publisher::open(&uri).unwrap();
-    }
-    // Its subscriber made it, and nothing was published yet.
-    let uri = server.uri("new", "storage=memory");
-    let mut subscriber = joined(&uri);
-    let mut publisher = Publisher::open_for(&Config::parse(&uri).unwrap(), &quote).unwrap();
-    publisher.publish(&7_u64.to_le_bytes()).unwrap();
-    assert_eq!(next_number(&mut subscriber), 7);
-    Publisher::open(&uri).unwrap_err();
-}
-
-/// The reply to the first one's statement showed its own type, after the second one's.
-#[test]
-fn publisher_whose_type_another_client_replaces_at_once_is_refused() {
-    let Some(server) = server("") else {
-        return;
-    };
-    let stream = |metadata: &str| {
-        format!(
-            "{{\"name\":\"raced\",\"subjects\":[\"raced\"],\"storage\":\"memory\",\
-             \"metadata\":{{{metadata}}}}}"
-        )
-    };
-    let made = server.ask("$JS.API.STREAM.CREATE.raced", &stream(""));
-    assert!(made.contains("\"subjects\":[\"raced\"]"), "{made}");
-    let proxy = Proxy::start(server.port);
-    let uri = format!("nats://127.0.0.1:{}/raced", proxy.port);
-    let orders =
-        stream("\"olivine-type-hash\":\"0000000000000009\",\"olivine-type-name\":\"order v1\"");
-    proxy.rewrite(Way::FromListener, move |bytes| {
-        let reply = String::from_utf8_lossy(bytes);
-        if reply.contains("stream_update_response") {
-            let changed = server.ask("$JS.API.STREAM.UPDATE.raced", &orders);
-            assert!(changed.contains("order v1"), "{changed}");
-        }
-        bytes.to_vec()
-    });
-    let config = Config::parse(&uri).unwrap();
-    let error = Publisher::open_for(&config, &number_type("quote v1"));
-    let error = error.unwrap_err().to_string();
-    assert!(
-        error.contains("type=order v1") && error.contains("type=quote v1"),
-        "{error}"
-    );
 }
 
 #[test]

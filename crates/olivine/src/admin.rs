@@ -109,6 +109,23 @@ pub struct PublisherInfo {
     pub wakes: u64,
     /// Times a publisher continued after a publisher that died.
     pub takeovers: u64,
+    /// Its failures, of all its publishers; `None` if there was none.
+    pub failures: Option<Failures>,
+}
+
+/// The failures of a lane since it was made: ends with a reason, by
+/// [`close_failed`](crate::Publisher::close_failed), a panic or a bridge whose source failed.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failures {
+    /// How many.
+    pub count: u64,
+    /// Nanoseconds since the first of them.
+    pub since_first_ns: u64,
+    /// Nanoseconds since the last of them.
+    pub since_last_ns: u64,
+    /// Reason of the last of them.
+    pub reason: String,
 }
 
 /// One subscriber from outside.
@@ -144,8 +161,12 @@ pub struct SubscriberInfo {
     /// Bytes published but not released by it, over all lanes; 0 for a subscriber that does not
     /// gate.
     pub lag_bytes: u64,
-    /// Bytes it lost to overruns.
+    /// Bytes it lost to overruns, and that its durable name missed before it was opened.
     pub lost_bytes: u64,
+    /// Overruns since it was opened.
+    pub overruns: u64,
+    /// Times it slept in the kernel since it was opened. A nap that ends by time counts as well.
+    pub parks: u64,
     /// Its released position in each lane that exists; `u64::MAX` in a lane that it does not gate.
     pub positions: Vec<u64>,
 }

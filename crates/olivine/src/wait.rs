@@ -255,6 +255,8 @@ pub(crate) struct Sleeper {
     pub(crate) park: Word,
     /// The channel's hint, for subscribers.
     hint: Option<Word>,
+    /// Counts the sleeps of a subscriber.
+    parks: Option<Word>,
     #[cfg(not(loom))]
     rest: std::sync::Mutex<NapState>,
 }
@@ -273,15 +275,16 @@ struct NapState {
 impl Clone for Sleeper {
     /// For another thread: the state is reset.
     fn clone(&self) -> Self {
-        Self::new(self.park.clone(), self.hint.clone())
+        Self::new(self.park.clone(), self.hint.clone(), self.parks.clone())
     }
 }
 
 impl Sleeper {
-    pub(crate) fn new(park: Word, hint: Option<Word>) -> Self {
+    pub(crate) fn new(park: Word, hint: Option<Word>, parks: Option<Word>) -> Self {
         Self {
             park,
             hint,
+            parks,
             #[cfg(not(loom))]
             rest: std::sync::Mutex::default(),
         }
@@ -345,6 +348,11 @@ impl Sleeper {
         let nap = longest_nap(covered, rest.naps, long_naps);
         // A nap that the caller shortens does not show how long nothing happens.
         let whole = nap <= longest;
+        if let Some(parks) = &self.parks {
+            // Relaxed: a counter. By read-modify-write: threads that sleep for one subscriber share
+            // it.
+            parks.fetch_add(1, Ordering::Relaxed);
+        }
         futex::wait(&self.park, (!endless).then_some(nap.min(longest)));
         // Relaxed: our own word; only a waker takes it.
         let woken = self.park.load(Ordering::Relaxed) == 0;
@@ -399,7 +407,7 @@ mod tests {
     fn sleeper_stays_armed_after_timed_nap() {
         let words = Words::new(&crate::region::Memory::heap(16), 0, 2);
         let (park, hint) = (words.resolve(0), words.resolve(1));
-        let sleeper = Sleeper::new(park.clone(), Some(hint.clone()));
+        let sleeper = Sleeper::new(park.clone(), Some(hint.clone()), None);
         let nap = Duration::from_millis(1);
         let until_woken = Sleeper::sleep;
         let is_woken = || {

@@ -4,10 +4,13 @@
 
 mod common;
 
-use common::TestFolder;
-use olivine::admin::{self, Observer, ProcessState, Tap, Tapped};
-use olivine::{Config, LaneState, OpenError, Outgoing, Publisher, Subscriber};
+use common::{TestFolder, until};
+use olivine::admin::{self, Failures, Observer, ProcessState, SubscriberInfo, Tap, Tapped};
+use olivine::{
+    Config, LaneState, OpenError, Outgoing, Publisher, ReceiveError, Subscriber, WaitStrategy,
+};
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 fn observer(place: &TestFolder, channel: &str) -> Observer {
     Observer::new(&Config::parse(&place.uri(channel, "")).unwrap())
@@ -94,6 +97,102 @@ fn mean_frame_is_read_from_headers_that_are_not_overwritten() {
         while subscriber.try_receive().unwrap().is_some() {}
     }
     assert_eq!(observer.mean_frame_bytes(0, 0), None);
+}
+
+fn only_subscriber(observer: &mut Observer) -> SubscriberInfo {
+    let mut found = observer.look().unwrap().subscribers;
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+/// By the subscriber's own thread, by the thread of its descriptor, and anew for the next one.
+#[test]
+fn parks_count_sleeps_of_a_subscriber() {
+    let place = TestFolder::new();
+    let uri = place.uri("x", "wait=park&name=audit");
+    let mut observer = observer(&place, "x");
+    let mut parks = || only_subscriber(&mut observer).parks;
+    let mut publisher = Publisher::open(&place.uri("x", "")).unwrap();
+    let spinning = Config::parse(&uri).unwrap().wait(WaitStrategy::Spin);
+    let mut subscriber = Subscriber::open(&spinning.uri()).unwrap();
+    assert!(!subscriber.wait(Duration::from_millis(1)).unwrap());
+    assert_eq!(parks(), 0, "it spins");
+    drop(subscriber);
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    publisher.publish(b"there").unwrap();
+    assert!(subscriber.wait(Duration::MAX).unwrap());
+    assert_eq!(parks(), 0, "it did not wait");
+    assert!(subscriber.try_receive().unwrap().is_some());
+    let reader = std::thread::spawn(move || {
+        assert_eq!(&subscriber.receive().unwrap()[..], b"awaited");
+        subscriber
+    });
+    until("a park", || parks() > 0);
+    publisher.publish(b"awaited").unwrap();
+    let mut subscriber = reader.join().unwrap();
+    let before = parks();
+    subscriber.event_fd().unwrap();
+    assert!(subscriber.try_receive().unwrap().is_none());
+    until("a park of the descriptor's thread", || parks() > before);
+    drop(subscriber);
+    let _again = Subscriber::open(&uri).unwrap();
+    assert_eq!(parks(), 0, "another subscriber of the name");
+}
+
+#[test]
+fn overruns_of_a_subscriber_are_counted() {
+    let place = TestFolder::new();
+    let mut observer = observer(&place, "x");
+    let mut publisher = Publisher::open(&place.uri("x", "capacity=4KiB")).unwrap();
+    let mut subscriber = Subscriber::open(&place.uri("x", "delivery=latest")).unwrap();
+    for overruns in 0..3 {
+        let seen = only_subscriber(&mut observer);
+        assert_eq!(seen.overruns, overruns);
+        assert_eq!(seen.lost_bytes, subscriber.lost_bytes());
+        for _ in 0..1000 {
+            publisher.publish(&[1; 24]).unwrap();
+        }
+        let error = subscriber.try_receive().unwrap_err();
+        assert!(matches!(error, ReceiveError::Overrun { .. }), "{error}");
+    }
+}
+
+#[test]
+fn failures_of_a_lane_are_counted_with_first_and_last_time() {
+    let place = TestFolder::new();
+    let uri = place.uri("x", "");
+    let mut observer = observer(&place, "x");
+    let mut failures = || observer.look().unwrap().publishers.remove(0).failures;
+    let open = || Publisher::open(&uri).unwrap();
+    let _subscriber = Subscriber::open(&uri).unwrap();
+    open().close().unwrap();
+    assert!(failures().is_none());
+    open().close_failed("no route").unwrap();
+    let once = failures().unwrap();
+    assert_eq!((once.count, &*once.reason), (1, "no route"));
+    assert_eq!(once.since_first_ns, once.since_last_ns);
+    open().close().unwrap();
+    open().close_failed("no disk").unwrap();
+    let Failures {
+        count,
+        since_first_ns,
+        since_last_ns,
+        reason,
+        ..
+    } = failures().unwrap();
+    assert_eq!((count, &*reason), (2, "no disk"));
+    assert!(since_first_ns > since_last_ns && since_first_ns > once.since_first_ns);
+    // A publisher may store any number.
+    let path = place.channel("x").join("lane-0");
+    let lane = std::fs::File::options().write(true).open(path).unwrap();
+    for offset in [1536, 1544, 1552] {
+        lane.write_all_at(&u64::MAX.to_le_bytes(), offset).unwrap();
+    }
+    let odd = failures().unwrap();
+    let seen = (odd.count, odd.since_first_ns, odd.since_last_ns);
+    assert_eq!(seen, (u64::MAX, 0, 0));
+    open().close_failed("no more").unwrap();
+    assert_eq!(failures().unwrap().reason, "no more");
 }
 
 /// A message as a tap sees it: lane, position, tag, topic, bytes of the payload, its head.

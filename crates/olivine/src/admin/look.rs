@@ -1,6 +1,6 @@
 //! What a channel looks like from outside: its lanes and slots, read from mapped memory.
 
-use super::{ChannelInfo, PublisherInfo, SubscriberInfo};
+use super::{ChannelInfo, Failures, PublisherInfo, SubscriberInfo};
 use crate::channel::attach::open_control;
 use crate::channel::attached::Attached;
 use crate::channel::backing::Backing;
@@ -10,6 +10,7 @@ use crate::channel::status::LaneState;
 use crate::clock::monotonic_ns;
 use crate::error::OpenError;
 use crate::region::Words;
+use crate::ring::ending;
 use crate::ring::gate::bits;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::segment::{CONTROL, ChannelFolder, Folder};
@@ -166,6 +167,16 @@ fn publishers(attached: &Attached, lanes: &BTreeMap<usize, Words>) -> Vec<Publis
             0 => 0,
             since => monotonic_ns().saturating_sub(since),
         };
+        let failures = ending::failure(words).map(|failure| {
+            let (first, last) = (word(lane::FAILURE_FIRST), word(lane::FAILURE_LAST));
+            let now = monotonic_ns();
+            Failures {
+                count: word(lane::FAILURE_COUNT),
+                since_first_ns: now.saturating_sub(first),
+                since_last_ns: now.saturating_sub(last),
+                reason: failure.reason,
+            }
+        });
         let slot = usize::try_from(slot.wrapping_sub(1)).ok();
         found.push(PublisherInfo {
             lane: index,
@@ -185,6 +196,7 @@ fn publishers(attached: &Attached, lanes: &BTreeMap<usize, Words>) -> Vec<Publis
             blocked_by: slot.filter(|slot| since != 0 && *slot < geometry.slots()),
             wakes: word(lane::WAKES),
             takeovers: word(lane::TAKEOVERS),
+            failures,
         });
     }
     found
@@ -262,6 +274,8 @@ fn subscriber(
             0
         },
         lost_bytes: word(slot::LOST_BYTES),
+        overruns: word(slot::OVERRUNS),
+        parks: word(slot::PARKS),
         positions: cursors.iter().map(|(lane, _)| position(*lane)).collect(),
     }
 }

@@ -304,7 +304,7 @@ impl ParkTarget {
             None => self.last = None,
             Some((slowest, _)) if self.last.as_ref().is_some_and(|last| last.0 == slowest) => {}
             Some((slowest, park)) => {
-                (self.last, self.woken) = (Some((slowest, Sleeper::new(park, None))), 0);
+                (self.last, self.woken) = (Some((slowest, Sleeper::new(park, None, None))), 0);
             }
         }
         // No event reports that an absent subscriber expires.

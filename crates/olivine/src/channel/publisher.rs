@@ -246,7 +246,8 @@ impl<T: ?Sized> Publisher<T> {
                 take_lane(attached, config, &page, brought)
             })?;
         let entry = attached.geometry.lane_entry(index);
-        let sleeper = Sleeper::new(attached.control.resolve(entry + lane_entry::PARK), None);
+        let park = attached.control.resolve(entry + lane_entry::PARK);
+        let sleeper = Sleeper::new(park, None, None);
         crate::wait::wake_sleepers(&attached.control, &attached.geometry);
         let link = rendezvous.map(|rendezvous| rendezvous.open(config, &attached, &mut producer));
         let endpoint = Box::new(Endpoint {

@@ -20,6 +20,7 @@ use crate::region::Word;
 use crate::ring::consume::Consumer;
 use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte, slot};
+use crate::ring::publish::add_to_counter;
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Scheme};
 use crate::wait::{LongNaps, Sleeper, warden};
@@ -264,10 +265,12 @@ impl SubscriberSlowState {
             control, geometry, ..
         } = &self.attached;
         self.lost_bytes += lost_bytes;
+        let base = geometry.slot(self.slot);
         // Relaxed: for display; only we write it.
         control
-            .word(geometry.slot(self.slot) + slot::LOST_BYTES)
+            .word(base + slot::LOST_BYTES)
             .store(self.lost_bytes, Ordering::Relaxed);
+        add_to_counter(control, base + slot::OVERRUNS, 1);
         if self.is_evicted() {
             self.evicted()
         } else {

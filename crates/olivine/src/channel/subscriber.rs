@@ -250,18 +250,24 @@ impl<T: ?Sized> Subscriber<T> {
             Some(Durable::LostPlace { bytes }) => bytes,
             _ => 0,
         };
-        // Relaxed: for display; only we write it.
-        attached
-            .control
-            .word(attached.geometry.slot(index) + slot::LOST_BYTES)
-            .store(lost_bytes, Ordering::Relaxed);
-        let park = attached
-            .control
-            .resolve(attached.geometry.slot(index) + slot::PARK);
-        let hint = Some(attached.control.resolve(control::SLEEPERS));
+        let own = |at: usize| {
+            let base = attached.geometry.slot(index);
+            attached.control.resolve(base + at)
+        };
+        let counters = [
+            (slot::LOST_BYTES, lost_bytes),
+            (slot::PARKS, 0),
+            (slot::OVERRUNS, 0),
+        ];
+        for (at, count) in counters {
+            // Relaxed: for display; only we write it.
+            own(at).store(count, Ordering::Relaxed);
+        }
+        let hint = attached.control.resolve(control::SLEEPERS);
+        let sleeper = Sleeper::new(own(slot::PARK), Some(hint), Some(own(slot::PARKS)));
         let joined: Vec<Joined> = lanes.iter().map(Joined::of).collect();
         let mut slow_state = Box::new(SubscriberSlowState {
-            sleeper: Sleeper::new(park, hint),
+            sleeper,
             epoch: attached.control.resolve(control::LANES_EPOCH),
             lanes_epoch: 0,
             stream_started: joined.iter().any(|joined| joined.state & 1 == 1),

@@ -5,6 +5,8 @@
 //! nothing is cleared.
 
 use super::layout::{checksum, lane, pack, unpack};
+use super::publish::add_to_counter;
+use crate::clock::monotonic_ns;
 use crate::region::Words;
 use crate::sync::{Ordering, mutant, unless};
 
@@ -28,6 +30,9 @@ pub(crate) struct Failure {
 /// Closes a lane whose last frame ends at `position`, with the reason `failure` if there is one.
 /// The caller holds its lock.
 pub(crate) fn close(words: &Words, position: u64, failure: Option<&str>) {
+    if failure.is_some() {
+        count_failure(words);
+    }
     // Relaxed: only the lock's holder writes it.
     let closed = words.word(lane::STATE).load(Ordering::Relaxed) & !1;
     close_as(words, closed, position, failure);
@@ -59,6 +64,19 @@ pub(super) fn close_as(words: &Words, closed: u64, position: u64, failure: Optio
         closed,
         unless(mutant("end_state_relaxed"), Ordering::Release),
     );
+}
+
+/// Counts a failure and stores its time. The caller holds the lane's lock.
+fn count_failure(words: &Words) {
+    let now = monotonic_ns();
+    // Relaxed, all of it: for display, and released by END.
+    if words.word(lane::FAILURE_COUNT).load(Ordering::Relaxed) == 0 {
+        words
+            .word(lane::FAILURE_FIRST)
+            .store(now, Ordering::Relaxed);
+    }
+    words.word(lane::FAILURE_LAST).store(now, Ordering::Relaxed);
+    add_to_counter(words, lane::FAILURE_COUNT, 1);
 }
 
 fn write(words: &Words, closed: u64, position: u64, reason: &str) {

@@ -52,7 +52,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
 /// Version of this layout. Any change of meaning or offset raises it.
-pub(crate) const LAYOUT_VERSION: u64 = 4;
+pub(crate) const LAYOUT_VERSION: u64 = 5;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
@@ -205,6 +205,10 @@ pub(crate) mod slot {
     /// The failures that were reported to this durable name: the sum over all lanes of
     /// [`super::lane::FAILURE_STATE`], for the newest failure that was reported.
     pub(crate) const TOLD_FAILURES: usize = 20;
+    /// Times that this subscriber slept in the kernel. Threads that sleep for it share the word.
+    pub(crate) const PARKS: usize = 21;
+    /// Overruns of this subscriber.
+    pub(crate) const OVERRUNS: usize = 22;
     /// The park word: 1 while the subscriber sleeps.
     pub(crate) const PARK: usize = 32;
     /// No subscriber has it.
@@ -280,6 +284,12 @@ pub(crate) mod lane {
     pub(crate) const FAILURE_TEXT: usize = 132;
     /// Words of the reason.
     pub(crate) const FAILURE_TEXT_WORDS: usize = 60;
+    /// Failures since the lane was made.
+    pub(crate) const FAILURE_COUNT: usize = 192;
+    /// Monotonic nanoseconds at the first of them.
+    pub(crate) const FAILURE_FIRST: usize = 193;
+    /// Monotonic nanoseconds at the last of them.
+    pub(crate) const FAILURE_LAST: usize = 194;
     /// Words of the page.
     pub(crate) const WORDS: usize = (super::LANE_HEADER_BYTES / 8) as usize;
 }
@@ -349,11 +359,12 @@ const _: () = {
     assert!(control::BITMAP_WORDS as u64 * 64 >= crate::uri::SUBSCRIBERS_LIMIT);
     assert!(lane::CURSOR.is_multiple_of(16) && lane::LIMIT.is_multiple_of(16));
     assert!(lane::FAILURE_STATE.is_multiple_of(16));
-    assert!(lane::FAILURE_TEXT + lane::FAILURE_TEXT_WORDS <= lane::WORDS);
+    assert!(lane::FAILURE_TEXT + lane::FAILURE_TEXT_WORDS <= lane::FAILURE_COUNT);
+    assert!(lane::FAILURE_LAST < lane::WORDS);
     assert!(slot::PARK.is_multiple_of(16) && slot::STRIDE.is_multiple_of(16));
     assert!(control::FIELDS_LENGTH > control::ALWAYS + 15);
     assert!(control::FIELDS + control::FIELDS_WORDS <= control::GEOMETRY);
     assert!(control::GEOMETRY + 2 * control::GEOMETRY_WORDS <= control::SLOTS);
-    assert!(slot::TICKET < slot::PARK && slot::PARK < slot::STRIDE);
+    assert!(slot::OVERRUNS < slot::PARK && slot::PARK < slot::STRIDE);
     assert!(lane_entry::PARK.is_multiple_of(16) && lane_entry::STRIDE.is_multiple_of(16));
 };

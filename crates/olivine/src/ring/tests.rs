@@ -49,6 +49,8 @@ fn places() -> BTreeMap<String, u64> {
         ("slot.told_evicted", slot::TOLD_EVICTED),
         ("slot.told_failures", slot::TOLD_FAILURES),
         ("slot.pid_space", slot::PID_SPACE),
+        ("slot.parks", slot::PARKS),
+        ("slot.overruns", slot::OVERRUNS),
         ("slot.park", slot::PARK),
         ("lane.magic", lane::MAGIC),
         ("lane.version", lane::VERSION),
@@ -76,6 +78,9 @@ fn places() -> BTreeMap<String, u64> {
         ("lane.failure_length", lane::FAILURE_LENGTH),
         ("lane.failure_check", lane::FAILURE_CHECK),
         ("lane.failure_text", lane::FAILURE_TEXT),
+        ("lane.failure_count", lane::FAILURE_COUNT),
+        ("lane.failure_first", lane::FAILURE_FIRST),
+        ("lane.failure_last", lane::FAILURE_LAST),
         ("lane.ring", lane::WORDS),
     ];
     let bytes = [

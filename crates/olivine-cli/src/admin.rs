@@ -179,13 +179,14 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
     }
     if !info.subscribers.is_empty() {
         let heads = [
-            "SLOT", "STATE", "PROCESS", "NAME", "DELIVERY", "WAIT", "LAG", "LOST",
+            "SLOT", "STATE", "PROCESS", "NAME", "DELIVERY", "WAIT", "PARKS", "LAG", "LOST",
         ];
         let rows = info.subscribers.iter().map(subscriber_row).collect();
         out.push('\n');
-        out.push_str(&table(&heads, &[0, 2, 6, 7], rows));
+        out.push_str(&table(&heads, &[0, 2, 6, 7, 8], rows));
     }
-    let mut notes = held::lines(&info);
+    let mut notes: String = info.publishers.iter().filter_map(failures_line).collect();
+    notes += &held::lines(&info);
     notes.extend(gone.as_ref().map(Unlinked::line));
     if !notes.is_empty() {
         out.push('\n');
@@ -427,6 +428,29 @@ fn publisher_row(publisher: &PublisherInfo) -> Vec<String> {
     ]
 }
 
+/// A line for the failures of a lane.
+#[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
+fn failures_line(publisher: &PublisherInfo) -> Option<String> {
+    let failures = publisher.failures.as_ref()?;
+    // From shared memory: line ends are escaped.
+    let reason = crate::terminal::escaped(&failures.reason);
+    Some(format!(
+        "failed       lane {}: {}, the first {} and the last {} ago: {reason}\n",
+        publisher.lane,
+        text::plural(failures.count, "failure"),
+        text::nanos(failures.since_first_ns as f64),
+        text::nanos(failures.since_last_ns as f64),
+    ))
+}
+
+fn lost(subscriber: &SubscriberInfo) -> String {
+    let bytes = text::bytes(subscriber.lost_bytes);
+    match subscriber.overruns {
+        0 => bytes,
+        overruns => format!("{bytes} in {}", text::plural(overruns, "overrun")),
+    }
+}
+
 fn subscriber_row(subscriber: &SubscriberInfo) -> Vec<String> {
     vec![
         subscriber.slot.to_string(),
@@ -435,8 +459,9 @@ fn subscriber_row(subscriber: &SubscriberInfo) -> Vec<String> {
         subscriber.name.clone().unwrap_or_else(|| "-".to_owned()),
         subscriber.delivery.to_string(),
         subscriber.wait.to_string(),
+        text::count(subscriber.parks),
         text::bytes(subscriber.lag_bytes),
-        text::bytes(subscriber.lost_bytes),
+        lost(subscriber),
     ]
 }
 
@@ -455,11 +480,16 @@ fn channel_json(info: &ChannelInfo) -> Value {
         blocked_by_slot: Option<usize>,
         wakes_count: u64,
         takeovers_count: u64,
+        failures_count: u64,
+        since_first_failure_ns: Option<u64>,
+        since_last_failure_ns: Option<u64>,
+        last_failure: Option<String>,
     }
     let publishers: Vec<Publisher> = info
         .publishers
         .iter()
-        .map(|publisher| Publisher {
+        .map(|publisher| (publisher, publisher.failures.as_ref()))
+        .map(|(publisher, failures)| Publisher {
             lane: publisher.lane as u64,
             process_id: publisher.pid,
             state: lane_state(publisher.state),
@@ -471,6 +501,10 @@ fn channel_json(info: &ChannelInfo) -> Value {
             blocked_by_slot: publisher.blocked_by,
             wakes_count: publisher.wakes,
             takeovers_count: publisher.takeovers,
+            failures_count: failures.map_or(0, |failures| failures.count),
+            since_first_failure_ns: failures.map(|failures| failures.since_first_ns),
+            since_last_failure_ns: failures.map(|failures| failures.since_last_ns),
+            last_failure: failures.map(|failures| failures.reason.clone()),
         })
         .collect();
     let subscribers: Vec<Value> = info
@@ -487,8 +521,10 @@ fn channel_json(info: &ChannelInfo) -> Value {
                 "delivery": subscriber.delivery.to_string(),
                 "wait": subscriber.wait.to_string(),
                 "parked": subscriber.parked,
+                "parks_count": subscriber.parks,
                 "lag_bytes": subscriber.lag_bytes,
                 "lost_bytes": subscriber.lost_bytes,
+                "overruns_count": subscriber.overruns,
                 "positions_bytes": subscriber.positions,
             })
         })

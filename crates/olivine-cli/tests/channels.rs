@@ -212,6 +212,67 @@ fn ls_and_inspect_name_the_stopped_slow_subscriber() {
     });
 }
 
+/// What a subscriber and a lane counted is in every output.
+#[test]
+fn parks_overruns_and_failures_are_shown() {
+    let place = TestFolder::new();
+    let uri = |query: &str| format!("shm://x?dir={}&{query}", place.path().display());
+    let mut publisher = olivine::Publisher::open(&uri("capacity=4KiB")).unwrap();
+    let mut subscriber = olivine::Subscriber::open(&uri("delivery=latest&wait=park")).unwrap();
+    let waited = subscriber.wait(std::time::Duration::from_millis(1));
+    assert!(!waited.unwrap());
+    for _ in 0..1000 {
+        publisher.publish(&[1; 24]).unwrap();
+    }
+    subscriber.try_receive().unwrap_err();
+    publisher.close_failed("no route").unwrap();
+    // `top` shows no lane that is closed.
+    let _next = olivine::Publisher::open(&uri("capacity=4KiB")).unwrap();
+    let shown = json(&place.run(&["inspect", "x", "--json"]));
+    let (lane, slot) = (&shown["publishers"][0], &shown["subscribers"][0]);
+    assert_eq!(
+        (&lane["failures_count"], &lane["last_failure"]),
+        (&1.into(), &"no route".into())
+    );
+    assert!(lane["since_last_failure_ns"].as_u64() > Some(0), "{lane}");
+    assert_eq!(
+        lane["since_first_failure_ns"],
+        lane["since_last_failure_ns"]
+    );
+    assert_eq!(slot["overruns_count"], 1);
+    let parks = &slot["parks_count"];
+    assert!(parks.as_u64() > Some(0), "{slot}");
+    let seen = json(&place.run(&["top", "x", "--once", "--json", "-d", "100ms"]));
+    let of_role = |role: &str| {
+        let all = seen["channels"][0]["participants"].as_array().unwrap();
+        all.iter().find(|one| one["role"] == role).unwrap()
+    };
+    let lane = of_role("publisher");
+    assert_eq!(
+        (&lane["failures_count"], &lane["last_failure"]),
+        (&1.into(), &"no route".into())
+    );
+    let slot = of_role("subscriber");
+    assert_eq!(
+        (&slot["overruns_count"], &slot["parks_count"]),
+        (&1.into(), parks)
+    );
+    let text = |words: &[&str]| String::from_utf8(place.run(words).stdout).unwrap();
+    let table = text(&["inspect", "x"]);
+    assert!(table.contains(" in 1 overrun\n"), "{table}");
+    assert!(table.contains("\nfailed       lane 0: 1 failure, the first "));
+    assert!(table.contains(" ago: no route\n"), "{table}");
+    let metrics = text(&["metrics", "x", "--once"]);
+    let of_slot = "{channel=\"x\",slot=\"0\",subscriber=\"\"}";
+    for line in [
+        "olivine_failures_total{channel=\"x\",lane=\"0\"} 1\n".to_owned(),
+        format!("olivine_overruns_total{of_slot} 1\n"),
+        format!("olivine_parks_total{of_slot} {parks}\n"),
+    ] {
+        assert!(metrics.contains(&line), "{line}{metrics}");
+    }
+}
+
 /// Processes that use removed files are named: the folder shows another channel of the name, or
 /// none.
 #[test]

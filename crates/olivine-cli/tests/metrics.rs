@@ -96,6 +96,15 @@ fn scrapes_count_what_the_channel_counts_and_blame_the_stopped_subscriber() {
         second.value("olivine_ring_capacity_bytes", &channel),
         Some(65_536.0)
     );
+    // It is stopped, and does not sleep again.
+    let slots = info.subscribers.iter();
+    let parks = slots
+        .filter(|one| one.slot.to_string() == audit)
+        .map(|one| one.parks);
+    assert_eq!(
+        second.value("olivine_parks_total", &of_audit),
+        number(parks.sum())
+    );
     assert_eq!(second.value("olivine_publishers", &channel), Some(1.0));
     assert_eq!(second.value("olivine_subscribers", &channel), Some(2.0));
     assert_eq!(

@@ -226,6 +226,17 @@ const OF_LANE: &[OfLane] = &[
         |_, _, lane| Some(Value::Count(lane.totals.takeovers)),
     ),
     (
+        counter(
+            "olivine_failures",
+            "",
+            "Times that the publisher of a lane or its source failed.",
+        ),
+        |_, _, lane| {
+            let failures = lane.failures.as_ref();
+            Some(Value::Count(failures.map_or(0, |failures| failures.count)))
+        },
+    ),
+    (
         gauge(
             "olivine_publisher_parked",
             "",
@@ -278,6 +289,18 @@ const OF_READER: &[OfReader] = &[
             "Bytes that a subscriber lost to overruns or missed while its name had no place.",
         ),
         |reader, _| Some(Value::Count(reader.lost_bytes)),
+    ),
+    (
+        counter("olivine_overruns", "", "Overruns of a subscriber."),
+        |reader, _| Some(Value::Count(reader.overruns)),
+    ),
+    (
+        counter(
+            "olivine_parks",
+            "",
+            "Times that a subscriber slept in the kernel.",
+        ),
+        |reader, _| Some(Value::Count(reader.parks)),
     ),
     (
         gauge(

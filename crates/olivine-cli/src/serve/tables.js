@@ -258,8 +258,9 @@ class ChannelRows {
     setText(row.behind.note, [messages, age].filter(Boolean).join(", "));
     const cpu = one.cpu_share === null ? "" : `${percent(one.cpu_share)} CPU`;
     const lost = one.lost_bytes > 0 ? `lost ${bytes(one.lost_bytes)}` : "";
+    const failed = one.failures_count > 0 ? plural(one.failures_count, "failure") : "";
     const absent = one.absent_ns > 0 ? `absent ${seconds(one.absent_ns)}` : "";
-    setText(row.who, [cpu, lost, absent].filter(Boolean).join(", "));
+    setText(row.who, [cpu, lost, failed, absent].filter(Boolean).join(", "));
   }
 
   draw(history, now) {

@@ -1,7 +1,7 @@
 //! One look at all channels and at the processes of their participants. It reads only.
 
 use crate::process::{self, Stat};
-use olivine::admin::{self, ChannelInfo, Observer, PublisherInfo, SubscriberInfo};
+use olivine::admin::{self, ChannelInfo, Failures, Observer, PublisherInfo, SubscriberInfo};
 use olivine::{Config, Delivery, LaneState, OpenError, Scheme, clock};
 use olivine_bench::error::chain;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -73,6 +73,7 @@ pub(crate) struct Lane {
     /// Mean bytes of some frames, with header and padding.
     pub(crate) frame_bytes: Option<f64>,
     pub(crate) totals: LaneTotals,
+    pub(crate) failures: Option<Failures>,
 }
 
 /// A slot and its subscriber.
@@ -89,6 +90,8 @@ pub(crate) struct Reader {
     pub(crate) parked: bool,
     pub(crate) absent_ns: u64,
     pub(crate) lost_bytes: u64,
+    pub(crate) overruns: u64,
+    pub(crate) parks: u64,
     /// Its released position in each of `Channel::lanes`.
     pub(crate) positions: Vec<u64>,
 }
@@ -306,6 +309,7 @@ fn lane(one: &PublisherInfo) -> Lane {
             wakes: one.wakes,
             takeovers: one.takeovers,
         },
+        failures: one.failures.clone(),
     }
 }
 
@@ -322,6 +326,8 @@ fn reader(one: SubscriberInfo) -> Reader {
         parked: one.parked,
         absent_ns: one.absent_ns,
         lost_bytes: one.lost_bytes,
+        overruns: one.overruns,
+        parks: one.parks,
         positions: one.positions,
     }
 }

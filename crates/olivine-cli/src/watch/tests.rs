@@ -23,6 +23,7 @@ fn lane(pid: u64, cursor: u64) -> Lane {
         blocked_by: None,
         frame_bytes: None,
         totals: LaneTotals::default(),
+        failures: None,
     }
 }
 
@@ -39,6 +40,8 @@ fn reader(slot: usize, position: u64) -> Reader {
         parked: false,
         absent_ns: 0,
         lost_bytes: 0,
+        overruns: 0,
+        parks: 0,
         positions: vec![position],
     }
 }

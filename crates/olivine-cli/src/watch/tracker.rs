@@ -375,6 +375,7 @@ impl Step<'_> {
         } else {
             calm(step.moved.map(|moved| moved > 0), lane.parked, cpu_share)
         };
+        let failures = lane.failures.as_ref();
         Participant {
             role: Role::Publisher,
             index: lane.index,
@@ -390,6 +391,11 @@ impl Step<'_> {
             behind_ns: None,
             behind_ns_is_minimum: false,
             lost_bytes: 0,
+            overruns_count: 0,
+            parks_count: 0,
+            failures_count: failures.map_or(0, |failures| failures.count),
+            since_last_failure_ns: failures.map(|failures| failures.since_last_ns),
+            last_failure: failures.map(|failures| failures.reason.clone()),
             delivery: None,
             held_share: self.share(step.waited_ns),
             held_ns: self
@@ -455,6 +461,11 @@ impl Step<'_> {
             behind_ns: behind.age.map(|(ns, _)| ns),
             behind_ns_is_minimum: behind.age.is_some_and(|(_, is_minimum)| is_minimum),
             lost_bytes: one.lost_bytes,
+            overruns_count: one.overruns,
+            parks_count: one.parks,
+            failures_count: 0,
+            since_last_failure_ns: None,
+            last_failure: None,
             delivery: Some(one.delivery.word()),
             held_share: self.share(held_ns),
             held_ns: past.map_or(0, |past| past.held_ns).saturating_add(held_ns),

@@ -153,6 +153,15 @@ pub(crate) struct Participant {
     /// Whether the message is older than `behind_ns`, which is as far as the looks reach back.
     pub(crate) behind_ns_is_minimum: bool,
     pub(crate) lost_bytes: u64,
+    /// Overruns of a subscriber.
+    pub(crate) overruns_count: u64,
+    /// Times that a subscriber slept in the kernel.
+    pub(crate) parks_count: u64,
+    /// Failures of a lane.
+    pub(crate) failures_count: u64,
+    pub(crate) since_last_failure_ns: Option<u64>,
+    /// Reason of the last failure of a lane.
+    pub(crate) last_failure: Option<String>,
     /// Whether publishers wait for it.
     pub(crate) delivery: Option<&'static str>,
     /// A subscriber: part of the window in which it held a publisher back. A publisher: part in

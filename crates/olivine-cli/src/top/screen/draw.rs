@@ -325,10 +325,19 @@ fn facts(one: &Participant) -> String {
             ),
         });
         facts.push(format!("lost {}", text::bytes(one.lost_bytes)));
+        facts.push(plural(one.overruns_count, "overrun"));
+        facts.push(plural(one.parks_count, "park"));
         facts.push(delivery.to_owned());
     }
     if one.absent_ns > 0 {
         facts.push(format!("absent for {}", seconds(one.absent_ns)));
+    }
+    if let (Some(reason), Some(ago)) = (&one.last_failure, one.since_last_failure_ns) {
+        let (failures, reason) = (plural(one.failures_count, "failure"), escaped(reason));
+        facts.push(format!(
+            "{failures}, the last {} ago: {reason}",
+            seconds(ago)
+        ));
     }
     facts.join("; ")
 }

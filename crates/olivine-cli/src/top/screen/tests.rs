@@ -206,7 +206,7 @@ fn detail_says_all_about_each_participant_and_scrolls() {
     type_keys(&mut shown, &view, &[KeyCode::End]);
     let seen = rows(&cells(&view, &mut shown, 80, 10, true)).join("\n");
     assert!(
-        !seen.contains("pub 0") && seen.contains("lost 0 B"),
+        !seen.contains("pub 0") && seen.contains("lost 0 B; 0 overruns; 0 parks"),
         "{seen}"
     );
 }

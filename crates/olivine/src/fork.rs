@@ -105,11 +105,11 @@ impl ForkPage {
         self.plain.store(u64::from(plain), Ordering::Relaxed);
     }
 
-    /// The words of a publisher's fast path: its cached limit, and the length of a message that has
-    /// room.
+    /// The words of the fast path: a publisher's cached limit, and the length of a message that has
+    /// room. A subscriber uses the first, for the end of its row.
     pub(crate) fn fast_path(&self) -> [PrivateWord; 2] {
         let words = [&self.limit, &self.ready];
-        // SAFETY: the page is private, and only the publisher uses these words.
+        // SAFETY: the page is private, and only its handle uses these words.
         words.map(|word| unsafe { PrivateWord::new(word.clone()) })
     }
 }

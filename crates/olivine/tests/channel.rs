@@ -7,7 +7,8 @@ mod common;
 use crate::common::mapped::SharedWords;
 use common::numbers::{LONG, SHORT, expect, fill, number, send};
 use common::{Other, TestFolder, kill, spawn, until};
-use olivine::{NotSent, OpenError, Publisher, ReceiveError, Subscriber};
+use olivine::admin::inspect;
+use olivine::{Config, NotSent, OpenError, Publisher, ReceiveError, Subscriber};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -649,4 +650,45 @@ fn membarrier_is_refused_on_request() {
 #[test]
 fn tests_pass_without_membarrier() {
     common::idle::again_without_membarrier("tests_pass_without_membarrier");
+}
+
+/// Messages of one length that are received one by one: the subscriber is at the one returned last
+/// whatever it is asked meanwhile, also where the ring wraps and where the length changes.
+#[test]
+fn subscriber_is_at_the_message_returned_last_in_a_row_of_one_length() {
+    let place = TestFolder::new();
+    let uri = place.uri("row", "capacity=4KiB");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let config = Config::parse(&uri).unwrap();
+    let text = |n: usize| vec![u8::try_from(n % 251).unwrap(); if n % 50 == 49 { 5 } else { 20 }];
+    let bytes = |n: usize| if n % 50 == 49 { 16 } else { 32 };
+    let (mut at, mut sent, mut n) = (subscriber.position().0, 0, 0);
+    while n < 2_000 {
+        while sent < n + 60 {
+            publisher.publish(&text(sent)).unwrap();
+            sent += 1;
+        }
+        let end = publisher.cursor().0;
+        let message = subscriber.receive().unwrap();
+        assert_eq!((&*message, message.position().0), (&*text(n), at));
+        assert_eq!(subscriber.position().0, at);
+        assert_eq!(subscriber.lag(), end - at);
+        let lanes = subscriber.inspect_lanes();
+        assert_eq!((lanes[0].position.0, lanes[0].cursor.0), (at, end));
+        if n % 7 == 3 {
+            subscriber.release();
+            assert_eq!(inspect(&config).unwrap().subscribers[0].positions, [at]);
+        }
+        at += bytes(n);
+        n += 1;
+        if n % 97 == 60 {
+            // Consumes that message, and one more.
+            let taken = subscriber.poll(|message| assert_eq!(&*message, &*text(n)), 1);
+            assert_eq!(taken.unwrap(), 1);
+            at += bytes(n);
+            n += 1;
+            assert_eq!(subscriber.position().0, at);
+        }
+    }
 }

@@ -18,6 +18,8 @@ fn carry(uri: &str) {
             assert_eq!(**message, number.to_le_bytes());
         });
     }
+    // The next call would return it: as long as the last one.
+    publisher.publish(b"next").unwrap();
     // A child of this process must not act as its parent.
     // SAFETY: the child uses its handles and ends; SIGALRM ends it if it hangs.
     let pid = unsafe { libc::fork() };
@@ -37,6 +39,7 @@ fn carry(uri: &str) {
     // SAFETY: waits for the child above; `status` lives across the call.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     assert_eq!(status, 0, "the child's handles are not refused");
+    common::receive(&mut subscriber, |message| assert_eq!(&**message, b"next"));
     publisher.publish(b"of the parent").unwrap();
     common::receive(&mut subscriber, |message| {
         assert_eq!(&**message, b"of the parent");

@@ -19,14 +19,14 @@ const BATCH: u64 = 16;
 const SLOWED_BY: u64 = 16;
 
 /// Scenes, each with the most instructions of a message: 5 % above those counted here, which were
-/// 167.0, 72.4, 53.9, 74.8 and 58.5. A batch also fetches the cache lines of a next batch as long
+/// 164.0, 49.8, 53.7, 51.5 and 58.4. A batch also fetches the cache lines of a next batch as long
 /// (ADR 0018).
 const SCENES: [(&str, f64); 5] = [
-    ("publish, poll", 175.4),
-    ("publish, receive", 76.0),
-    ("publish 16, poll", 56.6),
-    ("publish 16, receive", 78.6),
-    ("batches of 16, poll", 61.4),
+    ("publish, poll", 172.2),
+    ("publish, receive", 52.3),
+    ("publish 16, poll", 56.4),
+    ("publish 16, receive", 54.1),
+    ("batches of 16, poll", 61.3),
 ];
 /// The first scene, with more work for each message.
 const SLOWED: &str = "publish, poll, slowed";

@@ -1,10 +1,10 @@
 //! Polling: lane after lane, in place, or copied out and checked.
 
 use super::slow_state::end_mark;
-use super::subscriber::{Pending, Subscriber};
+use super::subscriber::Subscriber;
 use crate::error::{Damage, ReceiveError};
 use crate::message::Message;
-use crate::ring::consume::{Consumer, Frame, Stop};
+use crate::ring::consume::{Alike, Consumer, Frame, Stop};
 use crate::uri::topic;
 use core::marker::PhantomData;
 
@@ -199,16 +199,16 @@ impl<T: ?Sized> Subscriber<T> {
             self.stop_at_failure()?;
             if self.checked != checked {
                 // It is read again, by the rules of the shape found just now.
-                self.pending = Pending::NONE;
+                self.pending.forget();
                 continue;
             }
             let chosen = self.choose(lane, &frame);
             if !matches!(chosen, Ok(Some(_))) {
-                self.pending = Pending::NONE;
+                self.pending.forget();
                 self.lanes[lane].advance(&frame);
             } else if self.slow_state.config.name.is_some() {
                 // It is pending until the next call, like a frame in place.
-                self.pending = Pending::of(lane, &frame);
+                self.pending.set(lane, &frame);
             } else if self.checked {
                 self.lanes[lane].advance(&frame);
             }
@@ -310,7 +310,7 @@ impl<T: ?Sized> Subscriber<T> {
     fn stop_at_failure(&mut self) -> Result<(), ReceiveError> {
         let found = self.look_for_failure();
         if found.is_err() {
-            self.pending = Pending::NONE;
+            self.pending.forget();
         }
         found
     }
@@ -332,36 +332,30 @@ impl<T: ?Sized> Subscriber<T> {
     /// The next frame of any lane; it stays in place until the next call.
     #[inline(always)]
     pub(super) fn next_frame(&mut self) -> Result<Option<(usize, Frame)>, ReceiveError> {
-        match self.next_alike() {
-            Some(frame) => Ok(Some((0, frame))),
+        match self.pending.row.next() {
+            Some(alike) => Ok(Some((0, alike.frame))),
             None => self.next_of_any(),
         }
     }
 
-    /// The next frame of the only lane, after one as long that was returned last, if the next call
-    /// has nothing else to do.
+    /// The message in `alike`, which the row has just found. It has no topic: messages with a topic
+    /// are read on the slow path.
     #[inline(always)]
-    pub(super) fn next_alike(&mut self) -> Option<Frame> {
-        let [only] = &mut self.lanes[..] else {
-            return None;
-        };
-        let word = only.look_alike(self.pending.end)?;
-        // After the header: what follows a failure is of a publisher that came before this load.
-        if self.slow | self.slow_state.has_new_publishers() | !self.slow_state.page.is_plain() {
-            return None;
-        }
-        let frame = only.take_alike(self.pending.end, word);
-        self.pending.end = frame.end;
-        self.empty_polls = 0;
-        Some(frame)
+    pub(super) fn message_alike(&self, alike: Alike) -> Message<'_> {
+        let (lane, frame) = (alike.lane, alike.frame);
+        message_of(alike.view(&self.lanes), lane, &frame, &[])
     }
 
-    /// The message in `frame`, which `next_alike` has just found. It has no topic: messages with a
-    /// topic are read on the slow path.
+    /// A frame without a topic was found and is pending: lets the row go on after it, if the lane
+    /// is the only one and no error is pending. That stays so while the frame is pending: each
+    /// call that looks for lanes, for failures or for the shape consumes it first.
     #[inline(always)]
-    pub(super) fn message_alike(&self, frame: &Frame) -> Message<'_> {
-        let only = &self.lanes[0];
-        message_of(only.view_alike(frame), only.index(), frame, &[])
+    fn go_on_in_a_row(&mut self) {
+        if let [only] = &self.lanes[..]
+            && self.slow_state.page.is_plain()
+        {
+            self.pending.row.go_on(only, self.slow_state.lanes_epoch);
+        }
     }
 
     /// As [`Subscriber::next_frame`], in all cases.
@@ -381,10 +375,11 @@ impl<T: ?Sized> Subscriber<T> {
                             self.stop_at_failure()?;
                             if self.slow {
                                 // The slow path reads it again.
-                                self.pending = Pending::NONE;
+                                self.pending.forget();
                                 continue;
                             }
                         }
+                        self.go_on_in_a_row();
                         found
                     }
                     Err(_) => {
@@ -416,7 +411,7 @@ impl<T: ?Sized> Subscriber<T> {
             let lane = self.next_lane;
             self.next_lane += 1;
             if let Some(frame) = next(&mut self.lanes[lane])? {
-                self.pending = Pending::of(lane, &frame);
+                self.pending.set(lane, &frame);
                 return Ok(Some((lane, frame)));
             }
             self.lanes[lane].at_tail();

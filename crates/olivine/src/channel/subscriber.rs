@@ -16,7 +16,7 @@ use crate::error::{OpenError, ReceiveError};
 use crate::fork::ForkPage;
 use crate::message::{Fields, Message, OwnedMessage, Position};
 use crate::region::Copied;
-use crate::ring::consume::{Consumer, Frame};
+use crate::ring::consume::{Consumer, Frame, Row};
 use crate::ring::gate::{clear_slot, set_bit};
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::sync::Ordering;
@@ -86,33 +86,52 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     typed: PhantomData<fn(&T)>,
 }
 
-/// The frame that `receive` returned and that the next call consumes.
-#[derive(Clone, Copy, Debug)]
+/// The frame that `receive` returned and that the next call consumes. Its lane's position is at or
+/// before it: at the start of its row.
+#[derive(Debug)]
 pub(super) struct Pending {
-    /// Place of its lane.
+    /// Place of its lane; [`Pending::NO_LANE`] for none.
     lane: usize,
-    /// Start of the frame after it; after every position for none.
-    pub(super) end: u64,
+    /// The frame, and those that follow it without asking anything else. While there may be such
+    /// frames, the lane is the only one, messages are read in place, and no error is pending.
+    pub(super) row: Row,
 }
 
 impl Pending {
-    pub(super) const NONE: Self = Self {
-        lane: 0,
-        end: u64::MAX,
-    };
+    const NO_LANE: usize = usize::MAX;
 
-    pub(super) fn of(lane: usize, frame: &Frame) -> Self {
+    fn none(row: Row) -> Self {
         Self {
-            lane,
-            end: frame.end,
+            lane: Self::NO_LANE,
+            row,
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&mut self, lane: usize, frame: &Frame) {
+        self.lane = lane;
+        self.row.hold(frame);
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.lane = Self::NO_LANE;
+        self.row.stop();
     }
 
     /// The lane and the end of the frame, if there is one; forgets it.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<(usize, u64)> {
-        let Self { lane, end } = core::mem::replace(self, Self::NONE);
-        (end != u64::MAX).then_some((lane, end))
+        let lane = self.lane;
+        if lane == Self::NO_LANE {
+            return None;
+        }
+        self.forget();
+        Some((lane, self.row.end()))
+    }
+
+    /// The lane and the start of the frame, if there is one.
+    pub(super) fn held(&self) -> Option<(usize, u64)> {
+        (self.lane != Self::NO_LANE).then(|| (self.lane, self.row.start()))
     }
 }
 
@@ -144,9 +163,18 @@ impl Subscriber {
     /// [`ReceiveError`].
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
-        if let Some(frame) = self.next_alike() {
-            return Ok(Some(self.message_alike(&frame)));
+        if let Some(alike) = self.pending.row.next() {
+            return Ok(Some(self.message_alike(alike)));
         }
+        // Two steps: else the compiler builds the message above in memory, too.
+        let message = self.try_receive_any()?;
+        Ok(message)
+    }
+
+    /// As [`Subscriber::try_receive`], in all cases.
+    #[cold]
+    #[inline(never)]
+    fn try_receive_any(&mut self) -> Result<Option<Message<'_>>, ReceiveError> {
         let found = self.next_of_any()?;
         Ok(found.map(|(lane, frame)| self.message(lane, &frame)))
     }
@@ -160,13 +188,16 @@ impl Subscriber {
     /// `receive`.
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
-        if let Some(frame) = self.next_alike() {
-            return Ok(self.message_alike(&frame));
+        if let Some(alike) = self.pending.row.next() {
+            return Ok(self.message_alike(alike));
         }
-        self.receive_any()
+        // Two steps: else the compiler builds the message above in memory, too.
+        let message = self.receive_any()?;
+        Ok(message)
     }
 
     /// As [`Subscriber::receive`], in all cases.
+    #[cold]
     #[inline(never)]
     fn receive_any(&mut self) -> Result<Message<'_>, ReceiveError> {
         loop {
@@ -246,6 +277,8 @@ impl<T: ?Sized> Subscriber<T> {
             must_report,
         } = joined;
         page.set_plain(!must_report);
+        let [due, _] = page.fast_path();
+        let row = Row::new(due, attached.control.resolve(control::LANES_EPOCH));
         let lost_bytes = match durable {
             Some(Durable::LostPlace { bytes }) => bytes,
             _ => 0,
@@ -301,7 +334,7 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(Self {
             lanes,
             next_lane: 0,
-            pending: Pending::NONE,
+            pending: Pending::none(row),
             slow: checked || filter.is_some(),
             checked,
             filter: filter.map(Box::new),
@@ -395,9 +428,27 @@ impl<T: ?Sized> Subscriber<T> {
         if !self.slow_state.page.is_ours() {
             return;
         }
+        self.pass_to_pending();
         for lane in &mut self.lanes {
             lane.release();
         }
+    }
+
+    /// Moves the lane's position to the message returned last.
+    fn pass_to_pending(&mut self) {
+        if let Some((lane, start)) = self.pending.held() {
+            self.lanes[lane].pass_to(start);
+        }
+    }
+
+    /// Each lane, with the start of the message returned last or of the next one.
+    fn positions(&self) -> impl Iterator<Item = (&Consumer, u64)> {
+        let held = self.pending.held();
+        let lanes = self.lanes.iter().enumerate();
+        lanes.map(move |(place, lane)| match held {
+            Some((of, start)) if of == place => (lane, start),
+            _ => (lane, lane.position()),
+        })
     }
 
     /// Bytes of frames read so far, over all lanes. With a single publisher this is its position.
@@ -405,9 +456,8 @@ impl<T: ?Sized> Subscriber<T> {
     pub fn position(&self) -> Position {
         let origin = self.slow_state.attached.geometry.origin;
         let read = self
-            .lanes
-            .iter()
-            .map(|lane| lane.position() - origin)
+            .positions()
+            .map(|(_, position)| position - origin)
             .sum::<u64>();
         Position(origin + read)
     }
@@ -415,9 +465,8 @@ impl<T: ?Sized> Subscriber<T> {
     /// Bytes of frames published but not read yet, over all lanes known at the last receiving call.
     #[must_use]
     pub fn lag(&self) -> u64 {
-        self.lanes
-            .iter()
-            .map(|lane| lane.cursor() - lane.position())
+        self.positions()
+            .map(|(lane, position)| lane.cursor().saturating_sub(position))
             .sum()
     }
 
@@ -472,7 +521,7 @@ impl<T: ?Sized> Subscriber<T> {
             locks,
             ..
         } = &self.slow_state.attached;
-        let status = |consumer: &Consumer| {
+        let status = |(consumer, position): (&Consumer, u64)| {
             let index = consumer.index();
             LaneStatus {
                 index,
@@ -481,15 +530,15 @@ impl<T: ?Sized> Subscriber<T> {
                     locks,
                     index,
                 ),
-                position: Position(consumer.position()),
-                cursor: Position(consumer.cursor()),
+                position: Position(position),
+                cursor: Position(consumer.cursor().max(position)),
                 // Relaxed: for display.
                 publisher_pid: control
                     .word(geometry.lane_entry(index) + lane_entry::PID)
                     .load(Ordering::Relaxed),
             }
         };
-        self.lanes.iter().map(status).collect()
+        self.positions().map(status).collect()
     }
 
     /// A descriptor that becomes readable when there is something to poll: for `epoll` and event
@@ -524,6 +573,7 @@ impl<T: ?Sized> Subscriber<T> {
                 .map(|link| Arc::clone(link.control()));
             let locks = self.slow_state.attached.locks.reader();
             let watch = Watch::start(self.slow_state.sleeper.clone(), locks, epoch, state, link)?;
+            self.pass_to_pending();
             watch.arm(&self.lanes, &self.slow_state);
             self.slow_state.watch = Some(watch);
         }

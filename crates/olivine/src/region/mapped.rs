@@ -249,6 +249,18 @@ impl Ring {
         }
     }
 
+    /// The end of the lap that `position` is in.
+    #[inline(always)]
+    pub(crate) fn lap_end(&self, position: u64) -> u64 {
+        (position | (self.capacity - 1)) + 1
+    }
+
+    /// The place of the frame at `position`, without a borrow.
+    #[inline(always)]
+    pub(crate) fn place(&self, position: u64) -> FramePlace {
+        FramePlace(self.at(position))
+    }
+
     /// The address of the frame at `position`, for several accesses to the frame.
     #[inline(always)]
     pub(crate) fn address(&self, position: u64) -> RingAddress<'_> {
@@ -376,6 +388,65 @@ impl<'a> RingBase<'a> {
             at: self.at(position),
             ring: PhantomData,
         }
+    }
+}
+
+/// The place of a frame, which nothing borrows.
+#[derive(Clone, Debug)]
+pub(crate) struct FramePlace(*mut u8);
+
+// SAFETY: as for `Ring`; its methods require that the ring is mapped.
+unsafe impl Send for FramePlace {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for FramePlace {}
+
+impl FramePlace {
+    /// In no ring.
+    pub(crate) const NOWHERE: Self = Self(core::ptr::null_mut());
+
+    /// A number that grows with the position, as long as the positions are of one lap.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u64 {
+        self.0.addr() as u64
+    }
+
+    /// The place `bytes` further on.
+    #[inline(always)]
+    pub(crate) fn plus(&self, bytes: u64) -> Self {
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "`usize` has 64 bits where rings are mapped"
+        )]
+        let bytes = bytes as usize;
+        Self(self.0.wrapping_add(bytes))
+    }
+
+    /// The header word here.
+    ///
+    /// # Safety
+    ///
+    /// The place must be [`Ring::place`] of the start of a frame, or as many bytes further on as
+    /// another frame of that lap is. The ring must be mapped as long as the word is used.
+    #[inline(always)]
+    pub(crate) unsafe fn header(&self) -> &AtomicU64 {
+        // SAFETY: in the first of the two mappings, and aligned, as every frame is. The rest is as
+        // in `RingAddress::header`.
+        unsafe { AtomicU64::from_ptr(self.0.cast()) }
+    }
+
+    /// The payload after the header.
+    ///
+    /// # Safety
+    ///
+    /// As for [`FramePlace::header`] and [`RingAddress::view`].
+    #[inline(always)]
+    pub(crate) unsafe fn view<'a>(self, length: usize) -> View<'a> {
+        let address = RingAddress {
+            at: self.0,
+            ring: PhantomData,
+        };
+        // SAFETY: the caller's duty.
+        unsafe { address.view(length) }
     }
 }
 

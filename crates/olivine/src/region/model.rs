@@ -130,6 +130,17 @@ impl Ring {
         RingBase { ring: self }
     }
 
+    pub(crate) fn lap_end(&self, position: u64) -> u64 {
+        (position / self.capacity + 1) * self.capacity
+    }
+
+    pub(crate) fn place(&self, position: u64) -> FramePlace {
+        FramePlace {
+            ring: Some(self.clone()),
+            position,
+        }
+    }
+
     pub(crate) fn address(&self, position: u64) -> RingAddress<'_> {
         self.base().address(position)
     }
@@ -191,6 +202,50 @@ impl<'a> RingBase<'a> {
             ring: self.ring,
             position,
         }
+    }
+}
+
+/// The place of a frame in a model ring, which it keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct FramePlace {
+    ring: Option<Ring>,
+    position: u64,
+}
+
+impl FramePlace {
+    pub(crate) const NOWHERE: Self = Self {
+        ring: None,
+        position: 0,
+    };
+
+    pub(crate) fn number(&self) -> u64 {
+        self.position
+    }
+
+    pub(crate) fn plus(&self, bytes: u64) -> Self {
+        Self {
+            ring: self.ring.clone(),
+            position: self.position + bytes,
+        }
+    }
+
+    fn ring(&self) -> &Ring {
+        self.ring.as_ref().expect("a place in a ring")
+    }
+
+    /// # Safety
+    ///
+    /// None: it keeps its ring.
+    pub(crate) unsafe fn header(&self) -> &AtomicU64 {
+        self.ring().header(self.position)
+    }
+
+    /// # Safety
+    ///
+    /// As in the mapped body.
+    pub(crate) unsafe fn view<'a>(self, length: usize) -> View<'a> {
+        // SAFETY: the caller's duty.
+        unsafe { self.ring().view(self.position, length) }
     }
 }
 

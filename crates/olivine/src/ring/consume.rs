@@ -1,12 +1,13 @@
 //! The reading side of one lane.
 //!
 //! [`gear`] decides when a subscriber reads the next header, `bridge` hands out runs of frames,
-//! [`lossy`] detects overruns.
+//! [`lossy`] detects overruns, [`row`] hands out frames of one length one by one.
 
 #[cfg(not(loom))]
 mod bridge;
 mod gear;
 mod lossy;
+mod row;
 #[cfg(not(loom))]
 mod watch;
 
@@ -18,6 +19,7 @@ use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
 use crate::sync::{Ordering, fence, light_barrier, mutant, unless};
 use gear::STREAM_RUN;
 
+pub(crate) use row::{Alike, Row};
 #[cfg(not(loom))]
 pub(crate) use watch::WatchPoint;
 
@@ -38,9 +40,6 @@ pub(crate) struct Consumer {
     run_threshold: u32,
     /// The shape of the frame that [`Consumer::next`] found last.
     last: Shape,
-    /// Frames of that shape that begin before this position need neither a rest nor a release
-    /// first. 0 if the gear must be asked.
-    due: u64,
     start: u64,
     lane: Words,
     index: usize,
@@ -220,7 +219,6 @@ impl Consumer {
             run: 0,
             run_threshold: STREAM_RUN,
             last: Shape::NONE,
-            due: 0,
             start: position,
             cursor: lane.resolve(lane::CURSOR),
             limit: lane.resolve(lane::LIMIT),
@@ -301,40 +299,7 @@ impl Consumer {
         }
         let shape = shape(self, self.position, word)?;
         self.last = shape;
-        let release = self.released + self.release_step;
-        // The run grows when this frame is consumed.
-        self.due = match self.run.wrapping_add(1) < self.run_threshold {
-            true => release,
-            false => release.min(self.known),
-        };
         Ok(Some(shape.frame(self.position, word)))
-    }
-
-    /// The header of the frame at `at`, the end of the frame at the position, if it is committed
-    /// and of the same shape, and nothing else is due between the two.
-    #[inline(always)]
-    pub(crate) fn look_alike(&self, at: u64) -> Option<u64> {
-        if at >= self.due {
-            return None;
-        }
-        // COMMIT (acquire): pairs with the release store in `publish::publish_header`.
-        let word = self
-            .ring
-            .header(at)
-            .load(unless(mutant("commit_alike_relaxed"), Ordering::Acquire));
-        (frame_half(word) == self.last.half).then_some(word)
-    }
-
-    /// Consumes the frame at the position, and returns that after it at `at`, whose header `word`
-    /// [`Consumer::look_alike`] found.
-    #[inline(always)]
-    pub(crate) fn take_alike(&mut self, at: u64, word: u64) -> Frame {
-        self.position = at;
-        self.run = self.run.wrapping_add(1);
-        if self.run.wrapping_add(1) == self.run_threshold {
-            self.due = 0;
-        }
-        self.last.frame(at, word)
     }
 
     /// The shape in the header `word` at `position`; `word` is not zero.
@@ -524,29 +489,10 @@ impl Consumer {
         unsafe { self.ring.view(frame.position, frame.length) }
     }
 
-    /// The payload of the frame that [`Consumer::take_alike`] has just returned, in place.
-    #[inline(always)]
-    pub(crate) fn view_alike(&self, frame: &Frame) -> View<'_> {
-        // SAFETY: `Shape::of` checked the length when the first frame of this shape was found. The
-        // rest is as in `view`.
-        unsafe { self.ring.address(frame.position).view(frame.length) }
-    }
-
     /// Continues after `frame`. Gives room back in steps of an eighth of the ring.
     #[inline(always)]
     pub(crate) fn advance(&mut self, frame: &Frame) {
         self.advance_to(frame.end);
-    }
-
-    /// As [`Consumer::advance`], after the frame that ends at `end`.
-    #[inline(always)]
-    pub(crate) fn advance_to(&mut self, end: u64) {
-        self.position = end;
-        // Wraps if a damaged cursor never lets it rest: it only decides when to rest.
-        self.run = self.run.wrapping_add(1);
-        if self.position - self.released >= self.release_step {
-            self.release();
-        }
     }
 
     /// Gives the bytes before the position back to the publisher.

@@ -31,7 +31,7 @@ mod overrun;
 mod pages;
 mod park;
 
-use super::consume::{Consumer, Frame, GateWords};
+use super::consume::{Consumer, Frame, GateWords, Row};
 use super::gate::set_bit;
 use super::layout::{Geometry, NO_POSITION, control, fixed, lane, lane_entry, slot};
 use super::publish::Producer;
@@ -113,6 +113,14 @@ impl Channel {
         // SAFETY: this producer's own words.
         let fast_path = [0, 1].map(|word| unsafe { PrivateWord::new(private.resolve(word)) });
         Producer::take_over(ring, words, &self.control, &self.geometry, lane, fast_path)
+    }
+
+    /// What a subscriber hands out; the lanes' epoch is 0.
+    fn row(&self) -> Row {
+        let words = Words::model(2, &[(0, 0), (1, 0)]);
+        // SAFETY: this row's own word.
+        let due = unsafe { PrivateWord::new(words.resolve(0)) };
+        Row::new(due, words.resolve(1))
     }
 
     /// A subscriber in `slot` that reads from `position`; its gating words must be set.

@@ -441,7 +441,7 @@ fn leaked_zeros(length: usize) -> &'static mut [u8] {
 #[inline(always)]
 fn publish_header(header: &AtomicU64, word: u64) {
     // COMMIT (release): pairs with the acquire load in `Consumer::next`, `Consumer::walk` and
-    // `Consumer::look_alike`.
+    // `Row::next`.
     header.store(word, unless(mutant("commit_relaxed"), Ordering::Release));
 }
 

@@ -51,7 +51,7 @@ fn a_walk_takes_whole_frames_in_order_through_a_ring_that_wraps() {
     });
 }
 
-/// Messages of one length, as [`Consumer::look_alike`] reads them, over payloads of the last lap.
+/// Messages of one length, as [`Row::next`] reads them, over payloads of the last lap.
 #[test]
 fn frame_as_long_as_the_last_one_arrives_whole() {
     check(4, || {
@@ -78,15 +78,16 @@ fn frame_as_long_as_the_last_one_arrives_whole() {
         if let Some(first) = consumer.next().unwrap() {
             assert_eq!(consumer.view(&first), text(5));
             last = 5;
-            match consumer.look_alike(first.end) {
-                Some(word) => {
-                    let second = consumer.take_alike(first.end, word);
-                    assert_eq!((second.tag, consumer.view(&second)), (6, text(6).to_vec()));
-                    consumer.advance(&second);
-                    last = 6;
-                }
-                None => consumer.advance(&first),
+            let mut row = channel.row();
+            row.hold(&first);
+            row.go_on(&consumer, 0);
+            if let Some(second) = row.next() {
+                let tag = second.frame.tag;
+                let view = second.view(core::slice::from_ref(&consumer));
+                assert_eq!((tag, view), (6, text(6).to_vec()));
+                last = 6;
             }
+            consumer.advance_to(row.end());
         }
         publisher.join().unwrap();
         while let Some(frame) = consumer.next().unwrap() {

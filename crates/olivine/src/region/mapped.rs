@@ -249,6 +249,12 @@ impl Ring {
         }
     }
 
+    /// Whether both are one mapping.
+    #[inline(always)]
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.base == other.base
+    }
+
     /// The end of the lap that `position` is in.
     #[inline(always)]
     pub(crate) fn lap_end(&self, position: u64) -> u64 {

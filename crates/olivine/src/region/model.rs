@@ -130,6 +130,10 @@ impl Ring {
         RingBase { ring: self }
     }
 
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.words, &other.words)
+    }
+
     pub(crate) fn lap_end(&self, position: u64) -> u64 {
         (position / self.capacity + 1) * self.capacity
     }

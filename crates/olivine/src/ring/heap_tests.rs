@@ -1,10 +1,10 @@
 //! The ring over heap memory, for Miri. Other tests cover mirrors and processes.
 
-use super::consume::{Consumer, Stop, committed_up_to};
+use super::consume::{Consumer, Row, Stop, committed_up_to};
 use super::heap::{channel, send};
 use super::layout::{header_word, lane, with_topic};
 use super::publish::Producer;
-use crate::region::Copied;
+use crate::region::{Copied, Memory, PrivateWord, Words};
 use crate::sync::Ordering;
 
 /// Message `n`: lengths up to 99 bytes, filled with its number.
@@ -379,4 +379,39 @@ fn damaged_limit_lets_no_batch_exceed_the_ring() {
     let mut producer = channel.producer();
     assert!(producer.room(producer.position(), 8).is_some());
     assert!(producer.room_left() < 4096, "{}", producer.room_left());
+}
+
+/// As a subscriber receives one by one, over laps and changes of length.
+#[test]
+fn rows_of_one_length_arrive_whole_for_several_laps() {
+    let channel = channel(8, (1 << 32) - 4096);
+    let (mut producer, mut consumer) = (channel.producer(), channel.consumer(0));
+    let words = Words::new(&Memory::heap(16), 0, 2);
+    // SAFETY: only this row uses the word.
+    let due = unsafe { PrivateWord::new(words.resolve(0)) };
+    let mut row = Row::new(due, words.resolve(1));
+    let text = |n: u32| vec![n.to_le_bytes()[0]; if n % 50 == 49 { 5 } else { 20 }];
+    let (mut sent, mut in_rows) = (0, 0);
+    for n in 0..600 {
+        while sent < n + 30 {
+            assert!(send(&mut producer, sent, &text(sent)));
+            sent += 1;
+        }
+        if let Some(alike) = row.next() {
+            let tag = alike.frame.tag;
+            let view = alike.view(core::slice::from_ref(&consumer));
+            assert_eq!((tag, view), (n, &text(n)[..]));
+            in_rows += 1;
+            continue;
+        }
+        if n > 0 {
+            row.stop();
+            consumer.advance_to(row.end());
+        }
+        let frame = consumer.next().unwrap().unwrap();
+        assert_eq!((frame.tag, consumer.view(&frame)), (n, &text(n)[..]));
+        row.hold(&frame);
+        row.go_on(&consumer, 0);
+    }
+    assert!(in_rows > 300, "{in_rows}");
 }

@@ -2,7 +2,6 @@
 //! publisher, whichever call a subscriber uses.
 
 use crate::common::{TestFolder, WATCHDOG, until};
-use crate::received;
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 
 /// `wait` has reported something: the next call finds it.
@@ -73,8 +72,13 @@ fn message_before_a_failure_is_whole_when_the_next_publisher_comes() {
     let uri = place.uri("whole", "capacity=64KiB");
     let mut failing = Publisher::open(&uri).unwrap();
     let mut subscriber = Subscriber::open(&uri).unwrap();
-    failing.publish(b"before").unwrap();
-    assert_eq!(&*subscriber.receive().unwrap(), b"before");
+    // The first after an empty ring begins no row, the second does.
+    for _ in 0..2 {
+        failing.publish(b"before").unwrap();
+    }
+    for _ in 0..2 {
+        assert_eq!(&*subscriber.receive().unwrap(), b"before");
+    }
     failing.publish(b"unread").unwrap();
     failing.close_failed("torn").unwrap();
     let mut next = Publisher::open(&uri).unwrap();
@@ -82,6 +86,29 @@ fn message_before_a_failure_is_whole_when_the_next_publisher_comes() {
     let plain = |text: &[u8]| Some((text.to_vec(), String::new()));
     let found = messages(&mut subscriber, 3);
     assert_eq!(found, [plain(b"unread"), None, plain(b"after")]);
+}
+
+/// A failure ends a row of messages of one length, although the next publisher's are as long.
+#[test]
+fn failure_ends_a_row_of_one_length() {
+    let place = TestFolder::new();
+    let uri = place.uri("row", "capacity=64KiB");
+    let mut failing = Publisher::open(&uri).unwrap();
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    for tag in 1..=4 {
+        failing.publish(Outgoing::new(b"one").tag(tag)).unwrap();
+    }
+    // The second begins a row, the third is of it, the fourth would be.
+    for tag in 1..=3 {
+        assert_eq!(subscriber.receive().unwrap().tag(), tag);
+    }
+    failing.close_failed("torn").unwrap();
+    let mut next = Publisher::open(&uri).unwrap();
+    for tag in 5..=6 {
+        next.publish(Outgoing::new(b"one").tag(tag)).unwrap();
+    }
+    let found = events(&mut subscriber, None, 6);
+    assert_eq!(found, [Some(4), None, Some(5), Some(6)]);
 }
 
 /// The error came after the message was found. The next call continued behind it.

@@ -4,7 +4,7 @@
 //! does. So what a message needs is here, apart from the consumer: a load for each, and one store.
 
 use super::{Consumer, Frame};
-use crate::region::{FramePlace, HEADER_BYTES, PrivateWord, View, Word};
+use crate::region::{FramePlace, HEADER_BYTES, PrivateWord, Ring, View, Word};
 use crate::ring::layout::frame_tag;
 use crate::sync::{Ordering, mutant, unless};
 
@@ -13,6 +13,8 @@ use crate::sync::{Ordering, mutant, unless};
 /// [`Consumer::advance_to`].
 #[derive(Debug)]
 pub(crate) struct Row {
+    /// Keeps `next` mapped. `None` before the first row.
+    ring: Option<Ring>,
     /// Where the next frame begins.
     next: FramePlace,
     /// Bytes from the start of the frame handed out last to that of the next one.
@@ -44,7 +46,8 @@ pub(crate) struct Alike {
 impl Alike {
     /// The payload, in place. `lanes` has its lane, which has advanced no further.
     #[inline(always)]
-    pub(crate) fn view(self, _lanes: &[Consumer]) -> View<'_> {
+    pub(crate) fn view(self, lanes: &[Consumer]) -> View<'_> {
+        debug_assert!(lanes.iter().any(|consumer| consumer.index == self.lane));
         // SAFETY: the lane keeps the ring mapped. `Shape::of` checked the length of the first frame
         // of the row. `Row::next` saw this frame committed. Our own position in the gate is at or
         // before it and holds the publisher back until an advance and a release, which need `&mut`
@@ -57,6 +60,7 @@ impl Row {
     /// A row of no frame. `due` reads 0, also in a forked child later, and only this row uses it.
     pub(crate) fn new(due: PrivateWord, epoch: Word) -> Self {
         Self {
+            ring: None,
             next: FramePlace::NOWHERE,
             padded: 0,
             due,
@@ -95,8 +99,9 @@ impl Row {
     }
 
     /// Frames that follow the one held, which `consumer` has just found and which has no topic, may
-    /// be handed out while the lanes' epoch reads `lanes_epoch`. `consumer` must live as long as
-    /// the row.
+    /// be handed out while the lanes' epoch reads `lanes_epoch`. `consumer` must not advance
+    /// otherwise than by [`Consumer::pass_to`] or [`Consumer::advance_to`] meanwhile: its position
+    /// holds the publisher back.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, consumer: &Consumer, lanes_epoch: u64) {
         if consumer.is_first() {
@@ -106,6 +111,10 @@ impl Row {
         #[allow(clippy::cast_possible_truncation, reason = "said above")]
         let half = consumer.last.half as u32;
         let end = self.end();
+        let is_kept = |ring: &Ring| ring.is_same(&consumer.ring);
+        if !self.ring.as_ref().is_some_and(is_kept) {
+            self.ring = Some(consumer.ring.clone());
+        }
         self.half = half;
         self.lane = consumer.index;
         self.lanes_epoch = lanes_epoch;
@@ -129,7 +138,7 @@ impl Row {
         let (place, padded) = (self.next.clone(), self.padded);
         let (origin, lane) = (self.origin, self.lane);
         // SAFETY: `due` is above the number, so `go_on` has set the place, and the place is in that
-        // lap. The consumer keeps the ring mapped.
+        // lap. `ring` keeps it mapped.
         let next = unsafe { place.header() };
         // COMMIT (acquire): pairs with the release store in `publish::publish_header`.
         let word = next.load(unless(mutant("commit_alike_relaxed"), Ordering::Acquire));

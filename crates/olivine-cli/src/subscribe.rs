@@ -42,7 +42,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     if args.last {
         return last::run(args, form);
     }
-    let endless = args.count.is_none() && args.duration.is_none();
+    let endless = args.count.is_none() && args.duration.is_none() && !args.once;
     let timed = args.report.wants(Stat::Latency);
     if args.worst.is_some() && !timed {
         return Err(Failure::usage(

@@ -34,6 +34,34 @@ fn interrupted_count_exits_with_the_signals_code() {
     assert_eq!(place.left(), Vec::<String>::new(), "ended in order");
 }
 
+/// `--once` ends with the last publisher: a copy that is stopped before is a part of it.
+#[test]
+fn interrupted_once_exits_with_the_signals_code() {
+    let place = TestFolder::new();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let waiting = place.start(&["sub", "shm://copy", "--once"]);
+        place.await_subscribers("copy", 1);
+        assert_eq!(end(waiting, &[signal]), Some(code), "no publisher yet");
+        let mut publisher = place.olivine(&["pub", "shm://copy", "--stdin", "lines"]);
+        let mut publisher = Running::new(publisher.stdin(Stdio::piped()).spawn().unwrap());
+        let mut subscriber = place.start(&["sub", "shm://copy", "--once"]);
+        place.await_subscribers("copy", 1);
+        let input = publisher.child.stdin.as_mut().unwrap();
+        input.write_all(b"one\n").unwrap();
+        let mut line = [0; 4];
+        let output = subscriber.child.stdout.as_mut().unwrap();
+        output.read_exact(&mut line).unwrap();
+        assert_eq!(end(subscriber, &[signal]), Some(code), "a part of the copy");
+        // Its input has not ended.
+        assert_eq!(end(publisher, &[signal]), Some(code));
+    }
+    let sealed = format!("shm+fd://{}", place.path().join("socket").display());
+    let mut waiting = place.start(&["sub", &sealed, "--once"]);
+    let (_, _rest) = hear(&mut waiting, "waiting for the publisher");
+    assert_eq!(end(waiting, &[Signal::INT]), Some(130));
+    assert_eq!(place.left(), Vec::<String>::new(), "ended in order");
+}
+
 /// Two signals at once are one request, whichever thread sees them first; the code is always the
 /// same.
 #[test]

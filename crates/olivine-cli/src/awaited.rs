@@ -1,6 +1,6 @@
 //! Reports what a command waits for: after a while, and again when it changes.
 
-use crate::{log, settings};
+use crate::{log, quote, settings};
 use olivine::admin::{self, ChannelInfo, SubscriberInfo};
 use olivine::{Config, Delivery, LaneState, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
@@ -137,14 +137,14 @@ fn slowest(info: &ChannelInfo, lane: usize) -> Option<(&SubscriberInfo, u64)> {
 
 fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     let uri = settings::short(config);
-    let dir = config.get_dir();
-    let dir = dir.map_or_else(String::new, |dir| format!(" --dir {}", dir.display()));
+    let dir = quote::dir(config.get_dir());
     let lag = text::bytes(lag_bytes);
     let line = match (&slowest.name, slowest.alive) {
         (Some(name), false) => format!(
             "{uri} waits for its durable subscriber '{name}', which is gone and {lag} behind: \
              start it again, or forget it and what it has not read with \
-             'olivine rm {uri} --name {name}{dir}'"
+             'olivine rm {uri} --name {}{dir}'",
+            quote::word_or(name, "NAME")
         ),
         (name, _) => {
             let name = name

@@ -8,9 +8,9 @@ use crate::args::carry::BridgeArgs;
 use crate::args::channel::full_uri;
 use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome, complain, with_id};
-use crate::log;
 use crate::output::{print, print_json, table};
 use crate::stop::{LOOK, Stop};
+use crate::{log, quote};
 use carried::Carried;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use olivine::{Bridge, Config, LinkStage, LinkStatus, Scheme};
@@ -107,7 +107,9 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             let channel = place(&one.pair.source);
             log::info(&format!(
                 "the place '{name}' in {channel} is kept for the next start: publishers wait for \
-                 it; 'olivine rm {channel} --name {name}' gives it up"
+                 it; 'olivine rm {channel} --name {}{}' gives it up",
+                quote::word_or(name, "NAME"),
+                quote::dir(one.source.get_dir()),
             ));
         }
         // Messages carried during the stop count, too.

@@ -26,6 +26,7 @@ mod output;
 mod process;
 mod progress;
 mod publish;
+mod quote;
 mod replace;
 mod serve;
 mod settings;

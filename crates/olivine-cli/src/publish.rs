@@ -9,7 +9,7 @@ use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome};
 use crate::meter::{Extra, Meter, Totals};
 use crate::stop::{LOOK, Stop};
-use crate::{log, settings, typed};
+use crate::{log, quote, settings, typed};
 use olivine::{Config, NotSent, Outgoing, Publisher, Scheme, admin};
 use olivine_bench::clock::TickClock;
 use olivine_bench::pace::{Pacer, Rest};
@@ -82,8 +82,9 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         log::info(&if config.scheme() == Scheme::Shm {
             format!(
                 "{uri} has no subscriber yet: up to {} of it stay for \
-                 'olivine sub {uri} --from oldest'",
+                 'olivine sub {uri} --from oldest{}'",
                 text::bytes(sender.publisher.capacity()),
+                quote::dir(config.get_dir()),
             )
         } else {
             format!(

@@ -13,6 +13,7 @@ pub(crate) mod view;
 
 use crate::admin;
 use crate::failure::{Failure, Outcome};
+use crate::quote;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sample::{Sample, Sampler};
 use std::path::Path;
@@ -78,7 +79,7 @@ impl Watch {
             }
         }
         let folder = admin::directory(dir.map(Path::new))?;
-        let place = dir.map_or_else(String::new, |dir| format!(" --dir {dir}"));
+        let place = quote::dir(dir.map(Path::new));
         raise_descriptor_limit();
         Ok(Self {
             sampler: Sampler::new(folder, asked),

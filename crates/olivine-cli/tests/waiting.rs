@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Running, TestFolder, hear, json, said};
+use common::{Running, TestFolder, hear, json, said, until};
 use rustix::process::Signal;
 use std::io::Read;
 
@@ -98,6 +98,57 @@ fn publisher_names_the_absent_durable_subscriber_and_the_remedy() {
     let output = publisher.output();
     assert!(output.status.success());
     assert_eq!(json(&output)["messages_count"], 10_000);
+}
+
+/// A shell reads each command that is printed as it is meant.
+#[test]
+fn folder_with_odd_characters_is_quoted_in_each_remedy() {
+    let place = TestFolder::new();
+    let dir = place.path().join("chan dir;touch x").display().to_string();
+    let hint = place.run(&["pub", "read", "--dir", &dir, "hello"]);
+    let hint = said(&hint);
+    assert!(
+        hint.contains(&format!(
+            "olivine sub shm://read --from oldest --dir '{dir}'"
+        )),
+        "{hint}"
+    );
+    let config = olivine::Config::parse("shm://held").unwrap().dir(&dir);
+    let absent = place.start(&["sub", "held", "--dir", &dir, "--name", "audit"]);
+    until("the subscriber", || {
+        let info = olivine::admin::inspect(&config);
+        info.is_ok_and(|info| !info.subscribers.is_empty())
+    });
+    absent.signal(Signal::KILL);
+    drop(absent);
+    let mut publisher = place.start(&[
+        "pub",
+        "held",
+        "--dir",
+        &dir,
+        "--capacity",
+        "64KiB",
+        "--count",
+        "10000",
+    ]);
+    let (line, _rest) = hear(&mut publisher, "waits for its durable subscriber");
+    let (_, command) = line.split_once("'olivine ").unwrap();
+    let command = command.trim_end().strip_suffix('\'').unwrap();
+    let words = shlex::split(command).unwrap();
+    assert_eq!(
+        words,
+        ["rm", "shm://held", "--name", "audit", "--dir", &dir]
+    );
+    let top = place.run(&["top", "--once", "--json", "held", "--dir", &dir]);
+    let remedy = json(&top)["findings"][0]["remedy"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(shlex::split(&remedy).unwrap()[1..], words);
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let forgotten = place.run(&words);
+    assert!(forgotten.status.success(), "{}", said(&forgotten));
+    assert!(publisher.wait().success());
 }
 
 #[test]

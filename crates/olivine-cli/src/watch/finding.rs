@@ -4,6 +4,7 @@ use super::format::{percent, seconds, who};
 use super::sample::Channel;
 use super::tracker::LaneStep;
 use super::view::{ChannelView, Finding, Participant, Role, Severity, State};
+use crate::quote;
 use crate::terminal::escaped;
 use olivine::LaneState;
 use std::collections::BTreeMap;
@@ -152,7 +153,7 @@ fn culprit(one: &Participant) -> String {
 /// tool that names a channel.
 fn remedy(shown: &ChannelView, one: &Participant, place: &str) -> String {
     let (channel, id) = (&shown.name, one.process_id);
-    match (one.state, one.name.as_deref().and_then(quoted)) {
+    match (one.state, one.name.as_deref().and_then(quote::word)) {
         (State::Stopped, _) => format!("kill -CONT {id}"),
         (State::Gone, Some(name)) => format!("olivine rm shm://{channel} --name {name}{place}"),
         (State::Gone, None) => format!("olivine inspect shm://{channel}{place}"),
@@ -161,15 +162,5 @@ fn remedy(shown: &ChannelView, one: &Participant, place: &str) -> String {
             format!("gdb -p {id} --batch -ex 'thread apply all backtrace'")
         }
         _ => format!("olivine doctor shm://{channel}{place}"),
-    }
-}
-
-/// A name for a shell; `None` if it has characters that a line cannot show.
-fn quoted(name: &str) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-    match escaped(name) {
-        shown if shown != name || name.contains('\t') => None,
-        _ if !name.starts_with('-') && name.chars().all(is_plain) => Some(name.to_owned()),
-        _ => Some(format!("'{}'", name.replace('\'', "'\\''"))),
     }
 }

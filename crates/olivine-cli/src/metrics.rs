@@ -134,7 +134,7 @@ pub(crate) fn run(args: &MetricsArgs, common: Common) -> Outcome {
              JSON",
         ));
     }
-    let watch = Watch::new(&args.uri, args.dir.as_deref())?;
+    let mut watch = Watch::new(&args.uri, args.dir.as_deref())?;
     if !is_single {
         let access = Access::new(args.listen, &args.access)?;
         let desk = Desk::new(watch, Duration::from_secs(1));
@@ -142,32 +142,33 @@ pub(crate) fn run(args: &MetricsArgs, common: Common) -> Outcome {
     }
     let stop = Stop::install()?;
     match &args.textfile {
-        None => print(&twice(watch, &stop, Format::OpenMetrics)?),
+        None => print(&twice(&mut watch, &stop, Format::OpenMetrics)?)?,
         Some(path) => {
             let target = Target::new(path, "'olivine metrics --once' prints the text")?;
-            let text = twice(watch, &stop, Format::Prometheus)?;
+            let text = twice(&mut watch, &stop, Format::Prometheus)?;
             target.replace(text.as_bytes(), Readers::All)?;
             let bytes = text.len();
-            match common.json {
-                true => print_json(&serde_json::json!({
+            if common.json {
+                print_json(&serde_json::json!({
                     "file": path.display().to_string(), "text_bytes": bytes,
-                })),
-                false => Ok(()),
+                }))?;
             }
         }
     }
+    // The text says so, too, for what collects it.
+    watch.check_asked()
 }
 
 /// The text of the second of two looks: ages and holds need two.
-fn twice(mut watch: Watch, stop: &Stop, format: Format) -> Outcome<String> {
+fn twice(watch: &mut Watch, stop: &Stop, format: Format) -> Outcome<String> {
     // A folder that cannot be read is a failure here: no later look will show that it was.
     watch.sample(false)?;
-    let mut meter = Meter::new(&watch, false);
-    meter.text(&mut watch, format);
+    let mut meter = Meter::new(watch, false);
+    meter.text(watch, format);
     if !stop.wait_until(Instant::now() + FIRST_WINDOW) {
         stop.cut_short()?;
     }
-    Ok(meter.text(&mut watch, format))
+    Ok(meter.text(watch, format))
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(crate) fn run(args: &TopArgs, common: Common) -> Outcome {
             show(&shown, args.once)?;
         }
         if args.once {
-            return Ok(());
+            return watch.check_asked();
         }
     }
     if args.once { stop.cut_short() } else { Ok(()) }

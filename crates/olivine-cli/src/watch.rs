@@ -12,7 +12,7 @@ pub(crate) mod tracker;
 pub(crate) mod view;
 
 use crate::admin;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::quote;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sample::{Sample, Sampler};
@@ -102,6 +102,22 @@ impl Watch {
     pub(crate) fn look(&mut self) -> Outcome<View> {
         let sample = self.sample(true)?;
         Ok(self.tracker.advance(&sample))
+    }
+
+    /// Prints why channels that were asked for cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::BadResult`] if there is one.
+    pub(crate) fn check_asked(&self) -> Outcome {
+        let mut result = Ok(());
+        for config in self.sampler.asked() {
+            if let Err(error) = olivine::admin::inspect(config) {
+                complain(&with_id(&error.into()));
+                result = Err(Failure::BadResult);
+            }
+        }
+        result
     }
 
     /// Forgets the looks before: rates and ages begin anew.

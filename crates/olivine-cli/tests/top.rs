@@ -188,9 +188,53 @@ fn unreadable_and_hostile_channels_are_shown_and_none_is_fatal() {
         "{text}"
     );
     // A channel that is named is missed.
-    let view = look(&place, &["half-made"]);
+    let shown = place.run(&["top", "--once", "-d", "100ms", "--json", "half-made"]);
+    assert_eq!(shown.status.code(), Some(1), "{}", said(&shown));
+    let view = json(&shown);
     let error = view["channels"][0]["error"].as_str().unwrap();
     assert!(error.contains("does not exist"), "{error}");
+}
+
+#[test]
+fn named_channel_that_cannot_be_read_fails_a_single_look() {
+    let place = TestFolder::new();
+    let published = place.run(&["pub", "good", "one"]);
+    assert!(published.status.success(), "{}", said(&published));
+    let text = place.path().join("olivine.prom").display().to_string();
+    for words in [
+        &["top", "--once"][..],
+        &["top", "--once", "--json"],
+        &["metrics", "--once"],
+        &["metrics", "--textfile", &text],
+    ] {
+        let output = place.run(&[words, &["good"]].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{words:?}: {}",
+            said(&output)
+        );
+        let output = place.run(&[words, &["good", "nosuch"]].concat());
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{words:?}: {}",
+            said(&output)
+        );
+        let inspected = place.run(&["inspect", "nosuch"]);
+        assert_eq!(said(&output), said(&inspected), "{words:?}");
+    }
+    let written = std::fs::read_to_string(text).unwrap();
+    assert!(
+        written.contains(r#"olivine_channel_readable{channel="nosuch"} 0"#),
+        "{written}"
+    );
+    let shown = place.run(&["top", "--once", "nosuch"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(
+        shown.starts_with("CHANNEL"),
+        "no channel was looked at: {shown}"
+    );
 }
 
 #[test]

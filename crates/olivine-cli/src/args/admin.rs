@@ -56,7 +56,8 @@ pub(crate) struct TopArgs {
     /// Channels such as shm://ticks or ticks [default: all of the folder]
     #[arg(add = complete::channel())]
     pub(crate) uri: Vec<String>,
-    /// Print what two looks show, and end
+    /// Print what two looks show, and end; exit code 1 if a named channel cannot be
+    /// read
     #[arg(long)]
     pub(crate) once: bool,
     /// Time between two looks, 50ms or more

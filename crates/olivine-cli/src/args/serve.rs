@@ -45,7 +45,8 @@ pub(crate) struct MetricsArgs {
     /// Write the text to this file, in place of the old file at once, and end
     #[arg(long, value_name = "FILE", conflicts_with = "once")]
     pub(crate) textfile: Option<PathBuf>,
-    /// Print the text, and end
+    /// Print the text, and end; exit code 1, here and with --textfile, if a named
+    /// channel cannot be read
     #[arg(long)]
     pub(crate) once: bool,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]

@@ -14,10 +14,13 @@ pub(super) fn text(view: &View, dir: &Path) -> String {
         out.push_str(&format!("no channels in {}\n", dir.display()));
         return out;
     }
-    if view.findings.is_empty() {
+    let is_any_readable = view.channels.iter().any(|one| one.error.is_none());
+    if view.findings.is_empty() && is_any_readable {
         out.push_str("no subscriber holds a publisher back\n");
     }
-    out.push('\n');
+    if !out.is_empty() {
+        out.push('\n');
+    }
     out.push_str(&channels(view));
     let participants = participants(view);
     if !participants.is_empty() {

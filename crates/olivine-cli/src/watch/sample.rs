@@ -149,6 +149,11 @@ impl Sampler {
         &self.dir
     }
 
+    /// The channels that were asked for; empty for all of the folder.
+    pub(crate) fn asked(&self) -> &[Config] {
+        &self.asked
+    }
+
     /// Unmaps and closes all channels. The next look opens them again.
     pub(crate) fn release(&mut self) {
         self.observers.clear();

@@ -50,6 +50,8 @@ struct Running {
     pair: Pair,
     bridge: Bridge,
     note: String,
+    /// No other bridge runs here: its failure ends the command, which prints it.
+    is_alone: bool,
     /// The source of messages, and its state.
     source: Config,
     awaited: Awaited,
@@ -66,6 +68,7 @@ pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
 pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let mut running = Vec::new();
+    let is_alone = pairs.len() == 1;
     for mut pair in pairs {
         for uri in [&mut pair.source, &mut pair.destination] {
             *uri = full_uri(uri)?.into_owned();
@@ -76,6 +79,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             pair,
             bridge,
             note: String::new(),
+            is_alone,
             source,
             awaited: Awaited::default(),
             carried: Carried::new(),
@@ -208,7 +212,8 @@ impl Running {
     fn tell(&mut self) {
         let status = self.bridge.status();
         let note = awaited::note(&status).unwrap_or_default();
-        if note != self.note && !note.is_empty() {
+        let is_printed_later = self.is_alone && status.stage == LinkStage::Failed;
+        if note != self.note && !note.is_empty() && !is_printed_later {
             log::info(&format!("{}: {note}", place(&self.pair.source)));
         }
         self.note = note;

@@ -154,11 +154,16 @@ fn missing_channel_of_a_journal_is_refused_with_the_known_ones() {
         let uri = format!("file://{file}?channel={channel}");
         assert!(place.run(&["pub", &uri, "one"]).status.success());
     }
-    let expected = "it has no messages of the channel 'trades': choose one of its channels with \
-                    'channel=': asks, bids";
+    let expected = format!(
+        "{file} has no messages of the channel 'trades': choose one of its channels with \
+         'channel=', or --of of the tool: asks, bids"
+    );
+    let expected = expected.as_str();
     let output = place.run(&["replay", &file, "shm://out", "--of", "trades"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains(expected), "{}", said(&output));
+    // Once, in one line.
+    let line = format!("olivine: {expected} [journal.no-channel]\n");
+    assert_eq!(said(&output), line);
     let output = place.run(&["sub", &format!("file://{file}?channel=trades")]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains(expected), "{}", said(&output));
@@ -170,6 +175,44 @@ fn missing_channel_of_a_journal_is_refused_with_the_known_ones() {
     let published = place.start_with(&["pub", &uri, "--stdin", "lines"], Vec::new());
     assert!(published.output().status.success());
     let output = place.run(&["replay", &empty, "shm://out", "--of", "bids"]);
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
+fn start_behind_the_end_of_a_journal_is_refused_unless_it_may_grow() {
+    let place = TestFolder::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("t.olv").display().to_string();
+    let journal = format!("file://{file}");
+    let published = place.run(&["pub", &journal, "one", "two"]);
+    assert!(published.status.success(), "{}", said(&published));
+    let end = json(&place.run(&["journal", "info", &file, "--json"]))["position_bytes"].clone();
+    let words = format!("has no position 99999: it ends at position {end}");
+    for command in [
+        &["replay", &file, "x", "--from", "position:99999"][..],
+        &["sub", &format!("{journal}?from=position:99999")],
+        &["sub", &journal, "--from", "position:99999", "--once"],
+    ] {
+        let output = place.run(command);
+        let complaint = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {complaint}");
+        assert!(complaint.contains(&words), "{command:?}: {complaint}");
+        assert!(complaint.contains("[journal.no-position]"), "{complaint}");
+    }
+    let at_end = format!("position:{end}");
+    let output = place.run(&["replay", &file, "x", "--from", &at_end]);
+    assert!(output.status.success(), "{}", said(&output));
+    let grows = format!("{journal}?follow=yes&from=position:99999");
+    let follower = place.start(&["sub", &grows]);
+    until("the follower reads the journal", || {
+        let maps = std::fs::read_dir(format!("/proc/{}/fd", follower.child.id()));
+        maps.is_ok_and(|fds| {
+            fds.flatten()
+                .any(|fd| std::fs::read_link(fd.path()).is_ok_and(|path| path.ends_with("t.olv")))
+        })
+    });
+    follower.signal(Signal::INT);
+    let output = follower.output();
     assert!(output.status.success(), "{}", said(&output));
 }
 

@@ -108,7 +108,8 @@ pub(crate) struct ReplayArgs {
     /// How fast: full, original, or a factor such as 2x [default: full]
     #[arg(long, value_name = "PACE")]
     pub(crate) pace: Option<String>,
-    /// Start position: oldest, now, time:DATE or position:BYTES
+    /// Start position: oldest, now, time:DATE or position:BYTES. A position behind
+    /// the end is refused, unless the journal grows or with --follow
     /// [default: oldest]
     #[arg(long, value_name = "START")]
     pub(crate) from: Option<String>,

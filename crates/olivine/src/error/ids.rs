@@ -208,6 +208,12 @@ ids! {
         "the disk is full, or the file may not grow",
         "free space, or raise the limit on file sizes; recording continues then";
     Missing "missing" "there is no such journal", "check the path";
+    NoChannel "no-channel"
+        "the journal has no messages of the channel that was asked for",
+        "choose one of its channels: the error lists them, and so does 'olivine journal info'";
+    NoPosition "no-position"
+        "the journal ends before the position that was asked for",
+        "start at or before its end, or wait for more with 'follow=yes'";
     Exists "exists"
         "the file of a new journal is there already",
         "name another file: nothing is overwritten";

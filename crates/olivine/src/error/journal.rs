@@ -38,6 +38,34 @@ pub enum JournalError {
         /// Its path.
         path: PathBuf,
     },
+    /// It has messages, and none of the channel that was asked for.
+    #[error(
+        "{} has no messages of the channel '{channel}': choose one of its channels with \
+         'channel=', or --of of the tool: {held}",
+        path.display()
+    )]
+    NoChannel {
+        /// The journal.
+        path: PathBuf,
+        /// The channel that was asked for.
+        channel: String,
+        /// Its channels, separated by commas.
+        held: String,
+    },
+    /// It ends before the position that was asked for, and nothing records into it.
+    #[error(
+        "{} has no position {position}: it ends at position {end}; start at or before that, or \
+         wait for what will be recorded with 'follow=yes'",
+        path.display()
+    )]
+    NoPosition {
+        /// The journal.
+        path: PathBuf,
+        /// The position that was asked for.
+        position: u64,
+        /// Its end.
+        end: u64,
+    },
     /// It was to be a new journal, and there is a file of that name.
     #[error("{} is there already, and is not overwritten: name another file", path.display())]
     Exists {

@@ -88,15 +88,28 @@ impl JournalInlet {
             return Ok(());
         };
         let names: Vec<_> = names.into_iter().collect();
-        Err(LinkError::Damaged {
-            place: self.path().display().to_string(),
-            problem: format!(
-                "it has no messages of the channel '{}': choose one of its channels with \
-                 'channel=': {}",
-                self.config.channel(),
-                names.join(", ")
-            ),
-        })
+        Err(link_error(JournalError::NoChannel {
+            path: self.path().to_owned(),
+            channel: self.config.channel().to_owned(),
+            held: names.join(", "),
+        }))
+    }
+
+    /// Refuses a start behind the end, unless the journal may grow up to it.
+    fn check_position(&self, position: u64) -> Result<(), JournalError> {
+        let mut replay = Replay::open(self.path())?;
+        if self.config.groups.file.follow || replay.is_recorded_into()? {
+            return Ok(());
+        }
+        // Damage before the end is found, and reported, where the replay comes to it.
+        if replay.seek_end().is_ok() && position > replay.position() {
+            return Err(JournalError::NoPosition {
+                path: self.path().to_owned(),
+                position,
+                end: replay.position(),
+            });
+        }
+        Ok(())
     }
 
     /// Opens the journal; with `follow` it may not exist yet.
@@ -142,6 +155,7 @@ impl JournalInlet {
                 return Ok(first.unwrap_or_else(|| replay.position()));
             }
             Start::Position(position) => {
+                self.check_position(position)?;
                 replay.seek_position(position)?;
                 // Runs before it in its block are skipped.
                 return Ok(position.max(replay.position()));

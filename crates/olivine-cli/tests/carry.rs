@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{TestFolder, awkward_text, json, said, until};
+use common::{TestFolder, awkward_text, hear, json, said, until};
+use olivine::LaneState;
 use rustix::process::{Resource, Rlimit, Signal};
 use std::io::{BufRead, BufReader};
 
@@ -176,6 +177,48 @@ fn missing_channel_of_a_journal_is_refused_with_the_known_ones() {
     assert!(published.output().status.success());
     let output = place.run(&["replay", &empty, "shm://out", "--of", "bids"]);
     assert!(output.status.success(), "{}", said(&output));
+}
+
+/// A ring keeps the place of a replay into it, so that a killed one loses and repeats nothing.
+#[test]
+fn replay_into_the_same_ring_says_that_it_continues_and_waits_for_its_subscribers() {
+    let place = TestFolder::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("t.olv").display().to_string();
+    let journal = format!("file://{file}");
+    let published = place.run(&["pub", &journal, "one", "two"]);
+    assert!(published.status.success(), "{}", said(&published));
+    let follower = place.start(&["replay", &file, "again", "--follow"]);
+    // Asked to end, it delivers what is recorded. The lane is closed at the end of the journal.
+    until("a message", || {
+        let info = place.look("again");
+        info.is_some_and(|info| info.publishers.iter().any(|one| one.cursor > 0))
+    });
+    follower.signal(Signal::INT);
+    let output = follower.output();
+    assert!(output.status.success(), "{}", said(&output));
+    let mut replay = place.start(&["replay", &file, "again", "--subscribers", "1"]);
+    let (line, _rest) = hear(&mut replay, "continues at position");
+    assert!(
+        line.contains("where an earlier replay into this channel stopped"),
+        "{line}"
+    );
+    // It has nothing to deliver, and keeps its lane open for the subscriber.
+    until("a publisher", || {
+        let info = place.look("again");
+        info.is_some_and(|info| {
+            let mut publishers = info.publishers.iter();
+            publishers.any(|one| one.state == LaneState::Open)
+        })
+    });
+    assert!(replay.child.try_wait().unwrap().is_none(), "it has ended");
+    let reader = place
+        .start(&["sub", "again", "--once", "--from", "oldest"])
+        .reading();
+    assert!(replay.wait().success());
+    let output = reader.output();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(lines(&output.stdout), ["one", "two"]);
 }
 
 #[test]

@@ -98,7 +98,11 @@ Examples:
   olivine replay ticks.olv again --from time:2026-01-31T08:30:00Z
 
 Same as 'olivine bridge file:///PATH shm://CHANNEL'. 'olivine sub
-file:///PATH' reads a journal without a channel.")]
+file:///PATH' reads a journal without a channel.
+
+A channel keeps the place of a replay that was stopped or killed before its end,
+as with --follow: the next replay of the journal into it continues there,
+whatever --from is, and says so. 'olivine rm CHANNEL' forgets the place.")]
 pub(crate) struct ReplayArgs {
     /// Journal to replay
     pub(crate) file: String,
@@ -122,7 +126,8 @@ pub(crate) struct ReplayArgs {
     /// Channel to replay, if the journal holds several
     #[arg(long = "of", value_name = "NAME")]
     pub(crate) name_in_journal: Option<String>,
-    /// Wait for this many subscribers before the first message [default: 0]
+    /// Wait for this many subscribers before the first message, or before the end
+    /// if an earlier replay sent all of them [default: 0]
     #[arg(long, value_name = "COUNT", visible_alias = "wait-for")]
     pub(crate) subscribers: Option<String>,
 }

@@ -562,6 +562,15 @@ impl Ingress {
         wanting
     }
 
+    #[cfg(feature = "journal")]
+    /// Whether an open lane has sent nothing and still waits for the subscribers of `subscribers=`.
+    pub(crate) fn lacks_subscribers(&mut self, index: u32) -> bool {
+        let mut lanes = self.lanes.iter_mut();
+        let lane = lanes.find(|lane| lane.index == index);
+        let publisher = lane.and_then(|lane| lane.publisher.as_mut());
+        publisher.is_some_and(|one| matches!(one.ask_room(0), Err(NotSent::NotConnected)))
+    }
+
     /// Messages committed so far.
     pub(crate) fn messages(&self) -> u64 {
         self.messages

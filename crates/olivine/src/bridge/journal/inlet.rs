@@ -198,7 +198,7 @@ impl Inlet for JournalInlet {
             error
         };
         let unread = |error: JournalError| failed(link_error(error));
-        let journal = replay.journal();
+        let (journal, begin) = (replay.journal(), replay.position());
         let resumed_at_hole = resumed_at(&ingress, journal ^ AT_HOLE);
         // A replay that was killed before it closed the lane has reported nothing.
         let is_reported = !ingress.was_left_open(LANE);
@@ -226,6 +226,14 @@ impl Inlet for JournalInlet {
         // end.
         let is_resumed = resumed.is_some();
         let is_owed = ingress.was_left_open(LANE) && is_resumed;
+        let continues = match resumed.filter(|position| *position > begin) {
+            Some(position) => format!(
+                "continues at position {position} of {}, where an earlier replay into this \
+                 channel stopped",
+                self.path().display()
+            ),
+            None => String::new(),
+        };
         let mut replaying = Replaying {
             path: self.path().display().to_string(),
             position,
@@ -240,6 +248,7 @@ impl Inlet for JournalInlet {
             holes: (0, 0),
             accepts_holes: self.accepts_unfinished(),
             reported_hole,
+            continues: String::new(),
             destination: ingress,
             bytes: 0,
         };
@@ -252,8 +261,9 @@ impl Inlet for JournalInlet {
             status.stage = LinkStage::Connected;
             status.peers = 1;
             status.connections = 1;
-            status.note.clear();
+            status.note.clone_from(&continues);
         });
+        replaying.continues = continues;
         control.tried();
         self.replay(&mut replay, &mut replaying, control)
             .map_err(failed)
@@ -373,6 +383,16 @@ impl JournalInlet {
         }
         // Also if nothing was recorded: a lane must report the end.
         replaying.open()?;
+        // As before a first message, if an earlier replay has delivered all of them.
+        while replaying.is_resumed
+            && replaying.bytes == 0
+            && replaying.destination.lacks_subscribers(LANE)
+        {
+            if control.stopping().is_some() {
+                return Ok(());
+            }
+            control.pause(MISSING_NAP);
+        }
         if self.config.name.is_some() {
             // A later replay of this name continues behind what it delivered.
             replaying.destination.close_lane(LANE);
@@ -381,6 +401,9 @@ impl JournalInlet {
         }
         if note.is_empty() {
             note = replaying.holes_note();
+        }
+        if note.is_empty() {
+            note = std::mem::take(&mut replaying.continues);
         }
         control.report(|status| {
             status.stage = LinkStage::Ended;
@@ -489,6 +512,8 @@ struct Replaying {
     accepts_holes: bool,
     /// Position of a hole that a replay before this one reported.
     reported_hole: Option<u64>,
+    /// Where a replay before this one stopped, for the status; empty if there was none.
+    continues: String,
     bytes: u64,
 }
 

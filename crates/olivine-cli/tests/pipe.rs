@@ -75,6 +75,26 @@ fn values_of_another_program_are_printed_by_their_fields() {
     );
 }
 
+/// A reader that leaves has what it wanted, as of `head -n 1`. Without any standard output the
+/// runtime of Rust opens `/dev/null` in its place, before the tool runs.
+#[test]
+fn closed_standard_output_is_not_a_failure() {
+    let place = TestFolder::new();
+    let tool = env!("CARGO_BIN_EXE_olivine");
+    for script in [
+        format!("set -o pipefail; {tool} sub read --from oldest --count 3 | true"),
+        format!("{tool} sub read --from oldest --count 3 >&-"),
+        format!("{tool} ls >&-"),
+    ] {
+        let published = place.run(&["pub", "read", "one", "two", "three"]);
+        assert!(published.status.success(), "{}", said(&published));
+        let mut shell = std::process::Command::new("bash");
+        let shell = shell.args(["-c", &script]).env("OLIVINE_DIR", place.path());
+        let output = shell.env("OLIVINE_CONFIG", "").output().unwrap();
+        assert!(output.status.success(), "{script}: {}", said(&output));
+    }
+}
+
 /// The first publisher states no fields, the second one does.
 #[test]
 fn values_are_printed_by_fields_that_are_stated_later() {

@@ -315,17 +315,52 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     print(&out)
 }
 
-/// The given folder, which must exist, or the default one, which the first channel creates.
+/// The folder of `--dir` or `$OLIVINE_DIR`, which must exist, or the default one, which the first
+/// channel creates.
+///
+/// # Errors
+///
+/// It does not exist, is not a folder, or is not named from the root on.
 pub(crate) fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
-    match dir {
-        Some(dir) if !dir.exists() => Err(Failure::failed(format!(
-            "folder {} does not exist: channels are looked for in $OLIVINE_DIR, or \
-             /dev/shm/olivine-UID, without --dir",
-            dir.display()
-        ))),
-        Some(dir) => Ok(dir.to_path_buf()),
-        None => Ok(admin::default_dir()),
+    let (origin, folder) = match dir {
+        Some(dir) => ("--dir", dir.to_path_buf()),
+        None if is_default_named() => ("$OLIVINE_DIR", admin::default_dir()),
+        None => return Ok(admin::default_dir()),
+    };
+    let shown = folder.display();
+    if folder.is_relative() {
+        return Err(Failure::usage(format!(
+            "'{shown}' of {origin} does not begin with '/': give an absolute path"
+        )));
     }
+    match std::fs::metadata(&folder) {
+        Ok(meta) if meta.is_dir() => Ok(folder),
+        Ok(_) => Err(Failure::failed(format!(
+            "{shown}, which {origin} names, is not a folder: name the folder of the channels"
+        ))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let rest = match dir {
+                Some(_) => {
+                    "does not exist: channels are looked for in $OLIVINE_DIR, or \
+                     /dev/shm/olivine-UID, without --dir"
+                }
+                None => {
+                    "of $OLIVINE_DIR does not exist: the first channel makes it; without the \
+                     variable channels are in /dev/shm/olivine-UID"
+                }
+            };
+            Err(Failure::failed(format!("folder {shown} {rest}")))
+        }
+        Err(error) => {
+            let context = format!("cannot look at {shown}, which {origin} names");
+            Err(Failure::Failed(anyhow::Error::new(error).context(context)))
+        }
+    }
+}
+
+/// Whether `$OLIVINE_DIR` names the default folder.
+fn is_default_named() -> bool {
+    std::env::var_os("OLIVINE_DIR").is_some_and(|dir| !dir.is_empty())
 }
 
 /// The settings of a channel in shared memory, in `dir` if one is given.

@@ -125,6 +125,60 @@ fn publisher_above_the_limit_is_refused() {
     drop(first);
 }
 
+/// `--dir` and `$OLIVINE_DIR` alike.
+#[test]
+fn folder_that_is_relative_or_missing_or_a_file_is_refused() {
+    let place = TestFolder::new();
+    let file = place.path().join("file").display().to_string();
+    fs::write(&file, "precious").unwrap();
+    let missing = place.path().join("none").display().to_string();
+    for (folder, words) in [
+        ("rel", "does not begin with '/'"),
+        (file.as_str(), "is not a folder"),
+        (missing.as_str(), "does not exist"),
+    ] {
+        for command in [
+            &["ls"][..],
+            &["gc"],
+            &["top", "--once"],
+            &["metrics", "--once"],
+            &["serve", "--snapshot", "/no/x.html"],
+        ] {
+            let by_option = place.run(&[command, &["--dir", folder]].concat());
+            let mut by_variable = place.olivine(command);
+            let by_variable = by_variable
+                .env("OLIVINE_DIR", folder)
+                .current_dir(place.path());
+            for output in [by_option, by_variable.output().unwrap()] {
+                let complaint = said(&output);
+                let code = output.status.code();
+                assert!(matches!(code, Some(1 | 2)), "{command:?}: {complaint}");
+                assert!(complaint.contains(words), "{command:?}: {complaint}");
+                assert!(!complaint.contains("remove it"), "{command:?}: {complaint}");
+                assert!(output.stdout.is_empty(), "{command:?}");
+            }
+        }
+    }
+    for folder in ["rel", &file] {
+        for command in [&["pub", "x", "hello"][..], &["inspect", "x"], &["rm", "x"]] {
+            let mut program = place.olivine(command);
+            let program = program.env("OLIVINE_DIR", folder).current_dir(place.path());
+            let words = [if folder == "rel" {
+                "does not begin with '/'"
+            } else {
+                "not a folder"
+            }];
+            refused(
+                &program.output().unwrap(),
+                &words,
+                "a folder of $OLIVINE_DIR",
+            );
+        }
+    }
+    assert!(!place.path().join("rel").exists());
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}
+
 /// In a new mount namespace with a file system of 256 KiB.
 #[test]
 fn full_file_system_is_refused() {

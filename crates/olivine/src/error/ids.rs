@@ -134,11 +134,11 @@ ids! {
     OPEN, OpenError, "open", inside Uri Link;
     Io "io" "the system refused an operation", "see the reason behind it";
     Folder "folder"
-        "a folder or file of the channels has another owner, group or mode than is safe",
+        "the folder of the channels is none, or has another owner, group or mode than is safe",
         "use your own folder with 'dir=' or $OLIVINE_DIR, or give it the right owner and mode";
     NotAChannel "not-a-channel"
         "a file is not a channel's",
-        "remove it, or use another folder";
+        "use another folder, or remove the file if no other program needs it";
     EarlierBoot "earlier-boot"
         "the channel was made before the system was started last",
         "remove it with 'olivine rm': its messages may be torn";

@@ -38,6 +38,15 @@ impl Folder {
     /// Opens the folder that the settings name; makes it if it is missing and `create` is set.
     pub(crate) fn open(config: &Config, create: bool) -> Result<Option<Self>, OpenError> {
         let path = config.dir.clone().unwrap_or_else(default_folder);
+        // 'dir=' was checked with the other settings, or is a folder that a caller lists.
+        if config.dir.is_none() && path.is_relative() {
+            return Err(OpenError::Folder {
+                path,
+                problem: "$OLIVINE_DIR names it and does not begin with '/': give an absolute \
+                          path, or unset it"
+                    .to_owned(),
+            });
+        }
         Self::open_path(path, Sharing::of(config)?, create)
     }
 
@@ -146,12 +155,27 @@ pub(super) fn open_folder(
     match rustix::fs::openat(at, name, flags, Mode::empty()) {
         Ok(file) => Ok(Some(file)),
         Err(Errno::NOENT) => Ok(None),
-        Err(Errno::NOTDIR | Errno::LOOP) => Err(OpenError::NotAChannel {
-            path: path.to_owned(),
-            problem: "it is not a folder but a link or a file; remove it or use another name"
-                .into(),
-        }),
+        Err(Errno::NOTDIR | Errno::LOOP) => Err(not_a_folder(name, path)),
         Err(errno) => Err(refused("open", path)(errno)),
+    }
+}
+
+/// The error for a `name` at `path` that is not a folder.
+fn not_a_folder(name: &Path, path: &Path) -> OpenError {
+    let path = path.to_owned();
+    // A channel is named within the folder of all channels. That one may be anything that a person
+    // has named by mistake.
+    if name == path {
+        let problem = "it is a link or a file, not a folder: name the folder of the channels";
+        return OpenError::Folder {
+            path,
+            problem: problem.to_owned(),
+        };
+    }
+    let problem = "it is not a folder but a link or a file; remove it or use another name";
+    OpenError::NotAChannel {
+        path,
+        problem: problem.to_owned(),
     }
 }
 

@@ -6,7 +6,7 @@ mod unlinked;
 use crate::args::channel::{full_uri, shm_only};
 use crate::args::{Common, GcArgs, InspectArgs, LsArgs, RmArgs};
 use crate::bridge::place;
-use crate::failure::{Failure, Outcome, complain};
+use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::output::{print, print_json, table};
 use olivine::admin::{self, AdminError, ChannelInfo, PublisherInfo, SubscriberInfo};
 use olivine::{Config, LaneState, Scheme};
@@ -267,7 +267,7 @@ fn each(
             }
             Err(error) => {
                 failures += 1;
-                complain(&chain(&error));
+                complain(&with_id(&error.into()));
             }
         }
     }

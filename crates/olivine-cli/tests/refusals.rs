@@ -179,6 +179,18 @@ fn folder_that_is_relative_or_missing_or_a_file_is_refused() {
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
+#[test]
+fn name_of_an_attached_subscriber_is_not_forgotten() {
+    let place = TestFolder::new();
+    let subscriber = place.start(&["sub", "kept", "--name", "audit"]);
+    place.await_subscribers("kept", 1);
+    let output = place.run(&["rm", "kept", "--name", "audit"]);
+    let words = ["'audit'", "end it there first", "[admin.subscriber-in-use]"];
+    refused(&output, &words, "an attached subscriber");
+    assert!(!said(&output).contains("name="), "{}", said(&output));
+    drop(subscriber);
+}
+
 /// In a new mount namespace with a file system of 256 KiB.
 #[test]
 fn full_file_system_is_refused() {

@@ -195,6 +195,19 @@ pub enum AdminError {
         /// The URI.
         uri: String,
     },
+    /// A process has the durable subscriber open.
+    #[error(
+        "durable subscriber '{name}' of channel '{channel}' is open in process {pid}: end it \
+         there first"
+    )]
+    SubscriberInUse {
+        /// The channel.
+        channel: String,
+        /// The name.
+        name: String,
+        /// Its process.
+        pid: u64,
+    },
     /// The channel has no durable subscriber of that name.
     #[error(
         "channel '{channel}' has no durable subscriber '{name}': 'olivine inspect' lists those it \
@@ -216,6 +229,9 @@ crate::error::ids::ids! {
     NoFiles "no-files"
         "only channels in shared memory have files that can be looked at from outside",
         "name a channel shm://NAME";
+    SubscriberInUse "subscriber-in-use"
+        "a process has the durable subscriber open",
+        "end it there first";
     NoSubscriber "no-subscriber"
         "the channel has no durable subscriber of this name",
         "see which it has with 'olivine inspect'";
@@ -381,7 +397,15 @@ pub fn forget(config: &Config, name: &str) -> Result<Forgotten, AdminError> {
         locks,
         ..
     } = &attached;
-    let taken = slots::take_durable(control, geometry, locks, name, backing.path())?;
+    let taken = slots::take_durable(control, geometry, locks, name, backing.path());
+    let taken = taken.map_err(|error| match error {
+        OpenError::NameInUse { name, pid } => AdminError::SubscriberInUse {
+            channel: config.channel().to_owned(),
+            name,
+            pid,
+        },
+        other => other.into(),
+    })?;
     let slot = taken.ok_or_else(|| AdminError::NoSubscriber {
         channel: config.channel().to_owned(),
         name: name.to_owned(),

@@ -191,6 +191,20 @@ fn name_of_an_attached_subscriber_is_not_forgotten() {
     drop(subscriber);
 }
 
+#[test]
+fn address_that_is_none_is_refused_with_an_example() {
+    let place = TestFolder::new();
+    for command in ["metrics", "serve"] {
+        let output = place.run(&[command, "--listen", "foo"]);
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        assert!(
+            said(&output).contains("such as 127.0.0.1:"),
+            "{}",
+            said(&output)
+        );
+    }
+}
+
 /// In a new mount namespace with a file system of 256 KiB.
 #[test]
 fn full_file_system_is_refused() {

@@ -38,7 +38,10 @@ pub(crate) struct MetricsArgs {
     /// Channels such as shm://ticks or ticks [default: all of the folder]
     pub(crate) uri: Vec<String>,
     /// Address and port to listen on; port 0 is any free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6549")]
+    #[arg(
+        long, value_name = "ADDRESS", default_value = "127.0.0.1:6549",
+        value_parser = values::address
+    )]
     pub(crate) listen: SocketAddr,
     #[command(flatten)]
     pub(crate) access: AccessArgs,
@@ -70,7 +73,10 @@ pub(crate) struct ServeArgs {
     /// Channels such as shm://ticks or ticks [default: all of the folder]
     pub(crate) uri: Vec<String>,
     /// Address and port to listen on; port 0 is any free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6548")]
+    #[arg(
+        long, value_name = "ADDRESS", default_value = "127.0.0.1:6548",
+        value_parser = values::address
+    )]
     pub(crate) listen: SocketAddr,
     #[command(flatten)]
     pub(crate) access: AccessArgs,

@@ -1,6 +1,7 @@
 //! Values of flags: sizes, durations, rates, lists. Each error says which values are valid.
 
 use olivine_bench::scenario::latency;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// `65536`, `64KiB`, `1MiB`, `1GiB`.
@@ -93,6 +94,14 @@ pub(crate) fn count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a number of messages above 0 such as 10, 5K or 1M".to_owned())
 }
 
+/// An address with a port.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected a numeric address and a port such as 127.0.0.1:6549, 0.0.0.0:6549 or [::1]:6549"
+            .to_owned()
+    })
+}
+
 /// Two CPU numbers, such as `0,1`.
 pub(crate) fn cpu_pair(text: &str) -> Result<(u32, u32), String> {
     let refused = || "expected two different CPU numbers such as 0,1".to_owned();
@@ -178,6 +187,17 @@ mod tests {
         assert_eq!(latency_rate("1"), Ok(1.0));
         for bad in ["0.5", "1G", "max"] {
             assert!(latency_rate(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_numbers_with_a_port() {
+        assert!(address("127.0.0.1:0").is_ok() && address("[::1]:6549").is_ok());
+        for bad in ["foo", "6549", ":6549", "127.0.0.1", "localhost:6549"] {
+            assert!(
+                address(bad).unwrap_err().contains("127.0.0.1:6549"),
+                "{bad}"
+            );
         }
     }
 

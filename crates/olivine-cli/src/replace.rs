@@ -1,6 +1,7 @@
 //! Files that are replaced in one step.
 
 use crate::failure::{Failure, Outcome};
+use std::error::Error as _;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -72,7 +73,7 @@ impl Target {
     /// If its folder cannot be written. The old file stays.
     pub(crate) fn replace(&self, bytes: &[u8], readers: Readers) -> Outcome {
         self.write(bytes, readers)
-            .map_err(|error| failed(&self.shown, error))
+            .map_err(|error| failed(&self.shown, without_path(error)))
     }
 
     fn write(&self, bytes: &[u8], readers: Readers) -> io::Result<()> {
@@ -93,6 +94,13 @@ impl Target {
         file.persist(&self.path).map_err(|error| error.error)?;
         Ok(())
     }
+}
+
+/// The system's error, without the name of the temporary file.
+fn without_path(error: io::Error) -> io::Error {
+    let cause = error.source().and_then(|cause| cause.downcast_ref());
+    let number = cause.and_then(io::Error::raw_os_error);
+    number.map_or(error, io::Error::from_raw_os_error)
 }
 
 fn failed(path: &Path, error: io::Error) -> Failure {
@@ -118,7 +126,13 @@ mod tests {
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o644, "{mode:o}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(replace(&folder.path().join("none/x"), b"x").is_err());
+        let path = folder.path().join("none/x");
+        let Err(Failure::Failed(error)) = replace(&path, b"x") else {
+            panic!("a file in a folder that is missing");
+        };
+        let said = format!("{error:#}");
+        let cause = "No such file or directory (os error 2)";
+        assert_eq!(said, format!("cannot write {}: {cause}", path.display()));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 

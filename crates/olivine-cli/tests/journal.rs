@@ -545,6 +545,34 @@ fn mcap_files_have_times_topics_and_payloads() {
     assert_eq!(summary.stats.unwrap().message_count, 6);
 }
 
+/// A limit on the size of files acts like a full disk.
+#[test]
+fn export_that_cannot_be_written_leaves_no_file_for_the_next_try() {
+    let place = TestFolder::new();
+    let folder = tempfile::tempdir().unwrap();
+    let [journal, csv] = ["a.olv", "a.csv"].map(|name| folder.path().join(name));
+    let uri = format!("file://{}", journal.display());
+    let published = place.run(&["pub", &uri, &"x".repeat(10_000)]);
+    assert!(published.status.success(), "{}", said(&published));
+    let [journal, shown] = [&journal, &csv].map(|path| path.display().to_string());
+    let words = ["journal", "export", &journal, &shown];
+    let script = "ulimit -f 4; exec \"$@\"";
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", script, "sh", env!("CARGO_BIN_EXE_olivine")]);
+    let output = shell
+        .args(words)
+        .env("OLIVINE_CONFIG", "")
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 1, "{}", said(&output));
+    let refused = format!("cannot write to {shown}: File too large");
+    assert!(said(&output).contains(&refused), "{}", said(&output));
+    assert!(!csv.exists());
+    let output = place.run(&words);
+    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert!(std::fs::metadata(&csv).unwrap().len() > 10_000);
+}
+
 /// Help lists the form, and the refusal names the way to it.
 #[cfg(not(feature = "mcap"))]
 #[test]

@@ -6,7 +6,7 @@ mod arrow;
 mod mcap;
 mod rows;
 
-use super::part::{self, Part, Selected};
+use super::part::{self, Ended, Part, Selected};
 use crate::args::Common;
 use crate::args::journal::{ExportArgs, ExportForm};
 use crate::failure::{Failure, Outcome};
@@ -56,11 +56,13 @@ pub(crate) fn run(args: &ExportArgs, common: Common) -> Outcome {
         }
     };
     let out = BufWriter::with_capacity(WRITE_BYTES, out);
-    let mut writer = writer(chosen, out, escape).map_err(|error| said(error, args))?;
-    let ended = part::read(part, &stop, |selected| {
-        writer.write(selected).map_err(|error| said(error, args))
+    let written = write(part, &stop, args, || writer(chosen, out, escape));
+    let ended = written.inspect_err(|_| {
+        if let Some(path) = &args.into {
+            // It was made here. Left behind, it would be in the way of the next try.
+            let _ = std::fs::remove_file(path);
+        }
     })?;
-    writer.finish().map_err(|error| said(error, args))?;
     if let Some(path) = &args.into {
         if common.json {
             print_json(&json!({
@@ -81,6 +83,21 @@ pub(crate) fn run(args: &ExportArgs, common: Common) -> Outcome {
         }
     }
     ended.conclude("an export", &stop)
+}
+
+/// Writes the messages of `part`.
+fn write(
+    part: Part<'_>,
+    stop: &Stop,
+    args: &ExportArgs,
+    writer: impl FnOnce() -> anyhow::Result<Box<dyn Form>>,
+) -> Outcome<Ended> {
+    let mut writer = writer().map_err(|error| said(error, args))?;
+    let ended = part::read(part, stop, |selected| {
+        writer.write(selected).map_err(|error| said(error, args))
+    })?;
+    writer.finish().map_err(|error| said(error, args))?;
+    Ok(ended)
 }
 
 fn word(form: ExportForm) -> String {

@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// At full speed: messages between two checks of the clock and of requests to stop.
 const BURST: u64 = 256;
+/// The largest ring in bytes.
+const CAPACITY_MAX: u64 = 1 << 31;
 
 /// Runs the command.
 pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
@@ -346,10 +348,33 @@ impl Sender {
     /// The error for a message that the ring cannot take.
     fn too_long(&self, bytes: u64, max: usize) -> Failure {
         Failure::failed(format!(
-            "message {} of {bytes} bytes is too long: this channel takes up to {max} bytes; \
-             use a larger --capacity (now {} bytes) on a new channel",
+            "message {} of {bytes} bytes is too long: this channel takes up to {max} bytes; {}",
             self.totals.messages + 1,
-            self.publisher.capacity(),
+            remedy_of_length(bytes, self.publisher.capacity()),
         ))
+    }
+}
+
+/// What helps with a message of `bytes` that a ring of `capacity` cannot take.
+fn remedy_of_length(bytes: u64, capacity: u64) -> String {
+    if bytes >= CAPACITY_MAX {
+        return "split it: the largest --capacity is 2GiB".to_owned();
+    }
+    format!("use a larger --capacity (now {capacity} bytes) on a new channel")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_that_no_ring_takes_is_to_be_split() {
+        let is_usable = |capacity: u64| {
+            let uri = format!("shm://x?capacity={capacity}");
+            Config::parse(&uri).is_ok()
+        };
+        assert!(is_usable(CAPACITY_MAX) && !is_usable(2 * CAPACITY_MAX));
+        assert!(remedy_of_length(CAPACITY_MAX - 1, 4096).contains("larger --capacity"));
+        assert!(remedy_of_length(CAPACITY_MAX, 4096).contains("split it"));
     }
 }

@@ -70,11 +70,10 @@ pub(super) fn send(sender: &mut Sender, form: InputForm, args: &PubArgs) -> Outc
                 };
                 return Err(Failure::failed(format!(
                     "{} {} of {bytes} bytes {seen}is too long: this channel takes up to \
-                     {message_max} bytes; \
-                     use a larger --capacity (now {} bytes) on a new channel, or --stdin raw",
+                     {message_max} bytes; {}, or --stdin raw",
                     if by_lines { "line" } else { "frame" },
                     sender.totals.messages + 1,
-                    sender.publisher.capacity(),
+                    super::remedy_of_length(bytes, sender.publisher.capacity()),
                 )));
             }
             Split::Torn { missing } => {

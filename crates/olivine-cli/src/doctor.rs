@@ -1,8 +1,9 @@
 //! `olivine doctor`: what on this machine makes Olivine slow or stops it, and the command that
 //! mends it.
 //!
-//! It only reads: files below `/proc`, `/sys` and `/etc`, and the control file of a channel that is
-//! named. Each check is a function of a [`Snapshot`]; a value that cannot be read is `unknown`.
+//! It only reads: files below `/proc`, `/sys` and `/etc`, and the shared words of a channel that is
+//! named, twice, half a second apart. Each check is a function of a [`Snapshot`] or of
+//! [`Participants`]; a value that cannot be read is `unknown`.
 
 mod cgroup;
 mod memory;
@@ -17,7 +18,9 @@ use crate::admin;
 use crate::args::{Common, DoctorArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, print, print_json, table};
+use crate::stop::Stop;
 use crate::terminal::escaped;
+use crate::watch::{self, FIRST_WINDOW, Watch};
 use olivine_bench::machine::Check;
 use olivine_bench::text::plural;
 use participants::Participants;
@@ -30,7 +33,7 @@ use std::time::Instant;
 /// The JSON output.
 #[derive(Serialize)]
 pub(crate) struct Report {
-    /// Whether nothing stops Olivine here.
+    /// Whether no check found a problem.
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
@@ -60,7 +63,7 @@ pub(crate) fn run(args: &DoctorArgs, common: Common) -> Outcome {
     let mut checks = check_machine(&seen);
     if let Some(config) = &channel {
         let info = olivine::admin::inspect(config)?;
-        let participants = Participants::of(&seen, &info);
+        let participants = Participants::of(&seen, &info, holds(args)?);
         checks.extend(run_all(participants::RULES, &participants));
     }
     let channel = channel.map(|config| config.channel().to_owned());
@@ -75,6 +78,20 @@ pub(crate) fn run(args: &DoctorArgs, common: Common) -> Outcome {
     } else {
         Err(Failure::BadResult)
     }
+}
+
+/// Who holds back publishers of the channel: what `top` finds between two looks.
+fn holds(args: &DoctorArgs) -> Outcome<Result<Vec<watch::view::Finding>, String>> {
+    let uris: Vec<String> = args.uri.iter().cloned().collect();
+    let mut watch = Watch::new(&uris, args.dir.as_deref())?;
+    let stop = Stop::install()?;
+    watch.look()?;
+    if !stop.wait_until(Instant::now() + FIRST_WINDOW) {
+        stop.cut_short()?;
+    }
+    let view = watch.look()?;
+    let error = view.channels.into_iter().find_map(|one| one.error);
+    Ok(error.map_or(Ok(view.findings), Err))
 }
 
 /// The report about this machine, with this folder of channels.
@@ -151,10 +168,10 @@ impl Report {
         } else {
             "; --all explains the notes"
         };
-        let end = if self.ok {
-            "nothing stops Olivine here"
-        } else {
-            "a problem stops Olivine here"
+        let end = match (&self.channel, self.ok) {
+            (_, false) => "a problem stops Olivine here".to_owned(),
+            (Some(channel), _) => format!("no problem found on this machine or in {channel}"),
+            (None, _) => "no problem found on this machine; no channel was looked at".to_owned(),
         };
         format!(
             "\n{} good, {}, {} unknown, {}, {}\n{end}{more}\n",

@@ -372,7 +372,8 @@ mod doctor {
         let rows = text.lines().skip(1).take_while(|line| !line.is_empty());
         assert_eq!(rows.count(), 22, "{text}");
         assert!(
-            text.ends_with('\n') && text.contains("nothing stops Olivine"),
+            text.ends_with('\n')
+                && text.contains("\nno problem found on this machine; no channel was looked at"),
             "{text}"
         );
         assert!(
@@ -407,6 +408,42 @@ mod doctor {
             assert_eq!(output.status.code(), Some(code), "{uri}: {}", said(&output));
             assert!(said(&output).contains(named), "{}", said(&output));
         }
+    }
+
+    /// A publisher waits for an absent durable subscriber without bound.
+    #[test]
+    fn absent_durable_subscriber_that_holds_a_publisher_is_a_problem() {
+        let place = TestFolder::new();
+        let reader = place.start(&["sub", "x", "--name", "audit", "--out", "none"]);
+        place.await_subscribers("x", 1);
+        let report = json(&place.run(&["doctor", "x", "--json"]));
+        assert_eq!(check(&report, "channel-held")["status"], "good", "{report}");
+        let text = String::from_utf8(place.run(&["doctor", "x"]).stdout).unwrap();
+        assert!(
+            text.ends_with("no problem found on this machine or in x; --all explains the notes\n")
+                || text.ends_with("no problem found on this machine or in x\n"),
+            "{text}"
+        );
+        let writer = place.start(&["pub", "x", "--rate", "1000", "--capacity", "64KiB"]);
+        place.await_publishing("x");
+        reader.signal(Signal::KILL);
+        drop(reader);
+        common::until("the publisher to be held", || {
+            let info = place.look("x").unwrap();
+            !info.subscribers[0].alive && info.publishers[0].blocked_ns > 0
+        });
+        let output = place.run(&["doctor", "x", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let report = json(&output);
+        let held = check(&report, "channel-held");
+        assert_eq!(held["status"], "problem", "{held}");
+        assert_eq!(held["mend"], "olivine rm shm://x --name audit", "{held}");
+        let value = held["value"].as_str().unwrap();
+        let is_named = value.starts_with("held ") && value.contains(" by 'audit' (");
+        assert!(is_named && value.contains("gone"), "{value}");
+        let text = String::from_utf8(place.run(&["doctor", "x"]).stdout).unwrap();
+        assert!(text.contains("a problem stops Olivine here"), "{text}");
+        drop(writer);
     }
 
     /// Two participants on one CPU, one of them stopped.

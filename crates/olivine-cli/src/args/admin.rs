@@ -176,8 +176,11 @@ Examples:
   olivine doctor --json | jq -r '.checks[] | select(.status==\"warning\").mend'
 
 It reads, and changes nothing. Each check is good, a note (it matters to some
-uses), unknown, a warning or a problem. Exit codes: 0 nothing stops Olivine,
-1 a problem stops it or the command failed, 2 wrong usage.")]
+uses), unknown, a warning or a problem. Of a channel it finds who holds a
+publisher back, as 'olivine top' does (channel-held: a problem if that one is
+gone, stopped or reads nothing); stopped and invisible participants; and their
+CPUs, namespaces and users. Exit codes: 0 no check found a problem, 1 one did or
+the command failed, 2 wrong usage.")]
 pub(crate) struct DoctorArgs {
     /// Channel whose participants are checked, too, such as shm://ticks
     #[arg(add = complete::channel())]

@@ -5,6 +5,7 @@ use super::rule::{Judged, Rule, Status, Verdict};
 use super::snapshot::Snapshot;
 use super::topology::{self, Distance};
 use crate::process;
+use crate::watch::view::{self, Severity, State};
 use olivine::admin::ChannelInfo;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -30,14 +31,24 @@ pub(crate) struct Participants {
     visible: Vec<Participant>,
     /// The others, with the reason.
     hidden: Vec<(Participant, String)>,
+    /// Who holds publishers back, the worst first, or why that is unknown.
+    holds: Result<Vec<view::Finding>, String>,
 }
 
+/// What shows processes that this one does not see.
+const SEE_ALL: &str = "sudo olivine doctor URI, or docker run --pid=host";
+
 impl Participants {
-    /// Those of a channel.
-    pub(crate) fn of(seen: &Snapshot, info: &ChannelInfo) -> Self {
+    /// Those of a channel, and who of them holds publishers back.
+    pub(crate) fn of(
+        seen: &Snapshot,
+        info: &ChannelInfo,
+        holds: Result<Vec<view::Finding>, String>,
+    ) -> Self {
         let control = std::fs::metadata(info.path.join("control"));
         let inode = control.map(|control| control.ino()).unwrap_or(0);
-        Self::new(seen, inode, process::participants(info))
+        let found = Self::new(seen, inode, process::participants(info));
+        Self { holds, ..found }
     }
 
     /// Those given, by role and process number. A number in shared memory is of the process's own
@@ -47,6 +58,7 @@ impl Participants {
             seen: seen.clone(),
             visible: Vec::new(),
             hidden: Vec::new(),
+            holds: Ok(Vec::new()),
         };
         let mut known = BTreeSet::new();
         for (role, process_id) in given {
@@ -125,6 +137,12 @@ pub(crate) const RULES: &[Rule<Participants>] = &[
         judge: visible,
     },
     Rule {
+        id: "channel-held",
+        why: "a publisher whose ring is full waits until every reliable subscriber has read",
+        effect: None,
+        judge: held,
+    },
+    Rule {
         id: "channel-stopped",
         why: "a stopped subscriber keeps its place, and publishers wait for it",
         effect: None,
@@ -175,8 +193,40 @@ fn visible(seen: &Participants) -> Judged {
         count + seen.hidden.len(),
         participant.named()
     );
-    let mend = "sudo olivine doctor URI, or docker run --pid=host";
-    Ok(Verdict::bad(Status::Warning, value, mend))
+    Ok(Verdict::bad(Status::Warning, value, SEE_ALL))
+}
+
+/// What `top` says first. A subscriber that cannot read, or does not, stops the publisher.
+fn held(seen: &Participants) -> Judged {
+    let holds = seen.holds.as_ref().map_err(Clone::clone)?;
+    let Some(worst) = holds.first() else {
+        return Ok(Verdict::good("no publisher is held back"));
+    };
+    let idles = matches!(
+        worst.state,
+        State::Gone | State::Stopped | State::NotReading
+    );
+    let status = match worst.severity {
+        Severity::Held if idles => Status::Problem,
+        Severity::Held | Severity::Slowed if worst.state == State::Moving => Status::Note,
+        _ => Status::Warning,
+    };
+    let mut value = worst.text.clone();
+    if let Some(text) = value.strip_prefix(&format!("{}: ", worst.channel)) {
+        value = text.to_owned();
+    }
+    if holds.len() > 1 {
+        value.push_str(&format!("; {} more: olivine top", holds.len() - 1));
+    }
+    let mend = match worst.state {
+        State::Moving => {
+            "a faster subscriber, or delivery=latest in its URI if it may lose messages"
+        }
+        // `top` sends people here where it knows no more.
+        _ if worst.remedy.starts_with("olivine doctor ") => SEE_ALL,
+        _ => &worst.remedy,
+    };
+    Ok(Verdict::bad(status, value, mend))
 }
 
 fn stopped(seen: &Participants) -> Judged {
@@ -322,11 +372,11 @@ mod tests {
     const CPUS: &str = "sys/devices/system/cpu";
 
     /// Two processes that have mapped the channel, 10 pinned to CPU 0 and 11 to CPU 1.
-    struct Planted(TempDir);
+    struct Planted(TempDir, Result<Vec<view::Finding>, String>);
 
     impl Planted {
         fn new() -> Self {
-            let planted = Self(tempfile::tempdir().unwrap());
+            let planted = Self(tempfile::tempdir().unwrap(), Ok(Vec::new()));
             planted.write("proc/self/status", "Cpus_allowed_list:\t0-1\n");
             for (process, cpu) in [(10, 0), (11, 1)] {
                 let folder = format!("proc/{process}");
@@ -391,7 +441,8 @@ mod tests {
             };
             let seen = Snapshot::new(self.0.path(), facts);
             let given = [("publisher", 10), ("subscriber", 11), ("subscriber", 11)];
-            let participants = Participants::new(&seen, INODE, given.into_iter());
+            let mut participants = Participants::new(&seen, INODE, given.into_iter());
+            participants.holds = self.1.clone();
             let rule = RULES.iter().find(|rule| rule.id == id).unwrap();
             rule.run(&participants)
         }
@@ -414,6 +465,44 @@ mod tests {
         assert_eq!(found.status, Status::Warning, "{found:?}");
         assert_eq!(found.value, "subscriber 11");
         assert_eq!(found.mend.as_deref(), Some("kill -CONT 11"));
+    }
+
+    #[test]
+    fn hold_is_as_bad_as_the_state_of_who_holds() {
+        let mut planted = Planted::new();
+        let cases = [
+            (Severity::Held, State::Gone, Status::Problem),
+            (Severity::Held, State::Stopped, Status::Problem),
+            (Severity::Held, State::NotReading, Status::Problem),
+            (Severity::Held, State::Unknown, Status::Warning),
+            (Severity::Held, State::Moving, Status::Note),
+            (Severity::Slowed, State::Moving, Status::Note),
+            (Severity::Risk, State::Stopped, Status::Warning),
+        ];
+        for (severity, state, status) in cases {
+            let hold = view::Finding {
+                severity,
+                state,
+                ..crate::watch::tracker::tests::troubled().findings.remove(0)
+            };
+            planted.1 = Ok(vec![hold.clone(), hold]);
+            let found = planted.found("channel-held");
+            assert_eq!(found.status, status, "{found:?}");
+            let value = found.value;
+            assert!(
+                value.starts_with("held ") && value.contains("'audit' (pid 101"),
+                "{value}"
+            );
+            assert!(value.ends_with("; 1 more: olivine top"), "{value}");
+            let is_remedy = found.mend.as_deref() == Some("kill -CONT 101");
+            assert_eq!(is_remedy, state != State::Moving, "{:?}", found.mend);
+        }
+        planted.1 = Err("layout 3".to_owned());
+        let found = planted.found("channel-held");
+        assert_eq!(
+            (found.status, found.value.as_str()),
+            (Status::Unknown, "layout 3")
+        );
     }
 
     #[test]
@@ -477,7 +566,8 @@ mod tests {
         assert!(found.value.contains("not subscriber 11"), "{found:?}");
         assert_eq!(planted.found("channel-stopped").status, Status::Good);
         fs::remove_file(planted.0.path().join("proc/10/maps")).unwrap();
-        for rule in &RULES[1..] {
+        // The first says it, and the second looks at the channel.
+        for rule in &RULES[2..] {
             let found = planted.found(rule.id);
             assert_eq!(found.status, Status::Unknown, "{found:?}");
             assert!(found.value.contains("publisher 10") || found.value.contains("subscriber 11"));

@@ -132,6 +132,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
+/// Whether a program of this name is in a folder of `PATH`.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
 fn read(id: u64, file: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(512);
     let opened = File::open(format!("/proc/{id}/{file}")).ok()?;

@@ -5,7 +5,7 @@
 //! commands show, and `format` has its figures and names in short.
 
 mod behind;
-mod finding;
+pub(crate) mod finding;
 pub(crate) mod format;
 pub(crate) mod sample;
 pub(crate) mod tracker;
@@ -13,7 +13,9 @@ pub(crate) mod view;
 
 use crate::admin;
 use crate::failure::{Failure, Outcome, complain, with_id};
+use crate::process;
 use crate::quote;
+use finding::Help;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use sample::{Sample, Sampler};
 use std::path::Path;
@@ -54,8 +56,7 @@ pub(crate) struct Watch {
     tracker: Tracker,
     /// Samples taken.
     samples: u64,
-    /// Behind each command of the tool that names a channel: the folder, if it is not the default.
-    place: String,
+    help: Help,
 }
 
 impl Watch {
@@ -79,13 +80,16 @@ impl Watch {
             }
         }
         let folder = admin::directory(dir.map(Path::new))?;
-        let place = quote::dir(dir.map(Path::new));
+        let help = Help {
+            place: quote::dir(dir.map(Path::new)),
+            has_gdb: process::is_installed("gdb"),
+        };
         raise_descriptor_limit();
         Ok(Self {
             sampler: Sampler::new(folder, asked),
-            tracker: Tracker::new(place.clone()),
+            tracker: Tracker::new(help.clone()),
             samples: 0,
-            place,
+            help,
         })
     }
 
@@ -149,7 +153,7 @@ impl Watch {
 
     /// Compares samples that are taken at other times than those of [`Watch::look`].
     pub(crate) fn another_tracker(&self) -> Tracker {
-        Tracker::new(self.place.clone())
+        Tracker::new(self.help.clone())
     }
 }
 

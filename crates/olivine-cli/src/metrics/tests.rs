@@ -25,7 +25,7 @@ fn text_of(sample: &Sample, view: &View, format: Format, goes_on: bool) -> Strin
 }
 
 fn looked(change: impl Fn(&mut Sample)) -> (Sample, View) {
-    let mut tracker = Tracker::new(String::new());
+    let mut tracker = Tracker::default();
     let [mut first, mut second] = troubled_samples();
     change(&mut first);
     change(&mut second);
@@ -222,7 +222,7 @@ fn time_without_room_never_falls_and_begins_anew_with_a_new_channel() {
 
 #[test]
 fn unreadable_look_takes_nothing_from_counters() {
-    let mut tracker = Tracker::new(String::new());
+    let mut tracker = Tracker::default();
     let mut waits = Waits::default();
     let mut totals = |mut sample: Sample| {
         let view = tracker.advance(&sample);

@@ -13,6 +13,16 @@ use std::collections::BTreeMap;
 const SLOWED_SHARE: f64 = 0.05;
 /// A ring with less behind a subscriber that does not read is not reported.
 const RISK_FILL: f64 = 0.05;
+/// Durable names that recorders and bridges take if they are given none begin with it.
+pub(crate) const BRIDGE_NAME: &str = "bridge.";
+
+/// What remedies depend on beside the channel.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Help {
+    /// Behind each command of the tool that names a channel: the folder, if it is not the default.
+    pub(crate) place: String,
+    pub(crate) has_gdb: bool,
+}
 
 /// What one subscriber does to the lanes of a channel.
 #[derive(Debug, Default)]
@@ -30,7 +40,7 @@ pub(super) fn findings(
     shown: &ChannelView,
     channel: &Channel,
     lanes: &[LaneStep],
-    place: &str,
+    help: &Help,
 ) -> Vec<Finding> {
     let mut blames: BTreeMap<usize, Blame> = BTreeMap::new();
     for (lane, step) in channel.lanes.iter().zip(lanes) {
@@ -57,7 +67,7 @@ pub(super) fn findings(
     let found = blames.into_iter().filter_map(|(slot, blame)| {
         let one = subscriber(slot)?;
         let severity = severity(one, &blame)?;
-        Some(finding(shown, one, severity, blame, place))
+        Some(finding(shown, one, severity, blame, help))
     });
     found.collect()
 }
@@ -91,7 +101,7 @@ fn finding(
     one: &Participant,
     severity: Severity,
     blame: Blame,
-    place: &str,
+    help: &Help,
 ) -> Finding {
     let who = culprit(one);
     let ring = format!("ring {}", percent(blame.fill));
@@ -116,7 +126,7 @@ fn finding(
         severity,
         channel: channel.clone(),
         text,
-        remedy: remedy(shown, one, place),
+        remedy: remedy(shown, one, help),
         slot: one.index,
         process_id: one.process_id,
         name: one.name.clone(),
@@ -146,21 +156,40 @@ fn culprit(one: &Participant) -> String {
         State::Evicted => ", evicted",
         _ => "",
     };
-    format!("{called} (pid {}{state})", one.process_id)
+    // Its name is a number that says nothing to people.
+    let program = match (&one.name, carrier(one)) {
+        (Some(name), Some(program)) if name.starts_with(BRIDGE_NAME) => format!("{program}, "),
+        _ => String::new(),
+    };
+    format!("{called} ({program}pid {}{state})", one.process_id)
 }
 
-/// The command that ends the hold, or shows why it lasts. `place` is behind each command of the
-/// tool that names a channel.
-fn remedy(shown: &ChannelView, one: &Participant, place: &str) -> String {
-    let (channel, id) = (&shown.name, one.process_id);
+/// The command of a recorder or a bridge of the tool.
+fn carrier(one: &Participant) -> Option<&str> {
+    let command = one.command.as_deref()?;
+    ["olivine record", "olivine bridge"]
+        .into_iter()
+        .find(|known| *known == command)
+}
+
+/// The command that ends the hold, or shows why it lasts.
+fn remedy(shown: &ChannelView, one: &Participant, help: &Help) -> String {
+    let (channel, id, place) = (&shown.name, one.process_id, &help.place);
     match (one.state, one.name.as_deref().and_then(quote::word)) {
         (State::Stopped, _) => format!("kill -CONT {id}"),
         (State::Gone, Some(name)) => format!("olivine rm shm://{channel} --name {name}{place}"),
         (State::Gone, None) => format!("olivine inspect shm://{channel}{place}"),
         // Only the number of a visible process is surely its number here.
-        (State::NotReading | State::Parked, _) if one.command.is_some() => {
-            format!("gdb -p {id} --batch -ex 'thread apply all backtrace'")
-        }
+        (State::NotReading | State::Parked, _) if one.command.is_some() => match carrier(one) {
+            Some("olivine record") => {
+                format!("readlink /proc/{id}/fd/2  # the log of olivine record: is its disk full?")
+            }
+            Some(program) => format!(
+                "readlink /proc/{id}/fd/2  # the log of {program}: does its far side answer?"
+            ),
+            None if help.has_gdb => format!("gdb -p {id} --batch -ex 'thread apply all backtrace'"),
+            None => format!("sudo head /proc/{id}/task/*/stack"),
+        },
         _ => format!("olivine doctor shm://{channel}{place}"),
     }
 }

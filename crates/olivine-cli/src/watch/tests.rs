@@ -1,5 +1,6 @@
 //! Views of invented samples.
 
+use super::super::finding::Help;
 use super::super::sample::{Channel, Lane, LaneTotals, Process, Reader, Sample, Seen, Totals};
 use super::super::view::{ChannelView, Participant, Role, Severity, State, View};
 use super::Tracker;
@@ -88,7 +89,10 @@ fn sample(at_ms: u64, channel: Channel) -> Sample {
 
 /// The views of the channel after each of these looks.
 fn views(looks: Vec<(u64, Channel)>) -> Vec<View> {
-    let mut tracker = Tracker::new(" --dir /d".to_owned());
+    let mut tracker = Tracker::new(Help {
+        place: " --dir /d".to_owned(),
+        has_gdb: false,
+    });
     let looks = looks.into_iter();
     looks
         .map(|(at_ms, channel)| tracker.advance(&sample(at_ms, channel)))
@@ -132,7 +136,7 @@ pub(crate) fn troubled_samples() -> [Sample; 2] {
 
 /// What these looks show.
 pub(crate) fn troubled() -> View {
-    let mut tracker = Tracker::new(String::new());
+    let mut tracker = Tracker::default();
     let [first, second] = troubled_samples();
     tracker.advance(&first);
     tracker.advance(&second)
@@ -259,8 +263,17 @@ fn remedy_fits_the_state_of_the_culprit() {
             .remove(0)
             .remedy
     };
-    let gdb = "gdb -p 101 --batch -ex 'thread apply all backtrace'";
-    assert_eq!(remedy(|_| {}), gdb);
+    assert_eq!(remedy(|_| {}), "sudo head /proc/101/task/*/stack");
+    let record = |channel: &mut Channel| {
+        channel.readers[1].name = Some("bridge.0123456789abcdef".to_owned());
+        channel
+            .processes
+            .insert(101, process("olivine record", 'S', 0));
+    };
+    assert_eq!(
+        remedy(record),
+        "readlink /proc/101/fd/2  # the log of olivine record: is its disk full?"
+    );
     assert_eq!(
         remedy(|channel| channel.readers[1].alive = false),
         "olivine rm shm://ticks --name audit --dir /d"
@@ -284,6 +297,24 @@ fn remedy_fits_the_state_of_the_culprit() {
         remedy(|channel| drop(channel.processes.remove(&101))),
         "olivine doctor shm://ticks --dir /d"
     );
+}
+
+/// The name that a recorder gives itself says nothing to people.
+#[test]
+fn recorder_and_bridge_are_named_by_their_command() {
+    for command in ["olivine record", "olivine bridge"] {
+        let look = || {
+            let mut channel = held('S');
+            channel.readers[1].name = Some("bridge.0123456789abcdef".to_owned());
+            channel.processes.insert(101, process(command, 'S', 0));
+            channel
+        };
+        let view = last(vec![(0, look()), (1000, look())]);
+        let found = &view.findings[0];
+        let named = format!("by 'bridge.0123456789abcdef' ({command}, pid 101, reads nothing)");
+        assert!(found.text.contains(&named), "{found:?}");
+        assert!(found.remedy.contains(command), "{found:?}");
+    }
 }
 
 #[test]
@@ -388,7 +419,7 @@ fn stopped_subscriber_is_reported_before_the_ring_is_full() {
 
 #[test]
 fn worst_finding_is_first() {
-    let mut tracker = Tracker::new(String::new());
+    let mut tracker = Tracker::default();
     let seen = |name: &str, channel: Channel| Seen {
         name: name.to_owned(),
         looked: Ok(channel),
@@ -424,7 +455,7 @@ fn channel_that_was_made_again_starts_anew() {
 
 #[test]
 fn unreadable_channel_is_shown_and_comes_back() {
-    let mut tracker = Tracker::new(String::new());
+    let mut tracker = Tracker::default();
     let error = Seen {
         name: "ticks".to_owned(),
         looked: Err("layout 3".to_owned()),

@@ -2,7 +2,7 @@
 //! subscriber held a publisher back.
 
 use super::behind::Behind;
-use super::finding::findings;
+use super::finding::{Help, findings};
 use super::sample::{Channel, Lane, Process, Reader, Sample, Seen};
 use super::view::{ChannelView, Participant, Role, State, View};
 use olivine::LaneState;
@@ -19,8 +19,7 @@ const TICK_NS: f64 = 1e7;
 /// What earlier samples said.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    /// Behind each command of the tool that names a channel: the folder, if it is not the default.
-    place: String,
+    help: Help,
     at_ns: Option<u64>,
     channels: HashMap<String, PastChannel>,
     /// CPU ticks by process number and start.
@@ -93,9 +92,9 @@ struct Slowest {
 }
 
 impl Tracker {
-    pub(crate) fn new(place: String) -> Self {
+    pub(crate) fn new(help: Help) -> Self {
         Self {
-            place,
+            help,
             ..Self::default()
         }
     }
@@ -137,7 +136,7 @@ impl Tracker {
             };
             let (shown, lanes) = step.view(name);
             view.findings
-                .extend(findings(&shown, channel, &lanes, &self.place));
+                .extend(findings(&shown, channel, &lanes, &self.help));
             view.channels.push(shown);
             step.past.at_ns = sample.at_ns;
             self.channels.insert(name.clone(), step.past);

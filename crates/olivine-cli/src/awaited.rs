@@ -1,7 +1,8 @@
 //! Reports what a command waits for: after a while, and again when it changes.
 
+use crate::watch::finding::BRIDGE_NAME;
 use crate::{log, quote, settings};
-use olivine::admin::{self, ChannelInfo, SubscriberInfo};
+use olivine::admin::{self, ChannelInfo, ProcessState, SubscriberInfo};
 use olivine::{Config, Delivery, LaneState, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
 use std::time::{Duration, Instant};
@@ -139,27 +140,41 @@ fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     let uri = settings::short(config);
     let dir = quote::dir(config.get_dir());
     let lag = text::bytes(lag_bytes);
-    let line = match (&slowest.name, slowest.alive) {
-        (Some(name), false) => format!(
-            "{uri} waits for its durable subscriber '{name}', which is gone and {lag} behind: \
-             start it again, or forget it and what it has not read with \
+    // The pid in its PID namespace: another container has other numbers.
+    let (pid, is_stopped) = (slowest.pid, slowest.process == ProcessState::Stopped);
+    let name = slowest.name.as_deref();
+    let is_bridge = name.is_some_and(|name| name.starts_with(BRIDGE_NAME));
+    let what = match (is_bridge, slowest.alive) {
+        (true, _) => "recorder or bridge",
+        (_, true) => "subscriber",
+        (_, false) => "durable subscriber",
+    };
+    let named = name.map_or_else(String::new, |name| format!(" '{name}'"));
+    let remedy = match name {
+        Some(name) => format!(
+            "start it again, or forget it and what it has not read with \
              'olivine rm {uri} --name {}{dir}'",
             quote::word_or(name, "NAME")
         ),
-        (name, _) => {
-            let name = name
-                .as_ref()
-                .map_or_else(String::new, |name| format!(" '{name}',"));
-            // The pid in its PID namespace: another container has other numbers.
-            let pid = slowest.pid;
-            format!(
-                "{uri} waits for its subscriber{name} process {pid}, which is {lag} behind: it \
-                 reads slowly or not at all; its end frees the publisher, --slow evict:TIME on a \
-                 new channel does without it"
-            )
-        }
+        None => "its end frees the publisher, --slow evict:TIME on a new channel does without it"
+            .to_owned(),
     };
-    let about = format!("{} {} {}", slowest.slot, slowest.pid, slowest.alive);
+    let line = if slowest.alive {
+        let comma = name.map_or("", |_| ",");
+        let does = match (is_stopped, is_bridge) {
+            (true, _) => format!("it is stopped, and 'kill -CONT {pid}' lets it go on"),
+            (_, true) => "its log says why, as a full disk or a far side that is away".to_owned(),
+            _ => "it reads slowly or not at all".to_owned(),
+        };
+        let stays = name.map_or("", |_| "it keeps its place after its end: then ");
+        format!(
+            "{uri} waits for its {what}{named}{comma} process {pid}, which is {lag} behind: \
+             {does}; {stays}{remedy}"
+        )
+    } else {
+        format!("{uri} waits for its {what}{named}, which is gone and {lag} behind: {remedy}")
+    };
+    let about = format!("{} {pid} {} {is_stopped}", slowest.slot, slowest.alive);
     What { about, line }
 }
 

@@ -166,9 +166,45 @@ fn publisher_names_the_stopped_process() {
         line.contains(&format!("process {},", stopped.child.id())),
         "{line}"
     );
+    let remedy = format!("'kill -CONT {}'", stopped.child.id());
+    let is_free = "; its end frees the publisher";
+    assert!(line.contains(&remedy) && line.contains(is_free), "{line}");
     stopped.signal(Signal::CONT);
     assert!(publisher.output().status.success());
     assert!(stopped.output().status.success());
+}
+
+/// The end of a durable subscriber does not free the publisher, and no line says so. The names that
+/// recorders and bridges give themselves are known.
+#[test]
+fn publisher_does_not_call_the_end_of_a_durable_subscriber_a_remedy() {
+    let place = TestFolder::new();
+    for (channel, name, what) in [
+        ("stuck", "audit", "its subscriber"),
+        ("recorded", "bridge.0", "its recorder or bridge"),
+    ] {
+        let uri = format!("shm://{channel}?capacity=64KiB");
+        let stopped = place.start(&["sub", &uri, "--name", name, "--out", "none"]);
+        place.await_subscribers(channel, 1);
+        stopped.signal(Signal::STOP);
+        let mut publisher = filling(&place, &uri);
+        let (line, mut rest) = hear(&mut publisher, "waits for its");
+        let named = format!("waits for {what} '{name}', process {}", stopped.child.id());
+        assert!(line.contains(&named), "{line}");
+        let forget = format!("'olivine rm shm://{channel} --name {name}'");
+        assert!(line.contains(&forget) && !line.contains("frees"), "{line}");
+        // It was killed, and holds the publisher still.
+        stopped.signal(Signal::KILL);
+        drop(stopped);
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut rest, &mut line).unwrap();
+        assert!(
+            line.contains("which is gone") && line.contains(&forget),
+            "{line}"
+        );
+        assert!(place.run(&["rm", channel, "--name", name]).status.success());
+        assert!(publisher.output().status.success());
+    }
 }
 
 #[test]

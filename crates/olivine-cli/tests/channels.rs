@@ -281,6 +281,14 @@ fn ls_and_inspect_name_processes_of_a_removed_channel() {
     let words = |words: &[&str]| place.run(words);
     let reader = place.start(&["sub", "x", "--out", "none"]);
     place.await_subscribers("x", 1);
+    // It only watches, and keeps what it has mapped until its next look.
+    let watcher = place.start(&["top", "x", "-d", "1h"]);
+    let maps = format!("/proc/{}/maps", watcher.child.id());
+    let has_mapped = |suffix| {
+        let maps = std::fs::read_to_string(&maps).unwrap();
+        maps.lines().any(|line| line.ends_with(suffix))
+    };
+    until("the watcher to look", || has_mapped("/x/control"));
     assert!(!String::from_utf8_lossy(&words(&["ls"]).stdout).contains("unlinked"));
     assert!(words(&["rm", "x", "--force"]).status.success());
     let line = format!(
@@ -288,6 +296,7 @@ fn ls_and_inspect_name_processes_of_a_removed_channel() {
         reader.child.id()
     );
     let listed = String::from_utf8(words(&["ls"]).stdout).unwrap();
+    assert!(has_mapped("/x/control (deleted)"));
     assert!(listed.starts_with("no channels in"), "{listed}");
     assert!(listed.contains(&line), "{listed}");
     let missing = words(&["inspect", "x"]);

@@ -1,5 +1,5 @@
 //! Channels whose files were removed while processes use them. Their folder no longer shows them,
-//! but the processes' mappings do.
+//! but the processes' mappings do. Who only watches has mapped them read-only.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -67,9 +67,14 @@ fn absolute(folder: &Path) -> PathBuf {
     known.unwrap_or_else(|_| folder.to_path_buf())
 }
 
-/// Names of the channels of `folder` whose removed control file is in a process's list of mappings.
+/// Names of the channels of `folder` whose removed control file is in a process's list of mappings
+/// and writable: a participant writes there, and `top`, `serve` or `metrics` do not.
 fn names(maps: &str, folder: &Path) -> Vec<String> {
     let of_line = |line: &str| {
+        let mode = line.split_ascii_whitespace().nth(1)?;
+        if !mode.contains('w') {
+            return None;
+        }
         let path = Path::new(&line[line.find('/')?..]).to_str()?;
         let path = Path::new(path.strip_suffix(REMOVED)?);
         let channel = path.parent()?;
@@ -98,6 +103,7 @@ mod tests {
 7f03-7f04 rw-s 00000000 00:19 20 /dev/shm/other/x/control (deleted)
 7f04-7f05 rw-p 00000000 00:00 0
 7f05-7f06 rw-p 00000000 00:00 0 [stack]
+7f06-7f07 r--s 00000000 00:19 21 /dev/shm/olivine-0/watched/control (deleted)
 ";
         let found = names(maps, Path::new("/dev/shm/olivine-0"));
         assert_eq!(found, ["ticks"]);

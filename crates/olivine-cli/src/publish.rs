@@ -84,7 +84,8 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         log::info(&if config.scheme() == Scheme::Shm {
             format!(
                 "{uri} has no subscriber yet: up to {} of it stay for \
-                 'olivine sub {uri} --from oldest{}'",
+                 'olivine sub {uri} --from oldest{}'; when that ends and no other program uses it, \
+                 the rest is gone",
                 text::bytes(sender.publisher.capacity()),
                 quote::dir(config.get_dir()),
             )

@@ -19,7 +19,13 @@ pub(super) fn lines(info: &ChannelInfo) -> String {
         .publishers
         .iter()
         .filter(|publisher| publisher.blocked_ns > 0);
-    blocked.map(|publisher| line(info, publisher)).collect()
+    let mut lines: String = blocked.map(|publisher| line(info, publisher)).collect();
+    if !lines.is_empty() {
+        // Two looks are needed for more: a publisher that gave up and tried again has begun its
+        // clock anew.
+        lines.push_str("             in its present try; 'olivine top' shows how long in all\n");
+    }
+    lines
 }
 
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
@@ -34,7 +40,6 @@ fn line(info: &ChannelInfo, publisher: &PublisherInfo) -> String {
         }
         None => "a subscriber that has gone since".to_owned(),
     };
-    // One look: a publisher that gave up and tried again has begun its clock anew.
     format!(
         "held back    {}: publisher {} for >= {} by {reader}\n",
         info.name,

@@ -46,7 +46,7 @@ Examples:
   olivine top --json | jq -r '.findings[].text'
 
 The first line names the subscriber that holds a publisher back, for how long,
-and what its process does; the line behind it is a command that helps. It only
+and what its process does; the line below it is a command that helps. It only
 reads, also without root, and costs the participants nothing. What starts with
 ~ is estimated from the headers of some messages.
 
@@ -82,8 +82,9 @@ Examples:
   olivine tap ticks --json | jq -r .topic
 
 It takes no slot, wakes no process and stores nothing: no publisher waits for
-it. Messages that are overwritten between two looks are reported as missed.
-The time is that of the look, in UTC.")]
+it. Messages that are overwritten between two looks are reported as missed. A
+lane that comes and goes between two looks is not seen: --interval makes them
+more frequent. The time is that of the look, in UTC.")]
 pub(crate) struct TapArgs {
     /// Channel such as shm://ticks or ticks; it may come later
     #[arg(add = complete::channel())]

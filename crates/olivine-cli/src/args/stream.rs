@@ -131,7 +131,9 @@ pub(crate) struct SubArgs {
     )]
     pub(crate) duration: Option<Duration>,
     /// Print the newest message of each publisher, and end. Without one in the
-    /// ring, wait for the first, at most for --duration (then exit code 1)
+    /// ring, wait for the first, at most for --duration (then exit code 1). If
+    /// no other program uses the channel, it ends with this one, and so do its
+    /// messages
     #[arg(
         long,
         conflicts_with_all = [

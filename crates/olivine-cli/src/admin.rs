@@ -9,7 +9,7 @@ use crate::bridge::place;
 use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::output::{print, print_json, table};
 use olivine::admin::{self, AdminError, ChannelInfo, PublisherInfo, SubscriberInfo};
-use olivine::{Config, LaneState, Scheme};
+use olivine::{Config, LaneState, OpenError, Scheme};
 use olivine_bench::error::chain;
 use olivine_bench::text;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
             .iter()
             .map(|channel| match &channel.result {
                 Ok(info) => channel_json(info),
-                Err(error) => json!({ "name": channel.name, "error": chain(error) }),
+                Err(error) => json!({ "name": channel.name, "error": reason(error) }),
             })
             .collect();
         let gone: Vec<Value> = gone.iter().map(Unlinked::json).collect();
@@ -66,7 +66,7 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
                 ]
             }
             Err(error) => {
-                unreadable.push(format!("{}: {}", channel.name, chain(error)));
+                unreadable.push(format!("{}: {}", channel.name, reason(error)));
                 let mut row = vec![channel.name.clone(), "unreadable".to_owned()];
                 row.resize(7, "-".to_owned());
                 row
@@ -85,6 +85,18 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
     print(&(table(&heads, &[4, 5, 6], rows) + &notes))?;
     unreadable.iter().for_each(|line| complain(line));
     Ok(())
+}
+
+/// Why a listed channel cannot be shown.
+fn reason(error: &OpenError) -> String {
+    match error {
+        // Its folder is there: it was listed.
+        OpenError::Missing { .. } => "its folder holds no channel: one is being made, or was left \
+                                      half made; 'olivine rm' removes it if it is empty, 'olivine \
+                                      rm --force' with what it holds"
+            .to_owned(),
+        error => chain(error),
+    }
 }
 
 /// Shows one channel.

@@ -499,6 +499,7 @@ impl Receiver<'_> {
             interrupted,
         );
         let verified = self.sink.verifier.as_ref().map(Verifier::counts);
+        let is_timed = self.sink.latency.is_some();
         summary.subscriber = Some(SubscriberSummary {
             overrun_bytes: self.overrun_bytes,
             failure: self.failure.clone(),
@@ -513,6 +514,16 @@ impl Receiver<'_> {
                 late.take().report(&latency.all, &TickClock::calibrate())
             }),
         });
+        let has_latency = summary
+            .subscriber
+            .as_ref()
+            .is_some_and(|one| one.latency.is_some());
+        if is_timed && !has_latency && self.sink.totals.messages > 0 {
+            log::warn(
+                "no latency: only messages that 'olivine pub' generates (without arguments and \
+                 --stdin) say when they were sent",
+            );
+        }
         self.subscriber.close();
         // Release the lock on standard output before the summary is printed there.
         drop(self.sink);

@@ -273,6 +273,26 @@ fn parks_overruns_and_failures_are_shown() {
     }
 }
 
+/// As an interrupted start leaves it.
+#[test]
+fn ls_says_what_an_empty_folder_is() {
+    let place = TestFolder::new();
+    std::fs::create_dir(place.path().join("half")).unwrap();
+    let listed = place.run(&["ls"]);
+    let table = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        table.contains("half") && table.contains("unreadable"),
+        "{table}"
+    );
+    let line = "half: its folder holds no channel";
+    assert!(said(&listed).contains(line), "{}", said(&listed));
+    let shown = json(&place.run(&["ls", "--json"]));
+    let error = shown["channels"][0]["error"].as_str().unwrap();
+    assert!(error.contains("'olivine rm'"), "{error}");
+    assert!(place.run(&["rm", "half"]).status.success());
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
 /// Processes that use removed files are named: the folder shows another channel of the name, or
 /// none.
 #[test]

@@ -1,6 +1,6 @@
 //! Options of `olivine sub`.
 
-use crate::common::{json, until};
+use crate::common::{json, said, until};
 use crate::stage::{Scene, Stage};
 
 pub(crate) const SCENES: &[Scene] = &[
@@ -127,6 +127,16 @@ fn worst(stage: &Stage) {
     assert_eq!((listed(&[]), listed(&["--worst", "3"])), (None, Some(3)));
     let told = stage.fails(&["sub", "x", "--worst", "3"], 2);
     assert!(told.contains("add --stats latency"), "{told}");
+    // Messages that were not generated have no time.
+    let timed = |channel: &str, sent: &[&str]| {
+        stage.ok(&[&["pub", channel][..], sent].concat());
+        let words = [
+            "sub", channel, "--from", "oldest", "--once", "--stats", "latency",
+        ];
+        said(&stage.ok(&words)).contains("no latency: ")
+    };
+    assert!(timed("plain", &["a"]));
+    assert!(!timed("made", &["--count", "1"]));
 }
 
 fn rows(stage: &Stage) {

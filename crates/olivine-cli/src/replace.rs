@@ -1,7 +1,6 @@
 //! Files that are replaced in one step.
 
 use crate::failure::{Failure, Outcome};
-use std::error::Error as _;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -96,11 +95,13 @@ impl Target {
     }
 }
 
-/// The system's error, without the name of the temporary file.
+/// The system's error, without the path of the temporary file, which tempfile adds to its text.
 fn without_path(error: io::Error) -> io::Error {
-    let cause = error.source().and_then(|cause| cause.downcast_ref());
-    let number = cause.and_then(io::Error::raw_os_error);
-    number.map_or(error, io::Error::from_raw_os_error)
+    let text = error.to_string();
+    match text.split_once(" at path ") {
+        Some((cause, _)) => io::Error::new(error.kind(), cause),
+        None => error,
+    }
 }
 
 fn failed(path: &Path, error: io::Error) -> Failure {

@@ -298,7 +298,9 @@ fn symlinked_folder_is_refused() {
     std::fs::create_dir(&elsewhere).unwrap();
     symlink(&elsewhere, place.dir()).unwrap();
     for error in refused(&place.uri("folder", "")) {
-        assert!(matches!(error, OpenError::NotAChannel { .. }), "{error}");
+        // It may be anything that a person named by mistake: no advice to remove it.
+        assert!(matches!(error, OpenError::Folder { .. }), "{error}");
+        assert!(!error.to_string().contains("remove"), "{error}");
     }
     std::fs::remove_file(place.dir()).unwrap();
     std::fs::create_dir(place.dir()).unwrap();

@@ -207,7 +207,7 @@ function drawDoctor() {
   const rest = report.checks.filter(one => !bad.includes(one));
   setText(
     at("doctor-sum"),
-    `${report.ok ? "Nothing stops Olivine here" : "A problem stops Olivine here"}: ` +
+    `${report.ok ? "No problem found on this machine" : "A problem stops Olivine here"}: ` +
       `${plural(report.problem_count, "problem")}, ${plural(report.warning_count, "warning")}, ` +
       `${plural(report.note_count, "note")}, ${report.good_count} good.`,
   );

@@ -19,7 +19,7 @@ use unlinked::Unlinked;
 
 /// Lists the channels of a folder.
 pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
-    let dir = directory(args.dir.as_deref())?;
+    let dir = directory(args.dir.as_deref(), Looks::Once)?;
     let mut listed = admin::list(&dir).map_err(failed)?;
     listed.sort_by(|a, b| a.name.cmp(&b.name));
     let gone = unlinked::find(&dir);
@@ -295,7 +295,7 @@ fn each(
 
 /// Removes channels that are not in use.
 pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
-    let dir = directory(args.dir.as_deref())?;
+    let dir = directory(args.dir.as_deref(), Looks::Once)?;
     let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
     if common.json {
         let channels: Vec<Value> = collected
@@ -327,13 +327,21 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     print(&out)
 }
 
+/// How often a command looks at a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Looks {
+    Once,
+    /// Again and again: it may start before the first channel makes the folder of `$OLIVINE_DIR`.
+    GoOn,
+}
+
 /// The folder of `--dir` or `$OLIVINE_DIR`, which must exist, or the default one, which the first
 /// channel creates.
 ///
 /// # Errors
 ///
 /// It does not exist, is not a folder, or is not named from the root on.
-pub(crate) fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
+pub(crate) fn directory(dir: Option<&Path>, looks: Looks) -> Outcome<PathBuf> {
     let (origin, folder) = match dir {
         Some(dir) => ("--dir", dir.to_path_buf()),
         None if is_default_named() => ("$OLIVINE_DIR", admin::default_dir()),
@@ -351,6 +359,9 @@ pub(crate) fn directory(dir: Option<&Path>) -> Outcome<PathBuf> {
             "{shown}, which {origin} names, is not a folder: name the folder of the channels"
         ))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if dir.is_none() && looks == Looks::GoOn {
+                return Ok(folder);
+            }
             let rest = match dir {
                 Some(_) => {
                     "does not exist: channels are looked for in $OLIVINE_DIR, or \

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &DoctorArgs, common: Common) -> Outcome {
 /// Who holds back publishers of the channel: what `top` finds between two looks.
 fn holds(args: &DoctorArgs) -> Outcome<Result<Vec<watch::view::Finding>, String>> {
     let uris: Vec<String> = args.uri.iter().cloned().collect();
-    let mut watch = Watch::new(&uris, args.dir.as_deref())?;
+    let mut watch = Watch::new(&uris, args.dir.as_deref(), admin::Looks::Once)?;
     let stop = Stop::install()?;
     watch.look()?;
     if !stop.wait_until(Instant::now() + FIRST_WINDOW) {

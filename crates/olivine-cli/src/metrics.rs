@@ -9,6 +9,7 @@ mod lines;
 
 pub(crate) use exposition::Format;
 
+use crate::admin::Looks;
 use crate::args::{Common, MetricsArgs, refuse_given};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
@@ -134,7 +135,11 @@ pub(crate) fn run(args: &MetricsArgs, common: Common) -> Outcome {
              JSON",
         ));
     }
-    let mut watch = Watch::new(&args.uri, args.dir.as_deref())?;
+    let looks = match is_single {
+        true => Looks::Once,
+        false => Looks::GoOn,
+    };
+    let mut watch = Watch::new(&args.uri, args.dir.as_deref(), looks)?;
     if !is_single {
         let access = Access::new(args.listen, &args.access)?;
         let desk = Desk::new(watch, Duration::from_secs(1));

@@ -8,6 +8,7 @@ pub(crate) mod page;
 
 pub(crate) use page::sign_in;
 
+use crate::admin::Looks;
 use crate::args::{Common, ServeArgs, refuse_given};
 use crate::failure::{Failure, Outcome};
 use crate::output::print_json;
@@ -26,7 +27,11 @@ pub(crate) fn run(args: &ServeArgs, common: Common) -> Outcome {
     if args.snapshot.is_some() {
         refuse_given(&SERVER, "a snapshot")?;
     }
-    let watch = Watch::new(&args.uri, args.dir.as_deref())?;
+    let looks = match args.snapshot {
+        Some(_) => Looks::Once,
+        None => Looks::GoOn,
+    };
+    let watch = Watch::new(&args.uri, args.dir.as_deref(), looks)?;
     let Some(path) = &args.snapshot else {
         let access = Access::new(args.listen, &args.access)?;
         let desk = Desk::new(watch, args.interval);

@@ -6,6 +6,7 @@
 mod screen;
 mod text;
 
+use crate::admin::Looks;
 use crate::args::{Common, TopArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
@@ -21,7 +22,11 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub(crate) fn run(args: &TopArgs, common: Common) -> Outcome {
     let interval = args.interval;
     check_interval(interval)?;
-    let mut watch = Watch::new(&args.uri, args.dir.as_deref())?;
+    let looks = match args.once {
+        true => Looks::Once,
+        false => Looks::GoOn,
+    };
+    let mut watch = Watch::new(&args.uri, args.dir.as_deref(), looks)?;
     let stop = Stop::install()?;
     let first = interval.min(FIRST_WINDOW);
     #[cfg(feature = "screen")]

@@ -11,7 +11,7 @@ pub(crate) mod sample;
 pub(crate) mod tracker;
 pub(crate) mod view;
 
-use crate::admin;
+use crate::admin::{self, Looks};
 use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::process;
 use crate::quote;
@@ -61,7 +61,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// The channels asked for, or those of a folder.
-    pub(crate) fn new(uris: &[String], dir: Option<&str>) -> Outcome<Self> {
+    pub(crate) fn new(uris: &[String], dir: Option<&str>, looks: Looks) -> Outcome<Self> {
         let mut asked: Vec<olivine::Config> = Vec::new();
         for uri in uris {
             let config = admin::config(uri, dir)?;
@@ -79,7 +79,7 @@ impl Watch {
                 }
             }
         }
-        let folder = admin::directory(dir.map(Path::new))?;
+        let folder = admin::directory(dir.map(Path::new), looks)?;
         let help = Help {
             place: quote::dir(dir.map(Path::new)),
             has_gdb: process::is_installed("gdb"),

@@ -197,21 +197,30 @@ fn replay_into_the_same_ring_says_that_it_continues_and_waits_for_its_subscriber
     follower.signal(Signal::INT);
     let output = follower.output();
     assert!(output.status.success(), "{}", said(&output));
-    let mut replay = place.start(&["replay", &file, "again", "--subscribers", "1"]);
-    let (line, _rest) = hear(&mut replay, "continues at position");
-    assert!(
-        line.contains("where an earlier replay into this channel stopped"),
-        "{line}"
-    );
-    // It has nothing to deliver, and keeps its lane open for the subscriber.
-    until("a publisher", || {
-        let info = place.look("again");
-        info.is_some_and(|info| {
-            let mut publishers = info.publishers.iter();
-            publishers.any(|one| one.state == LaneState::Open)
-        })
-    });
-    assert!(replay.child.try_wait().unwrap().is_none(), "it has ended");
+    let waits = || {
+        let mut replay = place.start(&["replay", &file, "again", "--subscribers", "1"]);
+        let (line, rest) = hear(&mut replay, "continues at position");
+        assert!(
+            line.contains("where an earlier replay into this channel stopped"),
+            "{line}"
+        );
+        // It has nothing to deliver, and keeps its lane open for the subscriber.
+        until("a publisher", || {
+            let info = place.look("again");
+            info.is_some_and(|info| {
+                let mut publishers = info.publishers.iter();
+                publishers.any(|one| one.state == LaneState::Open)
+            })
+        });
+        assert!(replay.child.try_wait().unwrap().is_none(), "it has ended");
+        (replay, rest)
+    };
+    // It has not reported the end, so it is incomplete.
+    let (stopped, rest) = waits();
+    stopped.signal(Signal::TERM);
+    drop(rest);
+    assert_eq!(stopped.output().status.code(), Some(143));
+    let (mut replay, _rest) = waits();
     let reader = place
         .start(&["sub", "again", "--once", "--from", "oldest"])
         .reading();

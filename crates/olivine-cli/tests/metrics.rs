@@ -25,6 +25,23 @@ fn scrape(server: &Server) -> Found {
     found.unwrap_or_else(|error| panic!("{error}\n{}", answer.body))
 }
 
+/// An exporter that the system starts before the first channel.
+#[test]
+fn metrics_may_start_before_the_folder() {
+    let place = TestFolder::new();
+    let later = place.path().join("later");
+    let with_folder = |words: &[&str]| {
+        let mut program = place.olivine(words);
+        Running::new(program.env("OLIVINE_DIR", &later).spawn().unwrap())
+    };
+    let server = Server::new(with_folder(&["metrics", "--listen", "127.0.0.1:0"]));
+    let shows = |line: &str| server.get("/metrics").body.lines().any(|one| one == line);
+    assert!(shows("olivine_channels 0"));
+    let output = with_folder(&["pub", "x", "hello"]).output();
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(shows("olivine_channels 1"));
+}
+
 /// A publisher at full speed and two subscribers, of which 'audit' is stopped.
 fn held(place: &TestFolder) -> [Running; 3] {
     let subscriber = |name| place.start(&["sub", "x", "--out", "none", "--name", name]);

@@ -181,10 +181,11 @@ fn give_up_place(
 }
 
 /// Gives up the new durable name of a bridge that failed before it carried anything. Publishers
-/// would wait for it, and its ring would only take memory.
+/// would wait for it, and its ring would only take memory. Messages that no subscriber has seen
+/// stay.
 pub(crate) fn give_up_refused(ring: &Config, part: ShapeRole) {
     if let Ok(egress) = Egress::open(ring, part) {
-        egress.unsubscribe();
+        egress.unsubscribe_unused();
     }
 }
 

@@ -645,6 +645,11 @@ impl Egress {
         self.subscriber.watch_publishers(watches, park)
     }
 
+    /// Gives up a durable name that the opening before this one made, and that carried nothing.
+    pub(crate) fn unsubscribe_unused(mut self) {
+        self.subscriber.forget_unused_name();
+    }
+
     /// Gives up a durable name with everything that was not acknowledged.
     pub(crate) fn unsubscribe(mut self) {
         self.subscriber.forget_name();

@@ -489,6 +489,13 @@ impl<T: ?Sized> Subscriber<T> {
         self.slow_state.stream_started = true;
     }
 
+    /// Forgets the name, which the opening before this one made and never used: dropping frees the
+    /// slot. If no other subscriber ever joined, the channel keeps its messages for the first one.
+    pub(crate) fn forget_unused_name(&mut self) {
+        self.forget_name();
+        self.slow_state.never_joined = true;
+    }
+
     /// Forgets the name: dropping frees the slot.
     pub(crate) fn forget_name(&mut self) {
         self.slow_state.config.name = None;

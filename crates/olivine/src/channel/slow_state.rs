@@ -79,6 +79,8 @@ pub(super) struct SubscriberSlowState {
     pub(super) has_reported_failure: bool,
     /// The failure of our own bridge was reported.
     pub(super) has_reported_link: bool,
+    /// Leaving takes back that it joined, and that the opening before it did.
+    pub(super) never_joined: bool,
 }
 
 impl SubscriberSlowState {

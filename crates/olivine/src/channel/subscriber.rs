@@ -322,6 +322,7 @@ impl<T: ?Sized> Subscriber<T> {
             reported_end: 0,
             has_reported_failure: false,
             has_reported_link: false,
+            never_joined: false,
             attached,
         });
         slow_state.recall_reports(&lanes);
@@ -680,6 +681,7 @@ impl<T: ?Sized> Subscriber<T> {
         let slow_state = &mut self.slow_state;
         let (keep, slot) = (slow_state.config.name.is_some() && !forget, slow_state.slot);
         let eviction_reported = slow_state.eviction_reported;
+        let never_joined = slow_state.never_joined;
         slow_state.attached.leave(|attached| {
             let Attached {
                 control,
@@ -695,6 +697,11 @@ impl<T: ?Sized> Subscriber<T> {
                 set_bit(control, control::ATTACHED, slot, false);
             } else {
                 clear_slot(control, geometry, slot);
+            }
+            if never_joined {
+                // Two openings: only then no other subscriber has joined. Relaxed: as in `join`.
+                let ever = control.word(control::SUBSCRIBERS_EVER);
+                let _ = ever.compare_exchange(2, 0, Ordering::Relaxed, Ordering::Relaxed);
             }
             locks.unlock(lock_byte::SLOT + slot as u64);
         });

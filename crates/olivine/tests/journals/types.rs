@@ -201,6 +201,25 @@ fn a_refused_recorder_leaves_nothing_that_holds_publishers_back() {
     }
 }
 
+/// A regression: the name of the refused recorder counted as a subscriber, so the channel went with
+/// its messages.
+#[test]
+fn a_refused_recorder_leaves_messages_that_no_subscriber_has_seen() {
+    for query in ["", "from=oldest"] {
+        let place = TestFolder::new();
+        let path = place.file("refused.olv");
+        one_quote(&path);
+        let mut publisher = Publisher::open(&place.uri("ticks", "capacity=4KiB")).unwrap();
+        publisher.publish(Outgoing::new(b"kept").tag(7)).unwrap();
+        publisher.close().unwrap();
+        let config = |uri: &str| Config::parse(uri).unwrap();
+        let file = config(&uri(&path, "channel=refused"));
+        Bridge::start(&config(&place.uri("ticks", query)), &file, false).unwrap_err();
+        let mut subscriber = Subscriber::open(&place.uri("ticks", "from=oldest")).unwrap();
+        assert_eq!(subscriber.receive().unwrap().tag(), 7, "{query}");
+    }
+}
+
 /// Publishers that come and go do not fix the type of a journal.
 #[test]
 fn a_publisher_that_recorded_nothing_does_not_decide_the_type() {

@@ -388,7 +388,9 @@ impl JournalInlet {
             && replaying.bytes == 0
             && replaying.destination.lacks_subscribers(LANE)
         {
-            if control.stopping().is_some() {
+            if control.must_stop() {
+                // The end was not reported: the next replay does that.
+                control.leave_undelivered(0);
                 return Ok(());
             }
             control.pause(MISSING_NAP);

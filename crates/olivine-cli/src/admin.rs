@@ -335,6 +335,16 @@ pub(crate) enum Looks {
     GoOn,
 }
 
+impl Looks {
+    /// [`Looks::Once`] if `is_single`.
+    pub(crate) fn of(is_single: bool) -> Self {
+        match is_single {
+            true => Self::Once,
+            false => Self::GoOn,
+        }
+    }
+}
+
 /// The folder of `--dir` or `$OLIVINE_DIR`, which must exist, or the default one, which the first
 /// channel creates.
 ///

@@ -135,10 +135,7 @@ pub(crate) fn run(args: &MetricsArgs, common: Common) -> Outcome {
              JSON",
         ));
     }
-    let looks = match is_single {
-        true => Looks::Once,
-        false => Looks::GoOn,
-    };
+    let looks = Looks::of(is_single);
     let mut watch = Watch::new(&args.uri, args.dir.as_deref(), looks)?;
     if !is_single {
         let access = Access::new(args.listen, &args.access)?;

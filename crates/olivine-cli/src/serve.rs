@@ -27,10 +27,7 @@ pub(crate) fn run(args: &ServeArgs, common: Common) -> Outcome {
     if args.snapshot.is_some() {
         refuse_given(&SERVER, "a snapshot")?;
     }
-    let looks = match args.snapshot {
-        Some(_) => Looks::Once,
-        None => Looks::GoOn,
-    };
+    let looks = Looks::of(args.snapshot.is_some());
     let watch = Watch::new(&args.uri, args.dir.as_deref(), looks)?;
     let Some(path) = &args.snapshot else {
         let access = Access::new(args.listen, &args.access)?;

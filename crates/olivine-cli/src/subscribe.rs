@@ -499,31 +499,24 @@ impl Receiver<'_> {
             interrupted,
         );
         let verified = self.sink.verifier.as_ref().map(Verifier::counts);
-        let is_timed = self.sink.latency.is_some();
-        summary.subscriber = Some(SubscriberSummary {
-            overrun_bytes: self.overrun_bytes,
-            failure: self.failure.clone(),
-            verified,
-            latency: self
-                .sink
-                .latency
-                .as_ref()
-                .and_then(|latency| latency.all.percentiles(&TickClock::calibrate())),
-            worst: self.sink.late.as_mut().map(|late| {
-                let latency = self.sink.latency.take().unwrap_or_default();
-                late.take().report(&latency.all, &TickClock::calibrate())
-            }),
-        });
-        let has_latency = summary
-            .subscriber
-            .as_ref()
-            .is_some_and(|one| one.latency.is_some());
-        if is_timed && !has_latency && self.sink.totals.messages > 0 {
+        let timed = self.sink.latency.as_ref();
+        let latency = timed.map(|latency| latency.all.percentiles(&TickClock::calibrate()));
+        if matches!(latency, Some(None)) && self.sink.totals.messages > 0 {
             log::warn(
                 "no latency: only messages that 'olivine pub' generates (without arguments and \
                  --stdin) say when they were sent",
             );
         }
+        summary.subscriber = Some(SubscriberSummary {
+            overrun_bytes: self.overrun_bytes,
+            failure: self.failure.clone(),
+            verified,
+            latency: latency.flatten(),
+            worst: self.sink.late.as_mut().map(|late| {
+                let latency = self.sink.latency.take().unwrap_or_default();
+                late.take().report(&latency.all, &TickClock::calibrate())
+            }),
+        });
         self.subscriber.close();
         // Release the lock on standard output before the summary is printed there.
         drop(self.sink);

@@ -22,10 +22,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 pub(crate) fn run(args: &TopArgs, common: Common) -> Outcome {
     let interval = args.interval;
     check_interval(interval)?;
-    let looks = match args.once {
-        true => Looks::Once,
-        false => Looks::GoOn,
-    };
+    let looks = Looks::of(args.once);
     let mut watch = Watch::new(&args.uri, args.dir.as_deref(), looks)?;
     let stop = Stop::install()?;
     let first = interval.min(FIRST_WINDOW);

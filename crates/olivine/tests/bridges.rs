@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{TestFolder, WATCHDOG, bridges, kill, receive, until};
+use common::{TestFolder, WATCHDOG, bridges, kill, receive, received, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
     Bridge, Config, LinkError, Outgoing, Publisher, ReceiveError, Subscriber, SyncPolicy,
@@ -18,18 +18,6 @@ fn role() {
         Some("bridge") => bridges::role(),
         Some(other) => panic!("no role {other}"),
         None => {}
-    }
-}
-
-/// Tags of the messages up to the first error, and the error.
-fn received(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
-    let mut tags = Vec::new();
-    loop {
-        match subscriber.receive_timeout(WATCHDOG) {
-            Ok(Some(message)) => tags.push(message.tag()),
-            Ok(None) => panic!("no report after {} messages", tags.len()),
-            Err(error) => return (tags, error),
-        }
     }
 }
 

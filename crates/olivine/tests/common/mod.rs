@@ -11,7 +11,7 @@ pub(crate) mod mapped;
 pub(crate) mod proxy;
 pub(crate) mod tasks;
 
-use olivine::{Message, NotSent, Publisher, Subscriber};
+use olivine::{Message, NotSent, Publisher, ReceiveError, Subscriber};
 use std::io::Write as _;
 use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
@@ -235,6 +235,18 @@ pub(crate) fn receive<T>(subscriber: &mut Subscriber, read: impl Fn(&Message<'_>
             return read(&message);
         }
         assert!(deadline.lasts(), "no message within {WATCHDOG:?}");
+    }
+}
+
+/// Tags of the messages up to the first error, and the error.
+pub(crate) fn received(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
+    let mut tags = Vec::new();
+    loop {
+        match subscriber.receive_timeout(WATCHDOG) {
+            Ok(Some(message)) => tags.push(message.tag()),
+            Ok(None) => panic!("no report after {} messages", tags.len()),
+            Err(error) => return (tags, error),
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 mod common;
 mod order;
 
-use common::{TestFolder, WATCHDOG, bridges, finished, kill, receive, signal, until};
+use common::{TestFolder, WATCHDOG, bridges, finished, kill, receive, received, signal, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
     Bridge, Config, LaneState, LinkError, NotSent, OpenError, Outgoing, Publisher, ReceiveError,
@@ -14,18 +14,6 @@ use olivine::{
 };
 use std::path::Path;
 use std::time::Duration;
-
-/// Tags of the messages up to the first error, and the error.
-fn received(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
-    let mut tags = Vec::new();
-    loop {
-        match subscriber.receive_timeout(WATCHDOG) {
-            Ok(Some(message)) => tags.push(message.tag()),
-            Ok(None) => panic!("no report after {} messages", tags.len()),
-            Err(error) => return (tags, error),
-        }
-    }
-}
 
 /// The subscriber's reason for a failure of another program's bridge.
 fn reason(error: &ReceiveError) -> &str {

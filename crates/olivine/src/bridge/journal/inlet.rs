@@ -248,7 +248,7 @@ impl Inlet for JournalInlet {
             holes: (0, 0),
             accepts_holes: self.accepts_unfinished(),
             reported_hole,
-            continues: String::new(),
+            continues,
             destination: ingress,
             bytes: 0,
         };
@@ -261,9 +261,8 @@ impl Inlet for JournalInlet {
             status.stage = LinkStage::Connected;
             status.peers = 1;
             status.connections = 1;
-            status.note.clone_from(&continues);
+            status.note.clone_from(&replaying.continues);
         });
-        replaying.continues = continues;
         control.tried();
         self.replay(&mut replay, &mut replaying, control)
             .map_err(failed)

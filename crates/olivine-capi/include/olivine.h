@@ -45,11 +45,12 @@
 #define OLIVINE_STATS_INIT { sizeof(olivine_stats), 0, 0, 0, 0, 0 }
 
 
-// What a call answers. `status / 100` is the family: 0 done, 1 wrong use of this interface, 2 a
-// URI or a setting is wrong, 3 a channel could not be opened, 4 nothing was sent, 5 nothing was
-// received.
+// What a call answers. `status / 100` is the family: 0 nothing is wrong, 1 wrong use of this
+// interface, 2 a URI or a setting is wrong, 3 a channel could not be opened, 4 nothing was sent, 5
+// nothing was received.
 //
-// Later versions add values, and none changes: treat one you do not know by its family.
+// Later versions add values to the families 1 to 5, and none changes: treat one you do not know by
+// its family. Family 0 stays as it is: `OK`, and `TIMED_OUT`, with which nothing was received.
 enum olivine_status
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
   : int32_t

@@ -4,11 +4,12 @@
 use core::ffi::{CStr, c_char};
 use olivine::{NotSent, OpenError, ReceiveError, UriError};
 
-/// What a call answers. `status / 100` is the family: 0 done, 1 wrong use of this interface, 2 a
-/// URI or a setting is wrong, 3 a channel could not be opened, 4 nothing was sent, 5 nothing was
-/// received.
+/// What a call answers. `status / 100` is the family: 0 nothing is wrong, 1 wrong use of this
+/// interface, 2 a URI or a setting is wrong, 3 a channel could not be opened, 4 nothing was sent, 5
+/// nothing was received.
 ///
-/// Later versions add values, and none changes: treat one you do not know by its family.
+/// Later versions add values to the families 1 to 5, and none changes: treat one you do not know by
+/// its family. Family 0 stays as it is: `OK`, and `TIMED_OUT`, with which nothing was received.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

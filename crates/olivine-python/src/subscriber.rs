@@ -367,6 +367,9 @@ impl Subscriber {
 
     /// The next message, a view of the ring; waits for it.
     ///
+    /// The message before ends with this call: raises BufferError while a memoryview or an array
+    /// still shows its bytes.
+    ///
     /// Raises EndOfStream once every publisher has closed and everything was read. That is not
     /// final: if a publisher opens later, further calls return its messages. A `for` loop ends.
     fn receive(slf: &Bound<'_, Self>) -> PyResult<Option<Message>> {

@@ -75,7 +75,7 @@ enum olivine_status
   OLIVINE_STATUS_SYSTEM = 106,
   // A bug of the library; please report what it printed. The handle can only be closed.
   OLIVINE_STATUS_PANICKED = 199,
-  // The URI or a setting is wrong, in a way newer than this header.
+  // The URI or a setting is wrong, for a reason without a separate status.
   OLIVINE_STATUS_URI = 200,
   // There is no `scheme://` at the start.
   OLIVINE_STATUS_URI_NO_SCHEME = 201,
@@ -97,7 +97,7 @@ enum olivine_status
   OLIVINE_STATUS_URI_VALUE = 209,
   // Two settings exclude each other.
   OLIVINE_STATUS_URI_PAIR = 210,
-  // The channel could not be opened, for a reason newer than this header.
+  // The channel could not be opened, for a reason without a separate status.
   OLIVINE_STATUS_OPEN = 300,
   // The operating system refused.
   OLIVINE_STATUS_OPEN_IO = 301,
@@ -133,11 +133,12 @@ enum olivine_status
   OLIVINE_STATUS_OPEN_NO_BRIDGE = 316,
   // Large pages were required and cannot be had.
   OLIVINE_STATUS_OPEN_HUGE_PAGES = 317,
-  // The channel was made in an earlier boot of the system; its next opener makes it again.
+  // The channel was made in an earlier boot of the system: only looking from outside answers it,
+  // opening makes the channel again.
   OLIVINE_STATUS_OPEN_EARLIER_BOOT = 318,
   // Another bridge carries the same source into the channel.
   OLIVINE_STATUS_OPEN_SOURCE_IN_USE = 319,
-  // Nothing was sent, for a reason newer than this header.
+  // Nothing was sent, for a reason without a separate status.
   OLIVINE_STATUS_NOT_SENT = 400,
   // The slowest reliable subscriber has not made room yet.
   OLIVINE_STATUS_BACK_PRESSURED = 401,
@@ -153,7 +154,7 @@ enum olivine_status
   OLIVINE_STATUS_LINK_FAILED = 406,
   // The text given as the message's topic is not a topic.
   OLIVINE_STATUS_TOPIC = 407,
-  // Nothing was received, for a reason newer than this header.
+  // Nothing was received, for a reason without a separate status.
   OLIVINE_STATUS_NOT_RECEIVED = 500,
   // Every publisher has closed and everything was read.
   OLIVINE_STATUS_END_OF_STREAM = 501,

@@ -35,7 +35,7 @@ pub enum Status {
     /// A bug of the library; please report what it printed. The handle can only be closed.
     Panicked = 199,
 
-    /// The URI or a setting is wrong, in a way newer than this header.
+    /// The URI or a setting is wrong, for a reason without a separate status.
     Uri = 200,
     /// There is no `scheme://` at the start.
     UriNoScheme = 201,
@@ -58,7 +58,7 @@ pub enum Status {
     /// Two settings exclude each other.
     UriPair = 210,
 
-    /// The channel could not be opened, for a reason newer than this header.
+    /// The channel could not be opened, for a reason without a separate status.
     Open = 300,
     /// The operating system refused.
     OpenIo = 301,
@@ -94,12 +94,13 @@ pub enum Status {
     OpenNoBridge = 316,
     /// Large pages were required and cannot be had.
     OpenHugePages = 317,
-    /// The channel was made in an earlier boot of the system; its next opener makes it again.
+    /// The channel was made in an earlier boot of the system: only looking from outside answers it,
+    /// opening makes the channel again.
     OpenEarlierBoot = 318,
     /// Another bridge carries the same source into the channel.
     OpenSourceInUse = 319,
 
-    /// Nothing was sent, for a reason newer than this header.
+    /// Nothing was sent, for a reason without a separate status.
     NotSent = 400,
     /// The slowest reliable subscriber has not made room yet.
     BackPressured = 401,
@@ -116,7 +117,7 @@ pub enum Status {
     /// The text given as the message's topic is not a topic.
     Topic = 407,
 
-    /// Nothing was received, for a reason newer than this header.
+    /// Nothing was received, for a reason without a separate status.
     NotReceived = 500,
     /// Every publisher has closed and everything was read.
     EndOfStream = 501,

@@ -289,8 +289,9 @@ impl EngineConfig {
 
     /// Bytes per second that a peer must accept, on average over each `write_timeout`, while bytes
     /// are queued for it; 1 to 1 Gi. Default 240; with `None` one byte in each `write_timeout` is
-    /// enough. Slower connections are reset. So a peer that reads slowly cannot hold the memory of
-    /// its answers for long. Bytes that the kernel takes into its send buffer count as accepted.
+    /// enough. The first period begins when the kernel takes no more. Slower connections are reset.
+    /// So a peer that reads slowly cannot hold the memory of its answers for long. Bytes that the
+    /// kernel takes into its send buffer count as accepted.
     pub fn write_rate_min(mut self, bytes_per_second: Option<u32>) -> Self {
         self.write_rate_min = bytes_per_second;
         self

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 
 /// Most messages in flight, and most bytes of their frames.
-const WINDOW_MESSAGES: usize = 1024;
+pub(super) const WINDOW_MESSAGES: usize = 1024;
 const WINDOW_BYTES: u64 = 8 << 20;
 /// Messages of one lane before the next lane's turn, and the bytes that are examined for them.
 const TURN_MESSAGES: usize = 256;

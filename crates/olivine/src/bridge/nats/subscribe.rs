@@ -41,8 +41,9 @@ const ROOM_NAP: Duration = Duration::from_millis(1);
 const LEAVE_MAX: Duration = Duration::from_millis(500);
 /// While there are no messages: interval at which the server is asked whether it delivered some.
 const ASK_EVERY: Duration = Duration::from_secs(5);
-/// Most messages examined for the one before an early message: the number that may be in flight.
-const LOOK_BACK_MAX: usize = 2048;
+/// Most messages examined for the one before an early message: twice what a publisher has in
+/// flight.
+const LOOK_BACK_MAX: usize = 2 * super::publish::WINDOW_MESSAGES;
 /// Longest sleep without a check of everything.
 const NAP: Duration = Duration::from_millis(100);
 

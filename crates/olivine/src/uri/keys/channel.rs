@@ -166,8 +166,10 @@ keys! { KEYS {
 
     /// How long publishers keep messages for the `name` while no program uses it.
     ///
-    /// Afterwards the name still has its positions. When it is opened again, it gets what was not
-    /// overwritten. If something was, its first call that receives returns `Evicted`, once.
+    /// Afterwards a publisher that needs room, or a subscriber that needs a slot, may take its
+    /// place. The name still has its positions. When it is opened again, it gets what was not
+    /// overwritten. If something was, its first call that receives returns `Evicted`, once; over
+    /// `tcp://` it is `Failed`. If its slot was used again meanwhile, it is made anew: `Created`.
     ///
     /// It needs a `name`, except over `tcp://` and `nats://`. Over `tcp://` it also sets how long
     /// an end without a name keeps its place after its connection broke: 30 s if not given, and at
@@ -294,21 +296,23 @@ keys! { KEYS {
 
     /// How long closing a publisher waits for reliable subscribers to read everything.
     ///
-    /// Attached subscribers of `shm://` and `inproc://` lose nothing in either case: the ring
-    /// outlives the publisher. For other schemes 0 sets no bound: closing waits until the far side
-    /// has everything. Closing gives up a `tcp://` or `nats://` far side that has been absent for
-    /// `expire`, or 30 s if that is never. It does not give up a full disk: set `linger` there.
+    /// Attached subscribers of `shm://`, `shm+fd://` and `inproc://` lose nothing, also if closing
+    /// does not wait: the ring outlives the publisher. For other schemes 0 sets no bound: closing
+    /// waits until the far side has everything. Closing gives up a `tcp://` or `nats://` far side
+    /// that has been absent for `expire`, or 30 s if that is never. It does not give up a full
+    /// disk: set `linger` there.
     ///
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout=` plus 1 s, so 11 s by
     /// default, at least 2 s and at most `expire=`. A far side that stands still costs one
     /// `timeout=` more: 16 s. Then the end counts as received, and closing succeeds. A listening
-    /// publisher without `name=` also waits for a named subscriber that lacks the end only.
-    /// `linger=` bounds all of that.
+    /// publisher without `name=` also waits for named subscribers that are away and have not
+    /// received the end. `linger=` bounds all of that.
     linger(config: Config, duration: Duration) in Config {
         getter: get_linger -> Duration = config.linger,
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,
-        default: "0: no wait over shm:// and inproc://, no limit elsewhere", rule: "a duration such as 500ms, 2s or 1m",
+        default: "0: no wait within a machine, no limit elsewhere",
+        rule: "a duration such as 500ms, 2s or 1m",
         read: parse_duration, put: config.linger = duration,
         show: (!config.linger.is_zero()).then(|| show_duration(config.linger)),
     }

@@ -40,6 +40,10 @@ pub(crate) fn mark() {
     unsafe { std::arch::asm!("int3") };
 }
 
+fn is_job_control(signal: c_int) -> bool {
+    matches!(signal, libc::SIGSTOP | libc::SIGCONT)
+}
+
 impl Traced {
     /// Forks a child that runs `body`, up to its first mark.
     pub(crate) fn start(body: impl FnOnce()) -> Self {
@@ -81,6 +85,18 @@ impl Traced {
         libc::WSTOPSIG(status)
     }
 
+    /// Continues by `request` and waits until it stops; returns the signal. What another program
+    /// sends that stops and continues this one and its children is left out.
+    fn resume(&mut self, request: u32) -> c_int {
+        loop {
+            ptrace(request, self.pid, 0, 0).expect("to go on");
+            let signal = self.wait();
+            if !is_job_control(signal) {
+                return signal;
+            }
+        }
+    }
+
     fn registers(&self) -> libc::user_regs_struct {
         registers(self.pid).expect("its registers")
     }
@@ -117,8 +133,7 @@ impl Traced {
 
     /// One instruction, or a whole read of the clock.
     pub(crate) fn step(&mut self) {
-        ptrace(libc::PTRACE_SINGLESTEP, self.pid, 0, 0).expect("a step");
-        assert_eq!(self.wait(), libc::SIGTRAP);
+        assert_eq!(self.resume(libc::PTRACE_SINGLESTEP), libc::SIGTRAP);
         let registers = self.registers();
         if Self::is_reading_the_clock(usize::try_from(registers.rip).expect("an address")) {
             // The first instruction of a call: the return address is on top of the stack.
@@ -138,15 +153,13 @@ impl Traced {
 
     /// Up to the next mark or breakpoint.
     pub(crate) fn go_on(&mut self) {
-        ptrace(libc::PTRACE_CONT, self.pid, 0, 0).expect("to go on");
-        let signal = self.wait();
+        let signal = self.resume(libc::PTRACE_CONT);
         assert_eq!(signal, libc::SIGTRAP, "the child was stopped otherwise");
     }
 
     /// Continues to the next system call and stops before it; `None` if it reached a mark.
     pub(crate) fn go_to_syscall(&mut self) -> Option<Call> {
-        ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
-        match self.wait() {
+        match self.resume(libc::PTRACE_SYSCALL) {
             SYSCALL_STOP => {
                 let registers = self.registers();
                 Some(Call {
@@ -191,8 +204,7 @@ impl Traced {
 
     /// Executes the next system call.
     pub(crate) fn leave_syscall(&mut self) {
-        ptrace(libc::PTRACE_SYSCALL, self.pid, 0, 0).expect("to go on");
-        assert_eq!(self.wait(), SYSCALL_STOP);
+        assert_eq!(self.resume(libc::PTRACE_SYSCALL), SYSCALL_STOP);
     }
 
     fn set(&self, registers: &libc::user_regs_struct) {
@@ -227,8 +239,9 @@ impl Traced {
             let found = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
             assert_eq!(found, self.pid, "{}", io::Error::last_os_error());
             if libc::WIFSTOPPED(status) {
-                assert_eq!(libc::WSTOPSIG(status), libc::SIGTRAP);
-                marks += 1;
+                let signal = libc::WSTOPSIG(status);
+                assert!(signal == libc::SIGTRAP || is_job_control(signal), "{signal}");
+                marks += usize::from(signal == libc::SIGTRAP);
                 continue;
             }
             self.dead = true;

@@ -234,10 +234,10 @@ pub struct Percentiles {
     pub p99_99_ns: Option<f64>,
     /// Largest sample, exact.
     pub max_ns: f64,
-    /// Mean of all samples; `None` in files of version 1.
+    /// Mean of all samples; `None` in old files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_ns: Option<f64>,
-    /// Standard deviation of all samples; `None` in files of version 1.
+    /// Standard deviation of all samples; `None` in old files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deviation_ns: Option<f64>,
 }

@@ -15,7 +15,6 @@ mod measuring_error;
 mod placement;
 pub mod ratio;
 pub mod statistic;
-mod version1;
 
 pub use collect::{Collector, Figures, Slice};
 pub use distribution::Distribution;
@@ -225,8 +224,8 @@ pub struct Measured {
     /// The runs one by one, for comparisons.
     pub runs: Vec<Run>,
     /// Each slice: its run, its end in seconds from the start of the measurement, and its p50 in
-    /// nanoseconds or its messages a second. Empty in files of version 1, and where it was left
-    /// out to make a file small.
+    /// nanoseconds or its messages a second. Empty in old files, and where it was left out to make
+    /// a file small.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<(u32, f64, f64)>,
     /// The largest sample, when it was, and what the kernel counted around it.

@@ -1,6 +1,6 @@
 //! The file of a measurement: JSON, described by `docs/bench-schema.json`.
 
-use super::{Distribution, MeasuringError, Outcome, Ratio, Row, version1};
+use super::{Distribution, MeasuringError, Outcome, Ratio, Row};
 use crate::machine::{Machine, Processor};
 use crate::privileges::Privileges;
 use olivine::small_file;
@@ -19,7 +19,7 @@ pub const RUNS_QUOTABLE: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct ResultFile {
-    /// Always [`SCHEMA`]. [`ResultFile::parse`] also reads version 1, and refuses others.
+    /// Always [`SCHEMA`]: [`ResultFile::parse`] refuses others.
     pub schema: String,
     /// The name of the scenario, preset or job file.
     pub scenario: String,
@@ -156,17 +156,13 @@ impl ResultFile {
             source,
         };
         let Head { schema } = serde_json::from_str(text).map_err(form)?;
-        match schema.as_str() {
-            SCHEMA => serde_json::from_str(text).map_err(form),
-            version1::SCHEMA => {
-                let file = serde_json::from_str(text).map_err(form)?;
-                serde_json::from_value(version1::translated(file)).map_err(form)
-            }
-            _ => Err(FileError::Version {
-                path: path.to_path_buf(),
-                found: schema,
-            }),
+        if schema == SCHEMA {
+            return serde_json::from_str(text).map_err(form);
         }
+        Err(FileError::Version {
+            path: path.to_path_buf(),
+            found: schema,
+        })
     }
 
     /// Makes the file small: merges buckets of distributions, which changes no percentile and no

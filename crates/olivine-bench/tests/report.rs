@@ -3,7 +3,7 @@
 mod common;
 
 use olivine_bench::render::{BYTES_MAX, drawings, html};
-use olivine_bench::result::ResultFile;
+use olivine_bench::result::{Load, Outcome, Parameters, ResultFile};
 use olivine_bench::view::{Source, View, view};
 use std::collections::BTreeSet;
 
@@ -217,6 +217,46 @@ fn each_size_has_a_ranking_and_the_first_sentence_is_about_olivine() {
     let page = html(&round_trips).unwrap();
     let first = page.split("<p class=\"").nth(1).unwrap();
     assert!(first.starts_with("sentence"), "{first}");
+}
+
+/// A regression: tables of bridges said that the client was measured later.
+#[test]
+fn rows_are_called_apart_only_if_their_runs_took_no_turns() {
+    let notes = |theirs: &str, sessions: [&str; 2]| {
+        let of = |(method, session): (&str, &str)| {
+            let mut rows = common::rows(&common::Kind {
+                scenario: "bridge-stored",
+                method,
+                parameters: Parameters::pair(32),
+                value: 1e5,
+                load: Load::Saturated,
+                samples: 0,
+            });
+            for row in &mut rows {
+                if let Outcome::Measured(measured) = &mut row.outcome {
+                    measured.session = Some(session.to_owned());
+                }
+            }
+            rows
+        };
+        let rows = ["nats://", theirs].into_iter().zip(sessions);
+        let rows = rows.flat_map(of).collect();
+        let view = view(&[source("bridge", common::file("bridge", rows))]);
+        view.sections[0].tables[0].notes.join("; ")
+    };
+    let together = notes("NATS client", ["a", "a"]);
+    assert!(together.starts_with("olivine: place "), "{together}");
+    assert!(!together.contains("measured later"), "{together}");
+    let apart = notes("NATS client", ["a", "b"]);
+    assert!(
+        apart.starts_with("libraries of others: measured later"),
+        "{apart}"
+    );
+    let apart = notes("pipe", ["a", "b"]);
+    assert!(
+        apart.starts_with("the runs of some rows did not"),
+        "{apart}"
+    );
 }
 
 fn view_of_round_trips() -> View {

@@ -108,19 +108,7 @@ impl<'a> Group<'a> {
         if !self.compares {
             return notes;
         }
-        let entries = &self.main.entries;
-        let ours = entries.iter().find(|entry| entry.is_ours());
-        // Results before the participants' protocol have such rows.
-        let is_apart = |entry: &Entry<'_>| {
-            !entry.is_ours()
-                && method::find(BUILT_IN, &entry.row.method).is_err()
-                && ours.is_none_or(|ours| !entry.row.took_turns_with(ours.row))
-        };
-        if entries.iter().any(is_apart) {
-            let note =
-                "libraries of others: measured later, each in its own program with its floor";
-            notes.push(note.to_owned());
-        }
+        notes.extend(self.main.apart().map(str::to_owned));
         notes.extend(self.main.standing());
         notes.extend(self.main.reasons());
         for other in &self.others {
@@ -184,6 +172,25 @@ impl<'a> PlacementRows<'a> {
     /// The best row of this library with its rank, counted from 1.
     pub(super) fn ours(&self) -> Option<(usize, &Entry<'a>)> {
         (1..).zip(&self.entries).find(|(_, entry)| entry.is_ours())
+    }
+
+    /// What to know of rows whose runs did not take turns with those of this library.
+    fn apart(&self) -> Option<&'static str> {
+        let (_, ours) = self.ours()?;
+        let apart = self.entries.iter().filter(|entry| {
+            let is_apart = !entry.row.took_turns_with(ours.row);
+            !entry.is_ours() && is_apart
+        });
+        let is_rival = |entry: &Entry<'_>| method::find(BUILT_IN, &entry.row.method).is_err();
+        let (rivals, built_in): (Vec<Entry<'_>>, Vec<Entry<'_>>) =
+            apart.copied().partition(is_rival);
+        // Rows from before there were sessions all are of one.
+        if !built_in.is_empty() && ours.measured.session.is_some() {
+            return Some("the runs of some rows did not take turns with those of olivine");
+        }
+        // Results from before the participants' protocol have such rows.
+        let note = "libraries of others: measured later, each in its own program with its floor";
+        (!rivals.is_empty()).then_some(note)
     }
 
     fn standing(&self) -> Option<String> {

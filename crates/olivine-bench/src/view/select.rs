@@ -10,6 +10,8 @@ const OWN_SETTINGS: [&str; 2] = ["wait=", "capacity="];
 
 /// How names of this library's methods and servers begin.
 const OURS: &str = "olivine";
+/// What names of its bridges have: the scheme of a URI.
+const SCHEME: &str = "://";
 /// Scenarios of servers under load.
 const OF_SERVERS: [&str; 3] = ["http", "tcp", "frames"];
 
@@ -23,7 +25,7 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     /// Whether it is a method of this library.
     pub(super) fn is_ours(&self) -> bool {
-        self.row.method.starts_with(OURS)
+        self.row.method.starts_with(OURS) || self.row.method.contains(SCHEME)
     }
 
     /// Whether both ends are threads of one process.

@@ -53,6 +53,7 @@ use echo::Echo;
 use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
+use usage::Usage;
 
 /// Bytes of a frame, as results have them.
 const FRAMES_BYTES: u64 = frames::FRAME as u64;
@@ -121,7 +122,7 @@ pub struct Outcome {
     pub gone: bool,
     /// CPU time of the server's processes; `None` if they are on another machine or may not be
     /// read.
-    pub server_cpu_ns: Option<u64>,
+    server: Option<Usage>,
     /// CPU time of this process.
     pub client_cpu_ns: u64,
 }
@@ -144,18 +145,23 @@ impl Outcome {
         }
         let some = |count: u64| (count > 0).then_some(count as f64);
         let (answers, seconds) = (self.answers as f64, self.seconds);
-        let server_ns = self.server_cpu_ns.map(|ns| ns as f64);
+        // Shares of one CPU: above 1 with several threads.
+        let share = |ns: u64| ns as f64 / seconds / 1e9;
+        let server = |of: fn(Usage) -> u64| self.server.map(|used| share(of(used)));
+        let total_ns = self.server.map(|used| used.total as f64);
         let own_ns = self.client_cpu_ns as f64;
         let values = [
             ("messages_per_s", Some(answers / seconds)),
             (
                 "cpu_ns",
-                server_ns.filter(|_| answers > 0.0).map(|ns| ns / answers),
+                total_ns.filter(|_| answers > 0.0).map(|ns| ns / answers),
             ),
             ("generator_cpu_ns", Some(own_ns / answers.max(1.0))),
-            // Shares of one CPU: above 1 with several threads.
-            ("busy", server_ns.map(|ns| ns / seconds / 1e9)),
-            ("generator_busy", Some(own_ns / seconds / 1e9)),
+            ("busy", server(|used| used.total)),
+            ("user_busy", server(|used| used.user)),
+            ("system_busy", server(|used| used.system)),
+            ("softirq_busy", server(|used| used.softirq)),
+            ("generator_busy", Some(share(self.client_cpu_ns))),
             ("closed_count", some(self.closed)),
             ("unanswered_count", some(self.unanswered)),
         ];
@@ -230,7 +236,7 @@ fn load(
     let mut used = [(None, 0); 2];
     for (at, used) in [times.begin, times.end].into_iter().zip(&mut used) {
         pacer.wait(at, Rest::Gentle, || generator.is_finished());
-        *used = (usage::cpu_ns(&servers), usage::own_cpu_ns());
+        *used = (Usage::of(&servers), usage::own_cpu_ns());
     }
     let tally: Tally = generator.join().map_err(|_| LoadError::Panicked)??;
     if tally.answers == 0 && !tally.gone {
@@ -250,7 +256,7 @@ fn load(
         closed: tally.closed,
         cut: tally.cut,
         gone: tally.gone,
-        server_cpu_ns: server.map(|(after, before)| after.saturating_sub(before)),
+        server: server.map(|(after, before)| after.since(before)),
         client_cpu_ns: used[1].1.saturating_sub(used[0].1),
     })
 }
@@ -270,7 +276,10 @@ mod tests {
             closed: 1,
             cut,
             gone,
-            server_cpu_ns: Some(100),
+            server: Some(Usage {
+                total: 100,
+                ..Usage::default()
+            }),
             client_cpu_ns: 1,
         };
         let found = outcome(false, 0).figures(Load::Closed).unwrap();

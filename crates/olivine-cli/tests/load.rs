@@ -49,6 +49,9 @@ fn every_own_server_is_measured_and_checked() {
                 let value = row["values"][name]["median"].as_f64();
                 assert!(value.is_some_and(|value| value > 0.0), "{name}: {row}");
             }
+            for name in ["user_busy", "system_busy", "softirq_busy"] {
+                assert!(row["values"][name]["median"].is_f64(), "{name}: {row}");
+            }
             assert!(row["distribution"]["count"].as_u64().unwrap() > 0, "{row}");
         }
     }
@@ -95,6 +98,7 @@ fn markdown_tables_name_machine_command_and_missing_servers() {
             &["bench", "http", "--depth", "16,1", "--peers", "hyper"][..],
             &[
                 "| method | depth | p50 | ",
+                "| situation | busy | usr | sys | softirq |",
                 " | messages |",
                 "| **olivine** | ",
                 "hyper is left out: it has not been built: see rivals/http/build",

@@ -5,7 +5,7 @@
 //! it, and tells at the end how many were right.
 
 use super::error::{LoadError, io};
-use super::usage;
+use super::usage::{self, Usage};
 use crate::clock::TickClock;
 use crate::cpus;
 use crate::result::Figures;
@@ -109,7 +109,7 @@ fn stream_with(
         set(&socket, Some(deadline)).map_err(io("set a time-out"))?;
     }
     let servers = usage::servers(address);
-    let used = usage::cpu_ns(&servers);
+    let used = Usage::of(&servers);
     let start = TickClock::ticks();
     let span = u64::try_from(Duration::from_secs_f64(seconds).as_nanos()).unwrap_or(u64::MAX);
     let end = start + clock.ticks_for(span);
@@ -132,9 +132,8 @@ fn stream_with(
         .read_exact(&mut answer)
         .map_err(stuck_or("read how many frames arrived", deadline))?;
     let elapsed = clock.nanos(TickClock::ticks() - start) as f64 / 1e9;
-    let server_cpu_ns = usage::cpu_ns(&servers)
-        .zip(used)
-        .map(|(after, before)| after.saturating_sub(before));
+    let used = Usage::of(&servers).zip(used);
+    let server_cpu_ns = used.map(|(after, before)| after.since(before).total);
     let (arrived, right) = read_report(&answer);
     if (arrived, right) != (number, number) {
         return Err(LoadError::Wrong {

@@ -1,5 +1,6 @@
 //! Which processes serve an address, and how much CPU time they have used.
 
+use crate::kernel::{STEP_MS, behind_name, nth};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -48,10 +49,52 @@ fn listeners(table: &str, port: u16) -> Vec<String> {
     table.lines().skip(1).filter_map(listening).collect()
 }
 
+/// CPU time in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// Of some processes.
+    pub(super) total: u64,
+    /// Of these outside of the kernel, and within it: in steps of 10 ms, as the kernel counts them.
+    pub(super) user: u64,
+    pub(super) system: u64,
+    /// Of all CPUs in soft interrupts, for any process: the greater part of loopback.
+    pub(super) softirq: u64,
+}
+
+impl Usage {
+    /// Of these processes up to now; `None` if none can be read. Threads that have ended do not
+    /// count in the total.
+    pub(super) fn of(processes: &[u32]) -> Option<Self> {
+        let step = |text: &str, place| nth(text, place) * STEP_MS * 1_000_000;
+        let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let mut sum = Self {
+            total: cpu_ns(processes)?,
+            softirq: step(&stat, 7),
+            ..Self::default()
+        };
+        for pid in processes {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            sum.user += step(behind_name(&stat), 11);
+            sum.system += step(behind_name(&stat), 12);
+        }
+        Some(sum)
+    }
+
+    /// What was used since `earlier`.
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            total: self.total.saturating_sub(earlier.total),
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+            softirq: self.softirq.saturating_sub(earlier.softirq),
+        }
+    }
+}
+
 /// CPU time of all threads of these processes, in nanoseconds; `None` if none can be read.
 ///
 /// Threads that have ended are not counted.
-pub(super) fn cpu_ns(processes: &[u32]) -> Option<u64> {
+fn cpu_ns(processes: &[u32]) -> Option<u64> {
     let of_thread = |path: std::path::PathBuf| {
         let text = fs::read_to_string(path.join("schedstat")).ok()?;
         text.split(' ').next()?.parse::<u64>().ok()
@@ -100,11 +143,12 @@ mod tests {
         let own = std::process::id();
         assert_eq!(servers(listener.local_addr().unwrap()), [own]);
         assert!(servers("192.0.2.1:80".parse().unwrap()).is_empty());
-        let before = cpu_ns(&[own]).unwrap();
-        while cpu_ns(&[own]).unwrap() == before {
+        let before = Usage::of(&[own]).unwrap();
+        let used = || Usage::of(&[own]).unwrap().since(before);
+        while used().total == 0 || used().user + used().system == 0 {
             std::hint::spin_loop();
         }
-        assert_eq!(cpu_ns(&[]), None);
+        assert_eq!(Usage::of(&[]), None);
     }
 
     #[test]

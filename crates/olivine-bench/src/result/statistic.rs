@@ -255,6 +255,15 @@ pub const STATISTICS: &[Statistic] = &[
     of("floor_p50_ns", Nanos, "floor", Slice(|s| s.floor_ns)).on(Nowhere),
     of("cpu_ns", Nanos, "CPU", Given).means("the server's CPU time for a message"),
     of("busy", Share, "busy", Given).means("share of a CPU that the server used"),
+    of("user_busy", Share, "usr", Given)
+        .means("share of a CPU that the server used outside of the kernel")
+        .on(Nowhere),
+    of("system_busy", Share, "sys", Given)
+        .means("share of a CPU that the server used in the kernel")
+        .on(Nowhere),
+    of("softirq_busy", Share, "softirq", Given)
+        .means("share of a CPU that all CPUs together spent in soft interrupts")
+        .on(Nowhere),
     of("generator_cpu_ns", Nanos, "generator CPU", Given).on(Page),
     of("generator_busy", Share, "generator", Given)
         .means("share of a CPU that the generator used; near 100 % it is the limit"),

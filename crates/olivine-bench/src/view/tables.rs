@@ -5,7 +5,7 @@ use super::rank::Group;
 use super::select::{Entry, OF_TABLES, Param, Part, constant, varied};
 use crate::latency::Percentiles;
 use crate::result::ratio::{Ratio, Target};
-use crate::result::statistic::{STATISTICS, Shown, find};
+use crate::result::statistic::{STATISTICS, Shown, Statistic, find};
 use crate::result::{ClockAhead, Distribution, Load, Measured, Published, floor};
 use crate::text::{self, three_figures};
 
@@ -13,6 +13,28 @@ use crate::text::{self, three_figures};
 const PERCENTILES_MAX: usize = 16;
 /// Text for a missing figure of ours.
 const BLANK: &str = "-";
+
+/// A table of further statistics: its title, when it is shown, and their names. It needs the second.
+type More = (&'static str, fn(&Part<'_>) -> bool, &'static [&'static str]);
+const MORE: [More; 2] = [
+    (
+        "Mean and deviation, of all samples",
+        compares_means,
+        &[
+            "count",
+            "mean_ns",
+            "min_ns",
+            "max_ns",
+            "deviation_ns",
+            "round_trips_per_s",
+        ],
+    ),
+    (
+        "CPU time of the server",
+        |part| part.is_of_servers(),
+        &["busy", "user_busy", "system_busy", "softirq_busy"],
+    ),
+];
 
 /// A cell of a row.
 type Of = Box<dyn Fn(&Entry<'_>) -> Cell>;
@@ -25,6 +47,7 @@ pub(super) fn tables(part: &Part<'_>, groups: &[Group<'_>]) -> Vec<Table> {
     if !part.compares && part.load != Load::Saturated {
         tables.extend(groups.iter().filter_map(|group| percentiles(part, group)));
     }
+    tables.extend(MORE.iter().filter_map(|more| further(more, part, groups)));
     tables.extend(groups.iter().flat_map(worst_messages));
     tables.extend(published(part));
     tables
@@ -229,6 +252,41 @@ pub(super) fn percentile_table(rows: &[Vec<Cell>]) -> Table {
         table.notes.push(note.to_owned());
     }
     table
+}
+
+/// Whether others published means of this situation.
+fn compares_means(part: &Part<'_>) -> bool {
+    part.entries.iter().any(|entry| {
+        let mut names = entry.row.published.iter().map(|one| one.figure.as_str());
+        names.any(|name| ["mean_ns", "round_trips_per_s"].contains(&name))
+    })
+}
+
+/// Further statistics of the ranked rows, if there are some.
+fn further(
+    (title, is_shown, names): &More,
+    part: &Part<'_>,
+    groups: &[Group<'_>],
+) -> Option<Table> {
+    let entries = groups.iter().flat_map(|group| &group.main.entries);
+    let entries: Vec<Entry<'_>> = entries.filter(|_| is_shown(part)).copied().collect();
+    let differ = varied(&OF_TABLES, &entries);
+    let is_fit = |name: &&str| part.load == Load::Closed || *name != "round_trips_per_s";
+    let names = names.iter().copied().filter(is_fit);
+    let statistics: Vec<&Statistic> = names.filter_map(find).collect();
+    let row = |entry: &Entry<'_>| {
+        let value = |one: &&Statistic| Cell::number(entry.measured.value(one), one.unit.text());
+        let mut cells = vec![Cell::word(entry.label(&differ))];
+        cells.extend(statistics.iter().map(value));
+        cells
+    };
+    let mut columns = vec![Column::words("situation")];
+    let heads = statistics.iter();
+    columns.extend(heads.map(|one| Column::number(one.head, one.meaning)));
+    let table = Table::plain(title, &columns, entries.iter().map(row).collect());
+    let mut heads = table.columns.iter().map(|column| column.head);
+    let has_them = heads.any(|head| head == statistics[1].head);
+    has_them.then_some(table)
 }
 
 /// The worst messages of each row that kept them, with the sentence about those above p99.

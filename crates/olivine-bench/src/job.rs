@@ -9,6 +9,7 @@
 //! size = [32, 1024]                     # bytes; every list is crossed with every other
 //! method = ["olivine-shm", "pipe"]      # for pingpong, throughput; default: this library
 //! wait = ["spin", "adaptive"]           # of olivine-shm
+//! count = 100000                        # for pingpong: round trips of a run, not a time
 //! capacity = ["64KiB", "1MiB"]          # of methods of this library
 //!
 //! [[measure]]

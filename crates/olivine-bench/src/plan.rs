@@ -12,6 +12,7 @@ use crate::scenario::throughput::{BATCH_MAX, OWN};
 use crate::scenario::{Variant, latency};
 use olivine_arena::error::ArenaError;
 use serde::Deserialize;
+use std::num::NonZeroU64;
 
 /// Selects every built-in method.
 pub const ALL: &str = "all";
@@ -53,6 +54,9 @@ pub struct Matrix {
     /// Messages made visible at once.
     #[serde(default)]
     pub batch: Vec<u64>,
+    /// Round trips of each run, in place of a time. Not crossed.
+    #[serde(default)]
+    pub count: Option<NonZeroU64>,
     /// Processes that publish.
     #[serde(default)]
     pub publishers: Vec<u32>,
@@ -131,6 +135,7 @@ impl Matrix {
             slots: Vec::new(),
             rate: Vec::new(),
             batch: Vec::new(),
+            count: None,
             publishers: Vec::new(),
             subscribers: Vec::new(),
             topic: Vec::new(),
@@ -141,13 +146,14 @@ impl Matrix {
     }
 
     /// The given lists, by their keys.
-    fn lists(&self) -> [(&'static str, bool); 9] {
+    fn lists(&self) -> [(&'static str, bool); 10] {
         [
             ("method", !self.method.is_empty()),
             ("wait", !self.wait.is_empty()),
             ("capacity", !self.capacity.is_empty()),
             ("rate", !self.rate.is_empty()),
             ("batch", !self.batch.is_empty()),
+            ("count", self.count.is_some()),
             ("publishers", !self.publishers.is_empty()),
             ("subscribers", !self.subscribers.is_empty()),
             ("topic", !self.topic.is_empty()),
@@ -347,6 +353,7 @@ impl Matrix {
                             let parameters = &mut variant.parameters;
                             parameters.size_bytes = size;
                             parameters.batch_count = batch;
+                            parameters.messages_count = self.count.map(NonZeroU64::get);
                             parameters.rate_per_s = rate;
                             parameters.publishers_count = publishers;
                             parameters.subscribers_count = subscribers;

@@ -69,6 +69,9 @@ pub struct Parameters {
     /// Requests in flight on each connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth_count: Option<u64>,
+    /// Round trips of each run, where their number was given in place of a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages_count: Option<u64>,
     /// More running participants than CPUs: the scheduler affects every figure.
     pub oversubscribed: bool,
     /// All other settings, as the method writes them: a URI's query, socket options.
@@ -89,6 +92,7 @@ impl Parameters {
             subscribers_count: 1,
             connections_count: None,
             depth_count: None,
+            messages_count: None,
             oversubscribed: false,
             settings: String::new(),
         }

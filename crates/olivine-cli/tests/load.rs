@@ -98,7 +98,7 @@ fn markdown_tables_name_machine_command_and_missing_servers() {
             &["bench", "http", "--depth", "16,1", "--peers", "hyper"][..],
             &[
                 "| method | depth | p50 | ",
-                "| situation | busy | usr | sys | softirq |",
+                "| situation | usr | sys | softirq |",
                 " | messages |",
                 "| **olivine** | ",
                 "hyper is left out: it has not been built: see rivals/http/build",

@@ -45,6 +45,32 @@ fn stage() -> Option<(MutexGuard<'static, ()>, TestFolder)> {
 }
 
 #[test]
+fn a_number_of_round_trips_is_measured_whatever_the_time() {
+    let Some((_turn, place)) = stage() else {
+        return;
+    };
+    let mut words = vec!["bench", "pingpong", "--method", "olivine-adaptive,pipe"];
+    words.extend(["-c", "1234", "--runs", "1"]);
+    let output = place.run(&[&words[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let report = json(&output);
+    let rows = report["results"].as_array().unwrap();
+    for method in ["olivine-adaptive", "pipe"] {
+        let of = rows.iter().filter(|row| row["method"] == method);
+        let samples = of.map(|row| row["distribution"]["count"].as_u64().unwrap());
+        assert_eq!(samples.sum::<u64>(), 1234, "{method}: {report}");
+    }
+    let printed = place.run(&words).stdout;
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(printed.contains(", 1,234 round trips each, "), "{printed}");
+    let table = printed.split("Mean and deviation, of all samples").nth(1);
+    let heads = table.unwrap().lines().nth(1).unwrap();
+    let heads: Vec<&str> = heads.split_whitespace().collect();
+    let known = "SITUATION MEAN MIN MAX DEVIATION BY THE MEAN";
+    assert_eq!(heads.join(" "), known, "{printed}");
+}
+
+#[test]
 fn every_method_has_a_figure_and_leaves_nothing() {
     let Some((_turn, place)) = stage() else {
         return;

@@ -7,7 +7,7 @@ use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// Columns of the CSV before the statistics.
-const BEFORE: [&str; 20] = [
+const BEFORE: [&str; 21] = [
     "scenario",
     "load",
     "method",
@@ -20,6 +20,7 @@ const BEFORE: [&str; 20] = [
     "subscribers_count",
     "connections_count",
     "depth_count",
+    "messages_count",
     "oversubscribed",
     "settings",
     "status",
@@ -83,6 +84,7 @@ fn situation(row: &Row) -> Vec<String> {
         of.subscribers_count.to_string(),
         whole(of.connections_count),
         whole(of.depth_count),
+        whole(of.messages_count),
         of.oversubscribed.to_string(),
         of.settings.clone(),
         status.to_owned(),

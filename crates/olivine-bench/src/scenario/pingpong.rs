@@ -32,7 +32,7 @@ pub const SCENARIO: Scenario = Scenario {
     about: "round-trip time of a message and its reply, any method (closed loop)",
     heading: "Round trip of a message and its answer",
     load: Load::Closed,
-    keys: &["method", "rival", "wait", "capacity"],
+    keys: &["method", "rival", "wait", "capacity", "count"],
     defaults: &[("size", "32"), ("slots", "64")],
     in_harness: true,
     run: measure::<PingPong>,
@@ -42,6 +42,8 @@ pub const SCENARIO: Scenario = Scenario {
 pub(super) struct PingPong {
     /// Round trips of a slice.
     rounds: u64,
+    /// Round trips that are left of the run, if their number was given.
+    left: Option<u64>,
     sequence: u64,
     samples: Vec<u64>,
 }
@@ -65,6 +67,7 @@ impl Subject for PingPong {
         )?;
         let mut pingpong = Self {
             rounds: super::ROUNDS_MIN,
+            left: None,
             sequence: 0,
             samples: Vec::new(),
         };
@@ -78,12 +81,19 @@ impl Subject for PingPong {
             }
         }
         pingpong.rounds = super::rounds_in(SLICE_NS, each_ns, ROUNDS_MAX);
+        pingpong.left = variant.parameters.messages_count;
         Ok(pingpong)
     }
 
     fn slice(&mut self, set: &mut Participants<'_>, _clock: &TickClock) -> Result<Figures> {
+        self.rounds = self.rounds.min(self.left.unwrap_or(u64::MAX));
         self.play(set)?;
+        self.left = self.left.map(|left| left - self.rounds);
         Ok(Figures::round_trips(distribution(&self.samples)))
+    }
+
+    fn is_done(&self) -> bool {
+        self.left == Some(0)
     }
 }
 

@@ -23,6 +23,11 @@ pub(super) trait Subject: Sized {
 
     /// Measures one slice.
     fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures>;
+
+    /// Whether a run has all messages that were asked for; never without a number of them.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// One run of a candidate: opens everything, measures slices, closes everything.
@@ -62,7 +67,7 @@ impl<'a> Candidate<'a> {
             slices: super::slices_per_run(setup, S::slice_ns(&variant)),
             play: Box::new(move |turn| {
                 let mut subject = open(turn.session, &variant)?;
-                while turn.slice(|set, clock| subject.slice(set, clock))? {}
+                while turn.slice(|set, clock| subject.slice(set, clock))? && !subject.is_done() {}
                 if turn.is_stopped {
                     return Ok(());
                 }
@@ -222,13 +227,19 @@ fn one_run(
     collector: &mut Collector,
 ) -> Result<ControlFlow<()>> {
     let planned = session.progress.done + u64::from(candidate.slices);
-    let end_ns = clock::monotonic_ns().saturating_add(session.setup.run_ns());
+    // A number of messages takes as long as it takes.
+    let is_counted = candidate.parameters.messages_count.is_some();
+    let (left, run_ns) = match is_counted {
+        true => (u32::MAX, u64::MAX),
+        false => (candidate.slices, session.setup.run_ns()),
+    };
+    let end_ns = clock::monotonic_ns().saturating_add(run_ns);
     let mut turn = RunSlot {
         session,
         collector,
         parameters: &candidate.parameters,
         run,
-        left: candidate.slices,
+        left,
         end_ns,
         is_stopped: false,
     };

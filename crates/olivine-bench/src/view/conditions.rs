@@ -158,10 +158,10 @@ pub(super) fn conditions(source: &Source) -> Conditions {
         (
             "runs",
             format!(
-                "{} of each variant{}, {} s in all, on CPUs {}, every byte checked{ending}",
+                "{} of each variant{}, {}, on CPUs {}, every byte checked{ending}",
                 file.runs,
                 turns(file),
-                three_figures(file.seconds_per_variant),
+                length(file),
                 cpus.join(", "),
             ),
         ),
@@ -187,6 +187,15 @@ pub(super) fn conditions(source: &Source) -> Conditions {
     Conditions {
         name: source.name.clone(),
         facts: facts.collect(),
+    }
+}
+
+/// How long each variant was measured.
+fn length(file: &ResultFile) -> String {
+    let mut counts = file.results.iter().map(|row| row.parameters.messages_count);
+    match counts.next().flatten() {
+        Some(count) => format!("{} each", text::plural(count, "round trip")),
+        None => format!("{} s in all", three_figures(file.seconds_per_variant)),
     }
 }
 

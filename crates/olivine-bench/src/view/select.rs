@@ -174,6 +174,7 @@ pub(super) enum Param {
     Rate,
     Connections,
     Depth,
+    Count,
     Ring,
     Wait,
     Shape,
@@ -183,13 +184,14 @@ pub(super) enum Param {
 }
 
 /// Parameters in tables and titles.
-pub(super) const OF_TABLES: [Param; 10] = [
+pub(super) const OF_TABLES: [Param; 11] = [
     Param::Method,
     Param::Size,
     Param::Batch,
     Param::Rate,
     Param::Connections,
     Param::Depth,
+    Param::Count,
     Param::Ring,
     Param::Wait,
     Param::Shape,
@@ -221,6 +223,7 @@ impl Param {
             Self::Rate => "rate",
             Self::Connections => "connections",
             Self::Depth => "depth",
+            Self::Count => "count",
             Self::Ring => "ring",
             Self::Wait => "waits",
             Self::Shape => "shape",
@@ -246,6 +249,10 @@ impl Param {
             Self::Depth => {
                 let depth = of.depth_count.map(|depth| format!("depth {depth}"));
                 depth.unwrap_or_default()
+            }
+            Self::Count => {
+                let of_run = |count| format!("{} a run", text::count(count));
+                of.messages_count.map(of_run).unwrap_or_default()
             }
             Self::Ring => of.ring_bytes.map(text::bytes).unwrap_or_default(),
             Self::Wait => of.wait.clone().unwrap_or_default(),

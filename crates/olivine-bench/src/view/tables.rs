@@ -14,14 +14,13 @@ const PERCENTILES_MAX: usize = 16;
 /// Text for a missing figure of ours.
 const BLANK: &str = "-";
 
-/// A table of further statistics: its title, when it is shown, and their names. It needs the second.
+/// A table of further statistics: its title, when it is shown, and their names. It needs the first.
 type More = (&'static str, fn(&Part<'_>) -> bool, &'static [&'static str]);
 const MORE: [More; 2] = [
     (
         "Mean and deviation, of all samples",
         compares_means,
         &[
-            "count",
             "mean_ns",
             "min_ns",
             "max_ns",
@@ -32,7 +31,7 @@ const MORE: [More; 2] = [
     (
         "CPU time of the server",
         |part| part.is_of_servers(),
-        &["busy", "user_busy", "system_busy", "softirq_busy"],
+        &["user_busy", "system_busy", "softirq_busy"],
     ),
 ];
 
@@ -254,11 +253,12 @@ pub(super) fn percentile_table(rows: &[Vec<Cell>]) -> Table {
     table
 }
 
-/// Whether others published means of this situation.
+/// Whether others published means of this situation, or a number of messages was asked for.
 fn compares_means(part: &Part<'_>) -> bool {
     part.entries.iter().any(|entry| {
         let mut names = entry.row.published.iter().map(|one| one.figure.as_str());
-        names.any(|name| ["mean_ns", "round_trips_per_s"].contains(&name))
+        entry.row.parameters.messages_count.is_some()
+            || names.any(|name| ["mean_ns", "round_trips_per_s"].contains(&name))
     })
 }
 
@@ -285,7 +285,7 @@ fn further(
     columns.extend(heads.map(|one| Column::number(one.head, one.meaning)));
     let table = Table::plain(title, &columns, entries.iter().map(row).collect());
     let mut heads = table.columns.iter().map(|column| column.head);
-    let has_them = heads.any(|head| head == statistics[1].head);
+    let has_them = heads.any(|head| head == statistics[0].head);
     has_them.then_some(table)
 }
 

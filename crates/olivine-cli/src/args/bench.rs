@@ -8,6 +8,7 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use olivine_bench::plan::{ALL, Matrix};
 use olivine_bench::result::Load;
 use olivine_bench::scenario::registry::{self, SCENARIOS};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ Examples:
   olivine bench list                          list scenarios and methods
   olivine bench floor                         hardware limits of this machine
   olivine bench pingpong --slots 64,1024      cost of room for subscribers
+  olivine bench pingpong --method all -c 100000 -s 100,1024    as ipc-bench
   olivine bench throughput --size 32 --batch 1,16
   olivine bench latency --rate 1K,1M --save latency.json
   olivine bench latency --subscribers 1,2 --capacity 64KiB,1MiB
@@ -153,8 +155,8 @@ fn is_read(scenario: &registry::Scenario, id: &str) -> bool {
         "rivals" | "align" => scenario.reads("method"),
         "slots" => scenario.in_harness,
         "worst" => scenario.load == Load::Open,
-        "method" | "rate" | "batch" | "publishers" | "subscribers" | "wait" | "capacity"
-        | "topic" => scenario.reads(id),
+        "method" | "rate" | "batch" | "count" | "publishers" | "subscribers" | "wait"
+        | "capacity" | "topic" => scenario.reads(id),
         _ => true,
     }
 }
@@ -234,6 +236,9 @@ pub(crate) struct RegisteredArgs {
         value_parser = clap::value_parser!(u16).range(1..=1024)
     )]
     pub(crate) batch: Vec<u16>,
+    /// Round trips of each run, in place of --seconds
+    #[arg(long, short, value_name = "N", conflicts_with = "seconds")]
+    pub(crate) count: Option<NonZeroU64>,
     /// Room for this many subscribers (subscribers_max); a list is measured in
     /// turns
     #[arg(
@@ -282,6 +287,7 @@ impl RegisteredArgs {
         matrix.publishers.clone_from(&self.publishers);
         matrix.subscribers.clone_from(&self.subscribers);
         matrix.batch = self.batch.iter().copied().map(u64::from).collect();
+        matrix.count = self.count;
         if self.method.is_empty() {
             matrix.slots.clone_from(&self.slots);
         }
@@ -312,6 +318,7 @@ every combination of its lists. A list that its scenario lacks is refused:
   wait = [\"spin\", \"adaptive\"]      # of channels of this library
   capacity = [\"64KiB\", \"1MiB\"]     # of channels of this library
   rival = [\"zeromq-ipc\"]           # methods of other programs
+  count = 100000                   # pingpong: round trips of a run, not a time
   rate = [1000.0]                  # latency: messages per second
   batch = [1, 16]                  # throughput, fanout, mesh
   publishers = [6]                 # mesh

@@ -70,6 +70,15 @@ pub(crate) const SCENES: &[Scene] = &[
         &["--size", "--slots", "--wait", "--align", "--capacity"],
         pingpong,
     ),
+    Scene::acts("bench pingpong", &["--count"], |stage| {
+        let words = ["bench", "pingpong", "--method", "pipe", "--runs", "2"];
+        let words = [&words[..], &["--count", "123"]].concat();
+        let found = measured(stage, &[&words]);
+        let row = &found["results"][0];
+        assert_eq!(row["messages_count"], 123, "{row}");
+        // It is in place of a time.
+        stage.fails(&[&words[..], &["--seconds", "1"]].concat(), 2);
+    }),
     Scene::acts("bench pingpong", &["--method", "--rivals"], |stage| {
         methods(stage, PINGPONG, &["bench", "pingpong", "--method"])
     }),

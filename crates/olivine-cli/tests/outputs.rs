@@ -7,7 +7,7 @@
 mod common;
 
 use common::{TestFolder, said};
-use olivine_bench::result::ResultFile;
+use olivine_bench::result::{ResultFile, STATISTICS, Statistic};
 use olivine_bench::view::{Cell, Source, View, view};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -273,6 +273,56 @@ fn all_outputs_agree() {
         outputs.iter().all(|output| output.contains(sentence)),
         "{sentence}"
     );
+}
+
+/// The tables have the figures of CSV and JSON. [`all_outputs_agree`] compares what other outputs
+/// say with these tables.
+#[test]
+fn exports_have_the_figures_of_the_tables() {
+    let mut compared = 0;
+    for name in FILES {
+        let [csv, json] = ["csv", "json"].map(|ending| reported(&[name], ending));
+        let json = String::from_utf8(json).unwrap();
+        let file = ResultFile::parse(Path::new(name), &json).unwrap();
+        let mut reader = csv::Reader::from_reader(csv.as_slice());
+        let heads = reader.headers().unwrap().clone();
+        let lines: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(lines.len(), file.results.len(), "{name}");
+        let mut exported = Vec::new();
+        for (line, row) in lines.iter().zip(&file.results) {
+            for statistic in STATISTICS {
+                let value = row.measured().and_then(|found| found.value(statistic));
+                let at = heads.iter().position(|head| head == statistic.name);
+                let cell = value.map(|value| value.to_string()).unwrap_or_default();
+                assert_eq!(line[at.unwrap()], cell, "{name} {statistic:?} {row:?}");
+                exported.extend(value.map(|value| (statistic.head, value)));
+            }
+        }
+        let place = TestFolder::new();
+        let recorded = ResultFile::read(Path::new(&run_file(&place, name))).unwrap();
+        let name = name.to_owned();
+        let view = view(&[Source {
+            name,
+            file: recorded,
+        }]);
+        let tables = view.sections.iter().flat_map(|section| &section.tables);
+        // That one has other distributions, too.
+        for table in tables.filter(|table| table.title != "Percentiles") {
+            for line in &table.lines {
+                for (column, cell) in table.columns.iter().zip(&line.cells) {
+                    let is_it = |one: &&Statistic| one.head == column.head;
+                    if let (Some(_), Some(value)) = (STATISTICS.iter().find(is_it), cell.value) {
+                        assert!(
+                            exported.contains(&(column.head, value)),
+                            "{column:?} {cell:?}"
+                        );
+                        compared += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 500, "{compared}");
 }
 
 /// The card of `files`.

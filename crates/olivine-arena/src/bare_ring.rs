@@ -8,7 +8,7 @@
 mod stream;
 
 use crate::error::{ArenaError, Result};
-use crate::harness::{Driver, End, drive};
+use crate::harness::{Driven, End, drive};
 use crate::method::{Method, Rendezvous, Side};
 use crate::mirror::{place, rings};
 use crate::protocol::Batches;
@@ -35,12 +35,7 @@ pub const BARE_RING: Method = Method::new(
 .batching()
 .lacking("one reader, no checks, stuck for ever if either side dies");
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, settings: &str) -> Driven {
     let capacity = capacity(settings)?.next_power_of_two();
     let frame = HEADER + size.next_multiple_of(8);
     if frame + HEADER > capacity {

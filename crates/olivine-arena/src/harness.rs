@@ -156,6 +156,9 @@ pub trait Driver {
     fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done>;
 }
 
+/// An open end with the harness, or why there is none.
+pub type Driven = Result<Box<dyn Driver>>;
+
 /// What was done until now.
 #[must_use]
 pub fn done_now() -> Done {

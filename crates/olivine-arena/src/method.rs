@@ -3,7 +3,7 @@
 use crate::error::{ArenaError, Result};
 
 pub use crate::fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
-pub use crate::harness::{Driver, End, drive};
+pub use crate::harness::{Driven, Driver, End, drive};
 pub use crate::protocol::Side;
 pub use crate::rendezvous::Rendezvous;
 pub use crate::threads::drive_in_threads;
@@ -11,7 +11,7 @@ pub use crate::threads::drive_in_threads;
 /// How a [`Method`] opens one end, for messages of a size and by the settings of a variant. Both
 /// sides call it at the same time; the rendezvous connects them. The error is
 /// [`ArenaError::TooLong`] if it cannot carry this size.
-pub type Open = fn(Side, &mut Rendezvous, usize, &str) -> Result<Box<dyn Driver>>;
+pub type Open = fn(Side, &mut Rendezvous, usize, &str) -> Driven;
 
 /// One way to pass messages between two processes.
 ///

@@ -4,7 +4,7 @@
 //! Such a method saves the other process, so its rows have the setting `threads`.
 
 use crate::error::{ArenaError, Result};
-use crate::harness::{Driver, End, drive};
+use crate::harness::{Driven, Driver, End, drive};
 use crate::protocol::Side;
 use crate::rendezvous::Rendezvous;
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ pub fn drive_in_threads<A, B>(
     rendezvous: &mut Rendezvous,
     size: usize,
     make: impl FnOnce() -> Result<(A, B)>,
-) -> Result<Box<dyn Driver>>
+) -> Driven
 where
     A: End + 'static,
     B: End + Send + 'static,

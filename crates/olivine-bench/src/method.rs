@@ -27,7 +27,7 @@ pub(crate) use olivine_channel::{CHANNEL, publish};
 
 use olivine_arena::bare_ring::BARE_RING;
 use olivine_arena::error::{ArenaError, Result};
-use olivine_arena::method::{Driver, End, Rendezvous, drive};
+use olivine_arena::method::{Driven, Driver, End, Rendezvous, drive};
 use std::sync::LazyLock;
 
 pub use olivine_arena::method::{Description, Method, Side, find, names};

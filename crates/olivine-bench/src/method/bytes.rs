@@ -4,8 +4,7 @@
 //! Both sides sleep in `read`. One `write` and one `read` per message if the kernel accepts it
 //! whole; in streams, one `write` per batch, and one `read` of the available bytes.
 
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, Driver, End, Method, Rendezvous, Side, drive};
 use crate::sys::vm;
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::rendezvous::await_readable;
@@ -103,33 +102,23 @@ fn open((from, to): (OwnedFd, OwnedFd), size: usize) -> Box<dyn Driver> {
 }
 
 /// Both directions of a socket.
-fn open_socket(socket: OwnedFd, size: usize) -> Result<Box<dyn Driver>> {
+fn open_socket(socket: OwnedFd, size: usize) -> Driven {
     Ok(open((again(&socket)?, socket), size))
 }
 
 /// Both directions of a socket whose reader does not sleep.
-fn open_busy(socket: OwnedFd, size: usize) -> Result<Box<dyn Driver>> {
+fn open_busy(socket: OwnedFd, size: usize) -> Driven {
     rustix::io::ioctl_fionbio(&socket, true).map_err(refused("make a socket non-blocking"))?;
     open_socket(socket, size)
 }
 
-fn open_tcp(
-    no_delay: bool,
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-) -> Result<Box<dyn Driver>> {
+fn open_tcp(no_delay: bool, side: Side, rendezvous: &mut Rendezvous, size: usize) -> Driven {
     let socket = tcp(side, rendezvous)?;
     sockopt::set_tcp_nodelay(&socket, no_delay).map_err(refused("set NODELAY"))?;
     open_socket(socket, size)
 }
 
-fn open_splice(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open_splice(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let (from, to) = pipes(side, rendezvous)?;
     let pages = Mapping::private(size.next_multiple_of(page())).map_err(io("map memory"))?;
     let message = vec![0; size];

@@ -2,8 +2,7 @@
 //! sleep.
 
 use super::exchange::{Memory, share};
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use crate::sys::monitor::{Change, MONITOR_BYTES, Monitor};
 use olivine_arena::error::{Result, io};
 use olivine_arena::sys::mapping::Mapping;
@@ -25,12 +24,7 @@ pub(super) const CONDVAR: Method = Method::new(
 )
 .streaming();
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let stride = size.next_multiple_of(64);
     let slots = stride * usize::try_from(SLOTS).unwrap_or(0);
     let length = (FIRST_SLOT + slots).next_multiple_of(128);

@@ -1,8 +1,7 @@
 //! Sockets with message boundaries: UNIX datagram and seqpacket, UDP. Both sides sleep in `recv`.
 
 use super::bytes::{pair_of, refused};
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::error::{ArenaError, Result, io};
 use rustix::net::{RecvFlags, SendFlags, SocketType, recv, send, sockopt};
 use std::net::{Ipv4Addr, UdpSocket};
@@ -45,12 +44,7 @@ fn open(socket: OwnedFd, size: usize) -> Box<dyn Driver> {
     drive(Sockets { socket, message }, size)
 }
 
-fn open_udp(
-    _side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open_udp(_side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     if size > UDP_MAX {
         return Err(ArenaError::TooLong {
             bytes: size,

@@ -4,8 +4,7 @@
 //! No queue, no history, one message at a time: the usual first attempt, and the minimum of shared
 //! memory. The three variants differ in the source of the memory.
 
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::rendezvous::{Object, memory_folder};
 use olivine_arena::sys::mapping::{Mapping, page};
@@ -69,12 +68,7 @@ pub(super) fn share(
     Mapping::file(&file, length).map_err(io("map shared memory"))
 }
 
-fn open(
-    memory: Memory,
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-) -> Result<Box<dyn Driver>> {
+fn open(memory: Memory, side: Side, rendezvous: &mut Rendezvous, size: usize) -> Driven {
     let slots = Slots::open(memory, side, rendezvous, size)?;
     Ok(drive(SlotsEnd(slots, Spin), size))
 }
@@ -85,7 +79,7 @@ pub(super) fn open_with(
     side: Side,
     rendezvous: &mut Rendezvous,
     size: usize,
-) -> Result<Box<dyn Driver>> {
+) -> Driven {
     let slots = Slots::open(Memory::Posix, side, rendezvous, size)?;
     Ok(drive(SlotsEnd(slots, wakeup), size))
 }

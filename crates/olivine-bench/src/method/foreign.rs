@@ -2,7 +2,7 @@
 
 use libloading::Library;
 use olivine_arena::error::{ArenaError, Result, io};
-use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
+use olivine_arena::method::{Driven, End, Method, Rendezvous, Side, drive};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io::Error;
 use std::os::unix::ffi::OsStrExt as _;
@@ -104,12 +104,7 @@ fn text(text: *const c_char) -> &'static str {
     Box::leak(text.to_string_lossy().into_owned().into_boxed_str())
 }
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let functions = *LOADED.get().ok_or_else(|| says("no entry is loaded"))?;
     let folder = rendezvous.folder().join("entry");
     if side == Side::Client {

@@ -3,8 +3,7 @@
 //! The counters of both sides are on separate cache lines. The writer waits for room, so nothing is
 //! lost. Many shared-memory rings look like this; messages carry their length.
 
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::mirror::{place, rings};
 use olivine_arena::sys::mapping::Mapping;
@@ -28,12 +27,7 @@ pub(super) const MIRROR: Method = Method::new(
 .streaming()
 .lacking("one reader, stuck for ever if either side dies");
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let frame = LENGTH + size.next_multiple_of(8);
     if frame > RING {
         return Err(ArenaError::TooLong {

@@ -4,8 +4,7 @@
 //! The client publishes, the server subscribes. The coordinator opens the subscribers first, so the
 //! ends need not meet.
 
-use super::Driver;
-use super::{Method, Rendezvous, Side};
+use super::{Driven, Driver, Method, Rendezvous, Side};
 use crate::channel::{Channel, Looks, POLL_LIMIT, WAIT_STEP, await_room};
 use crate::clock::TickClock;
 use crate::payload::{self, Stamp};
@@ -25,12 +24,7 @@ const JOIN_MAX: Duration = Duration::from_secs(10);
 
 pub(super) const END: Method = Method::new(CHANNEL, "one end of a channel", "", open).batching();
 
-fn open(
-    side: Side,
-    _rendezvous: &mut Rendezvous,
-    size: usize,
-    uri: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, _rendezvous: &mut Rendezvous, size: usize, uri: &str) -> Driven {
     let channel = Channel::parse(uri).map_err(ArenaError::method)?;
     let looks = channel.looks;
     if side == Side::Server {

@@ -1,8 +1,7 @@
 //! Olivine between processes, with each wait strategy: a channel for each direction.
 
 use super::OWN;
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use crate::channel::{Channel, Looks, POLL_LIMIT, WAIT_STEP, await_room, receive};
 use olivine::{Publisher, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
@@ -50,7 +49,7 @@ fn open(
     rendezvous: &mut Rendezvous,
     size: usize,
     settings: &str,
-) -> Result<Box<dyn Driver>> {
+) -> Driven {
     let channels = Channels::open(wait, side, rendezvous, size, settings)?;
     Ok(drive(channels, size))
 }

@@ -5,8 +5,7 @@
 //! block the thread that it waits for, so this method sleeps.
 
 use super::olivine_shm::Channels;
-use super::{Driver, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, Method, Rendezvous, Side, drive};
 use olivine::{Publisher, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
 use std::time::Duration;
@@ -22,12 +21,7 @@ pub(super) const TCP: Method = Method::new(
 )
 .batching();
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, settings: &str) -> Driven {
     let more = if settings.is_empty() { "" } else { "&" };
     // The other end does not wait long for a killed one.
     let wait = if settings.contains("wait=") {

@@ -1,7 +1,6 @@
 //! Message queues of the kernel, one for each direction. Both sides sleep in the kernel.
 
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::rendezvous::Object;
 use olivine_arena::sys::queue::{Posix, SystemV};
@@ -42,12 +41,7 @@ fn within(size: usize, path: &'static str, name: &'static str) -> Result<()> {
     }
 }
 
-fn open_system_v(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open_system_v(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     within(size, "/proc/sys/kernel/msgmax", "kernel.msgmax")?;
     let mut queues = [0; 2];
     for queue in &mut queues {
@@ -87,12 +81,7 @@ impl End for SystemVEnd {
     }
 }
 
-fn open_posix(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open_posix(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let name = "fs.mqueue.msgsize_max";
     within(size, "/proc/sys/fs/mqueue/msgsize_max", name)?;
     let folder = rendezvous.folder().file_name().unwrap_or_default();

@@ -4,8 +4,7 @@
 //! Loses messages if the reader is slower, so it is measured for round trips only. Both sides spin.
 
 use super::exchange::{Memory, share};
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::sys::mapping::Mapping;
 use std::sync::atomic::{Ordering, fence};
@@ -23,12 +22,7 @@ pub(super) const SEQ_LOCK: Method = Method::new(
 )
 .lacking("overwrites what is not read in time");
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let stride = (WORD + size.next_multiple_of(WORD)).next_multiple_of(64);
     let ring = stride * usize::try_from(SLOTS).unwrap_or(0);
     let mapping = share(Memory::Posix, side, rendezvous, 2 * ring)?;

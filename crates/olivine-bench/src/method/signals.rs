@@ -4,8 +4,7 @@
 //! race at the start.
 
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use crate::sys::signal::{Signal, Thread};
 use olivine_arena::error::{ArenaError, Result, io};
 use std::io::ErrorKind;
@@ -28,22 +27,12 @@ pub(super) const REAL_TIME: Method = Method::new(
 /// Bytes that one real-time signal carries.
 const WORD: usize = 8;
 
-fn open_plain(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open_plain(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let wakeup = meet(Signal::plain(), rendezvous)?;
     open_with(wakeup, side, rendezvous, size)
 }
 
-fn open_queued(
-    _side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open_queued(_side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let line = meet(Signal::queued(), rendezvous)?;
     let message = vec![0; size];
     Ok(drive(Words { line, message }, size))

@@ -3,8 +3,7 @@
 
 use super::bytes::pair_of;
 use super::queue::whole;
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use crate::sys::uring::RingSocket;
 use olivine_arena::error::{ArenaError, Result, io};
 use rustix::net::SocketType;
@@ -18,12 +17,7 @@ pub(super) const IO_URING: Method = Method::new(
 )
 .streaming();
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let socket = pair_of(SocketType::SEQPACKET, side, rendezvous)?;
     let socket = RingSocket::new(socket, size).map_err(io("set up io_uring"))?;
     Ok(drive(RingEnd { socket, size }, size))

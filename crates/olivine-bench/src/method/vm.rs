@@ -1,8 +1,7 @@
 //! `process_vm_writev`: the kernel copies the message into the receiver's memory, where the
 //! receiver spins.
 
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use crate::sys::vm;
 use olivine_arena::error::{ArenaError, Result, io};
 use olivine_arena::sys::mapping::Mapping;
@@ -21,12 +20,7 @@ pub(super) const PROCESS_VM: Method = Method::new(
 )
 .lacking(super::ONE_SLOT);
 
-fn open(
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    _settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(side: Side, rendezvous: &mut Rendezvous, size: usize, _settings: &str) -> Driven {
     let map = || Mapping::private(NUMBER + size).map_err(io("map memory"));
     let (outbox, inbox) = (map()?, map()?);
     let own = getpid().as_raw_nonzero();

@@ -4,10 +4,9 @@
 //! The message is in plain shared memory (see `exchange`); the wake-up reports it. Both sides sleep
 //! in the kernel.
 
-use super::Driver;
 use super::bytes::{pipes, refused};
 use super::exchange::{Slots, Wakeup, open_with, sleep_until_filled};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, Method, Rendezvous, Side};
 use olivine_arena::error::{ArenaError, Result};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -36,7 +35,7 @@ pub(super) const EVENT_FD: Method = Method::new(
 )
 .lacking(super::ONE_SLOT);
 
-fn open_event_fd(side: Side, rendezvous: &mut Rendezvous, size: usize) -> Result<Box<dyn Driver>> {
+fn open_event_fd(side: Side, rendezvous: &mut Rendezvous, size: usize) -> Driven {
     let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
     let there: OwnedFd = rendezvous.share(side, make)?;
     let back: OwnedFd = rendezvous.share(side, make)?;

@@ -1,8 +1,7 @@
 //! Methods with wrong replies, for the self-check.
 
 use super::olivine_shm::{ADAPTIVE, Channels};
-use super::{Driver, End, drive};
-use super::{Method, Rendezvous, Side};
+use super::{Driven, End, Method, Rendezvous, Side, drive};
 use crate::payload::SIZE_MIN;
 use olivine_arena::error::Result;
 
@@ -34,13 +33,7 @@ enum Lie {
     Short,
 }
 
-fn open(
-    lie: Lie,
-    side: Side,
-    rendezvous: &mut Rendezvous,
-    size: usize,
-    settings: &str,
-) -> Result<Box<dyn Driver>> {
+fn open(lie: Lie, side: Side, rendezvous: &mut Rendezvous, size: usize, settings: &str) -> Driven {
     let end = Channels::open(ADAPTIVE.wait, side, rendezvous, size, settings)?;
     let faulty = |end| FaultyEnd {
         end,

@@ -256,13 +256,23 @@ impl<E: End> Harness<E> {
 
     #[inline(never)]
     fn answer(&mut self, first: u64, rounds: u64) -> Result<()> {
+        self.answer_all(first, rounds, |stamp, sequence| stamp.sequence == sequence)
+    }
+
+    #[inline(always)]
+    fn answer_all(
+        &mut self,
+        first: u64,
+        rounds: u64,
+        is_due: impl Fn(Stamp, u64) -> bool,
+    ) -> Result<()> {
         let Self { end, stage } = self;
         let size = stage.len();
         for sequence in first..first + rounds {
-            let is_due = |message: &[u8]| {
-                payload::check_whole(message, size).is_some_and(|stamp| stamp.sequence == sequence)
+            let check = |message: &[u8]| {
+                payload::check_whole(message, size).is_some_and(|stamp| is_due(stamp, sequence))
             };
-            if !end.echo(stage, is_due)? {
+            if !end.echo(stage, check)? {
                 return Err(ArenaError::Wrong { sequence });
             }
         }
@@ -373,21 +383,11 @@ impl<E: End> Harness<E> {
     fn verify(&mut self, proof: &Proof) -> Result<()> {
         // A delay on purpose: the sender meets a full queue.
         std::thread::park_timeout(Duration::from_millis(proof.late_ms));
-        let (first, count) = (proof.first, proof.count);
-        if !proof.replies {
-            let is_due = |stamp, sequence| stamp == proof.stamp(sequence);
-            return self.take_all(first, count, is_due);
+        let is_due = |stamp, sequence| stamp == proof.stamp(sequence);
+        match proof.replies {
+            true => self.answer_all(proof.first, proof.count, is_due),
+            false => self.take_all(proof.first, proof.count, is_due),
         }
-        let Self { end, stage } = self;
-        let size = stage.len();
-        for sequence in first..first + count {
-            let is_due =
-                |message: &[u8]| payload::check_whole(message, size) == Some(proof.stamp(sequence));
-            if !end.echo(stage, is_due)? {
-                return Err(ArenaError::Wrong { sequence });
-            }
-        }
-        Ok(())
     }
 
     #[inline(never)]

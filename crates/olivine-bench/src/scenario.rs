@@ -204,7 +204,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// Which participants a method needs: the number of its program, and whether both ends are threads
 /// of one process.
-type Need = (usize, bool);
+pub(crate) type Need = (usize, bool);
 
 /// The need of many participants, which no method has.
 const CROWD: Need = (usize::MAX, false);
@@ -348,7 +348,11 @@ impl<'a> Session<'a> {
 }
 
 /// The two ends of a method, each on its CPU.
-fn pair<'a>(setup: &'a Setup, need: Need, stopped: Stopped<'a>) -> Result<Participants<'a>> {
+pub(crate) fn pair<'a>(
+    setup: &'a Setup,
+    need: Need,
+    stopped: Stopped<'a>,
+) -> Result<Participants<'a>> {
     let (program, threads) = need;
     let (first, second) = setup.cpus;
     let cpus = if threads {

@@ -9,7 +9,7 @@ use crate::method::Description;
 use crate::protocol::{Proof, Role, Work};
 use crate::result::file::unix_time_s;
 use crate::run::{Participants, Stopped};
-use crate::scenario::Setup;
+use crate::scenario::{Setup, pair};
 use crate::selfcheck::Finding;
 use crate::text;
 use olivine_arena::error::ArenaError;
@@ -102,14 +102,7 @@ impl<'a> Trial<'a> {
     }
 
     fn start(&self) -> Result<Participants<'a>> {
-        let (first, second) = self.setup.cpus;
-        let cpus = if self.known.threads {
-            vec![vec![first, second]]
-        } else {
-            vec![vec![first], vec![second]]
-        };
-        let program = &self.setup.programs[self.program];
-        Participants::start(program, &cpus, self.setup.privileges, self.stopped)
+        pair(self.setup, (self.program, self.known.threads), self.stopped)
     }
 
     fn open(&self, set: &mut Participants<'_>, size: usize) -> Result<()> {

@@ -120,6 +120,19 @@ struct Evidence {
 }
 
 impl Evidence {
+    /// Of all lanes, counted exactly, by nothing that is known.
+    fn new(from: u64, to: u64, ticks: Option<u64>, cause: LateCause) -> Self {
+        Self {
+            from,
+            to,
+            ticks,
+            step: 0,
+            cause,
+            lane: None,
+            by: None,
+        }
+    }
+
     /// Adds the next piece of the same, if both filled at least half of their time.
     fn extend(&mut self, next: &Self) -> bool {
         let (Some(before), Some(more)) = (self.ticks, next.ticks) else {
@@ -283,15 +296,7 @@ impl Worst {
 
     /// The subscriber waited in this span of ticks, and may have slept. Only the last is kept.
     fn slept(&mut self, from: u64, to: u64) {
-        self.slept = Some(Evidence {
-            from,
-            to,
-            ticks: None,
-            step: 0,
-            cause: LateCause::Asleep,
-            lane: None,
-            by: None,
-        });
+        self.slept = Some(Evidence::new(from, to, None, LateCause::Asleep));
     }
 
     /// A look at the ring that began at `at`, in ticks, found it empty.
@@ -377,18 +382,6 @@ mod tests {
     use crate::clock::TickClock;
     use crate::latency::Latency;
 
-    fn evidence(from: u64, to: u64, ticks: Option<u64>, cause: LateCause) -> Evidence {
-        Evidence {
-            from,
-            to,
-            ticks,
-            step: 0,
-            cause,
-            lane: None,
-            by: None,
-        }
-    }
-
     /// The cause of a message of lane 0; `None` if it is unknown.
     fn cause(worst: &Worst, due: u64, received: u64) -> Option<LateCause> {
         let mut message = Kept {
@@ -418,7 +411,12 @@ mod tests {
     #[test]
     fn cause_is_named_only_if_it_took_half_of_the_latency_and_at_that_time() {
         let mut worst = Worst::new(10);
-        worst.push(evidence(1_000, 5_000, Some(3_000), LateCause::Preempted));
+        worst.push(Evidence::new(
+            1_000,
+            5_000,
+            Some(3_000),
+            LateCause::Preempted,
+        ));
         let cause = |due, received| cause(&worst, due, received);
         assert_eq!(cause(1_500, 5_000), Some(LateCause::Preempted));
         // A follower, which was due meanwhile.
@@ -441,7 +439,7 @@ mod tests {
             "it was due before the sleep began"
         );
         // Half of it was something more precise.
-        worst.push(evidence(1_000, 5_100, Some(600), LateCause::Preempted));
+        worst.push(Evidence::new(1_000, 5_100, Some(600), LateCause::Preempted));
         assert_eq!(cause(&worst, 4_000, 5_100), Some(LateCause::Preempted));
     }
 
@@ -449,10 +447,10 @@ mod tests {
     fn what_goes_on_over_several_readings_is_one_piece() {
         let mut worst = Worst::new(10);
         for at in 0..20 {
-            let full = evidence(at * 100, at * 100 + 100, Some(90), LateCause::RingFull);
+            let full = Evidence::new(at * 100, at * 100 + 100, Some(90), LateCause::RingFull);
             worst.push(full);
             // Rare and short: it explains no long latency.
-            let rare = evidence(at * 100, at * 100 + 100, Some(10), LateCause::Preempted);
+            let rare = Evidence::new(at * 100, at * 100 + 100, Some(10), LateCause::Preempted);
             worst.push(rare);
         }
         let cause = |due, received| cause(&worst, due, received);
@@ -467,7 +465,7 @@ mod tests {
         for n in 0..3 {
             worst.note(n, 0, 1_000 + n, 2_000, Vec::new);
         }
-        let late = evidence(500, 2_500, Some(1_500), LateCause::Preempted);
+        let late = Evidence::new(500, 2_500, Some(1_500), LateCause::Preempted);
         worst.add(vec![late]);
         let causes = worst.kept.iter().map(|one| one.cause);
         assert!(causes.eq([LateCause::Preempted; 3]));
@@ -489,7 +487,7 @@ mod tests {
         let mut worst = Worst::new(10);
         worst.push(Evidence {
             step: 1_000,
-            ..evidence(0, 9_000, Some(1_000), LateCause::Interrupts)
+            ..Evidence::new(0, 9_000, Some(1_000), LateCause::Interrupts)
         });
         let cause = |due, received| cause(&worst, due, received);
         assert_eq!(cause(100, 599), None);
@@ -499,12 +497,17 @@ mod tests {
     #[test]
     fn message_that_was_not_in_the_ring_was_late_because_of_its_publisher() {
         let mut worst = Worst::new(10);
-        worst.push(evidence(1_000, 9_000, Some(8_000), LateCause::Preempted));
+        worst.push(Evidence::new(
+            1_000,
+            9_000,
+            Some(8_000),
+            LateCause::Preempted,
+        ));
         worst.empty(4_000);
         assert_eq!(cause(&worst, 2_000, 5_000), Some(LateCause::PublisherLate));
         // It was published for more than half of the time.
         assert_eq!(cause(&worst, 3_000, 5_100), Some(LateCause::Preempted));
-        let mut full = evidence(1_000, 9_000, Some(8_000), LateCause::RingFull);
+        let mut full = Evidence::new(1_000, 9_000, Some(8_000), LateCause::RingFull);
         full.lane = Some(1);
         worst.push(full.clone());
         assert_eq!(cause(&worst, 2_000, 5_000), Some(LateCause::PublisherLate));
@@ -524,7 +527,14 @@ mod tests {
                 let due = 1_000_000 * (slice + 1) + n * 100;
                 let ticks = if n < 2 { 10_000 + slice } else { 10 };
                 all.record(ticks);
-                let known = || vec![evidence(due, due + ticks, Some(ticks), LateCause::RingFull)];
+                let known = || {
+                    vec![Evidence::new(
+                        due,
+                        due + ticks,
+                        Some(ticks),
+                        LateCause::RingFull,
+                    )]
+                };
                 worst.note(n, 0, due, due + ticks, known);
             }
             tail.join(worst.take());
@@ -558,7 +568,12 @@ mod tests {
             worst.note(n, 3, due, due + ticks, || {
                 gathered += 1;
                 if n % 400 == 0 {
-                    vec![evidence(due, due + ticks, Some(ticks), LateCause::RingFull)]
+                    vec![Evidence::new(
+                        due,
+                        due + ticks,
+                        Some(ticks),
+                        LateCause::RingFull,
+                    )]
                 } else {
                     Vec::new()
                 }

@@ -232,31 +232,7 @@ impl<'a> Participants<'a> {
                 let seconds = (limit - begun).as_secs();
                 return Err(ArenaError::PeerSilent { seconds }.into());
             }
-            let wait = Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let outputs = self.processes.iter().map(|process| &process.output);
-            let mut outputs: Vec<PollFd<'_>> = outputs
-                .map(|output| PollFd::new(output, PollFlags::IN))
-                .collect();
-            match poll(&mut outputs, Some(&wait)) {
-                // A signal may be the request to stop.
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(error) => return Err(io("wait for the participants")(error.into())),
-            }
-            let ready: Vec<bool> = outputs
-                .iter()
-                .map(|one| !one.revents().is_empty())
-                .collect();
-            for (process, _) in self
-                .processes
-                .iter_mut()
-                .zip(ready)
-                .filter(|(_, ready)| *ready)
-            {
-                process.read()?;
-            }
+            read_some(&mut self.processes, left)?;
         }
     }
 
@@ -372,14 +348,7 @@ impl<'a> Participants<'a> {
             if left.is_zero() || (self.stopped)() {
                 return Ok(None);
             }
-            let left = Timespec {
-                tv_sec: left.as_secs().cast_signed(),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let mut outputs = [PollFd::new(&survivor.output, PollFlags::IN)];
-            if poll(&mut outputs, Some(&left)) == Ok(1)
-                && let Err(error) = survivor.read()
-            {
+            if let Err(error) = read_some(std::slice::from_mut(survivor), left) {
                 return Ok(Some((begun.elapsed(), error.to_string())));
             }
         }
@@ -550,6 +519,27 @@ impl Drop for Process<'_> {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Waits for this time, and reads what processes have said. A signal ends the wait, too: it may be
+/// the request to stop.
+fn read_some(processes: &mut [Process<'_>], wait: Duration) -> Result<()> {
+    let wait = Timespec {
+        tv_sec: wait.as_secs().cast_signed(),
+        tv_nsec: wait.subsec_nanos().into(),
+    };
+    let outputs = processes.iter();
+    let outputs = outputs.map(|process| PollFd::new(&process.output, PollFlags::IN));
+    let mut outputs: Vec<PollFd<'_>> = outputs.collect();
+    match poll(&mut outputs, Some(&wait)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(io("wait for the participants")(error.into())),
+    }
+    let ready = outputs.iter().map(|one| !one.revents().is_empty());
+    let ready: Vec<bool> = ready.collect();
+    let processes = processes.iter_mut().zip(ready);
+    let mut processes = processes.filter(|(_, is_ready)| *is_ready);
+    processes.try_for_each(|(process, _)| process.read())
 }
 
 /// Refuses messages that have no room for a stamp.

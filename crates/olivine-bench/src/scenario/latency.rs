@@ -44,7 +44,7 @@ pub const SCENARIO: Scenario = Scenario {
     ],
     defaults: &[("size", "32"), ("rate", "1K,100K,1M"), ("subscribers", "1")],
     in_harness: false,
-    run: measure::<Line>,
+    run: measure::<Line<false>>,
 };
 
 /// Length of the stall in each slice of [`run_stalled`], in nanoseconds.
@@ -57,7 +57,7 @@ pub(crate) const STALL_NS: u64 = 20_000_000;
 ///
 /// [`BenchError`]; no figure is reported if any message was wrong.
 pub(crate) fn run_stalled(setup: &Setup, variants: &[Variant], watch: Watch<'_>) -> Result<Found> {
-    measure::<Stalled>(setup, variants, watch)
+    measure::<Line<true>>(setup, variants, watch)
 }
 
 /// `per_s` if it can be measured.
@@ -85,8 +85,8 @@ fn slice_ns(variant: &Variant) -> f64 {
     (SLICE_MESSAGES / rate * 1e9).clamp(SLICE_NS.0, longest)
 }
 
-/// Both ends, open.
-pub(super) struct Line {
+/// Both ends, open. If `STALLED`, the sender stands still in the middle of each slice.
+pub(super) struct Line<const STALLED: bool> {
     rate_per_s: f64,
     rest: Rest,
     /// Messages of a slice.
@@ -98,11 +98,9 @@ pub(super) struct Line {
     worst: usize,
     /// How far the subscriber's clock is ahead of the publisher's.
     clock_ahead: Option<ClockAhead>,
-    /// Whether the sender stands still in the middle of each slice.
-    is_stalled: bool,
 }
 
-impl Subject for Line {
+impl<const STALLED: bool> Subject for Line<STALLED> {
     const SCENARIO: &'static Scenario = &SCENARIO;
 
     fn slice_ns(variant: &Variant) -> f64 {
@@ -125,7 +123,7 @@ impl Subject for Line {
     }
 }
 
-impl Line {
+impl<const STALLED: bool> Line<STALLED> {
     /// Opens both ends; the sender passes the time between two messages like `rest`, and if it is
     /// `unpinned`, threads of the method may use every CPU.
     #[allow(
@@ -151,36 +149,12 @@ impl Line {
             subscribers: variant.parameters.subscribers_count as usize,
             worst: session.setup.worst,
             clock_ahead: session.set.clock_ahead(&clock, CLOCK_ROUNDS)?,
-            is_stalled: false,
         };
         let warm_up = (line.count / WARM_UP_SHARE).max(1);
         line.send(&mut session.set, &clock, warm_up, 0)?;
         Ok(line)
     }
-}
 
-/// A subject that stalls in each slice.
-struct Stalled(Line);
-
-impl Subject for Stalled {
-    const SCENARIO: &'static Scenario = &SCENARIO;
-
-    fn slice_ns(variant: &Variant) -> f64 {
-        Line::slice_ns(variant)
-    }
-
-    fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let mut line = Line::open(session, variant)?;
-        line.is_stalled = true;
-        Ok(Self(line))
-    }
-
-    fn slice(&mut self, set: &mut Participants<'_>, clock: &TickClock) -> Result<Figures> {
-        self.0.slice(set, clock)
-    }
-}
-
-impl Line {
     /// Sends `count` messages at the rate; returns the latencies that all subscribers saw, how late
     /// each message left, and the `worst` messages with their causes.
     #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
@@ -198,7 +172,7 @@ impl Line {
             rate_per_s: self.rate_per_s,
             ticks_per_ns: clock.ticks_per_ns(),
             rest: self.rest,
-            stall: self.is_stalled.then_some((first + count / 2, STALL_NS)),
+            stall: STALLED.then_some((first + count / 2, STALL_NS)),
         };
         let hear = Work::Hear {
             first,

@@ -161,30 +161,16 @@ impl Witness {
         self.own = read_own(self.schedstat.as_ref(), self.stat.as_ref());
         (self.at, self.own_at) = (now, TickClock::ticks());
         self.rests_until = self.own_at + PAUSE_TIMES * (self.own_at - now);
-        found.push(Evidence {
-            from: now,
-            to: self.own_at,
-            ticks: None,
-            step: 0,
-            cause: LateCause::Measuring,
-            lane: None,
-            by: None,
-        });
+        let measuring = LateCause::Measuring;
+        found.push(Evidence::new(now, self.own_at, None, measuring));
         found
     }
 
     fn look_at_self(&mut self, now: u64, found: &mut Vec<Evidence>) {
         let from = self.own_at;
         let mut add = |cause, ns: u64| {
-            found.extend((ns > 0).then(|| Evidence {
-                from,
-                to: now,
-                ticks: Some(self.clock.ticks_for(ns)),
-                step: 0,
-                cause,
-                lane: None,
-                by: None,
-            }));
+            let ticks = Some(self.clock.ticks_for(ns));
+            found.extend((ns > 0).then(|| Evidence::new(from, now, ticks, cause)));
         };
         let own = read_own(self.schedstat.as_ref(), self.stat.as_ref());
         let since = |now: u64, before: u64| now.saturating_sub(before);
@@ -215,14 +201,11 @@ impl Witness {
             let is_new = seen.pid != publisher.pid;
             let waited_ns = waited_ns(publisher.pid);
             let mut add = |cause, from: u64, ns: u64, by: Option<String>| {
+                let ticks = Some(self.clock.ticks_for(ns));
                 found.push(Evidence {
-                    from,
-                    to: now,
-                    ticks: Some(self.clock.ticks_for(ns)),
-                    step: 0,
-                    cause,
                     lane: Some(publisher.lane),
                     by,
+                    ..Evidence::new(from, now, ticks, cause)
                 });
             };
             let who = Some(format!("pid {}", publisher.pid));
@@ -259,14 +242,11 @@ impl Witness {
         let cpu = self.own.cpu;
         if let (Some(after), Some(before)) = (cpus.get(&cpu), self.cpus.get(&cpu)) {
             let mut add = |cause, steps: u64| {
+                let ticks = Some(self.clock.ticks_for(steps * STEP_NS));
                 found.extend((steps > 0).then(|| Evidence {
-                    from: self.cpus_at,
-                    to: now,
-                    ticks: Some(self.clock.ticks_for(steps * STEP_NS)),
                     step: self.clock.ticks_for(STEP_NS),
-                    cause,
-                    lane: None,
                     by: Some(format!("CPU {cpu}")),
+                    ..Evidence::new(self.cpus_at, now, ticks, cause)
                 }));
             };
             add(

@@ -38,7 +38,7 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
     for (name, variant, rest) in [(OURS, ours, rest), (BARE, bare, Rest::Gentle)] {
         // A bridge may run on any CPU.
         let open = move |session: &mut Session<'_>, variant: &Variant| {
-            Line::resting(session, variant, rest, true)
+            Line::<false>::resting(session, variant, rest, true)
         };
         field.candidates.push(Candidate {
             scenario: Part::Paced.scenario(),

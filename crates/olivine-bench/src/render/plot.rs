@@ -52,40 +52,89 @@ pub(super) fn draw(figure: &Figure) -> Svg {
     }
 }
 
+/// A drawing with its title above it.
+fn titled(height: f64, title: &str) -> Svg {
+    let mut svg = Svg::new(WIDTH, height, title);
+    svg.text("title", Anchor::Start, (0.0, 14.0), title);
+    svg
+}
+
+/// Grid lines and values of an axis across, which begins at `left` and is so `wide`.
+fn across(svg: &mut Svg, axis: &mut Axis, (left, wide): (f64, f64), (top, bottom): (f64, f64)) {
+    axis.thin(|text| (width_of(text, TEXT) + 8.0) / wide);
+    for (value, text) in &axis.ticks {
+        let x = left + axis.place(*value) * wide;
+        svg.line("grid", (x, top), (x, bottom));
+        svg.text("soft", Anchor::Middle, (x, bottom + 16.0), text);
+    }
+}
+
 /// Lines over two axes, with a level across where `floor` is given.
-fn lines(title: &str, x: Axis, mut y: Axis, lines: &[Curve], floor: Option<f64>) -> Svg {
+fn lines(title: &str, mut x: Axis, mut y: Axis, lines: &[Curve], floor: Option<f64>) -> Svg {
     y.thin(|_| TEXT * 1.4 / HEIGHT);
-    let left = left_of(&y);
-    let mut frame = Frame::new(title, left, HEIGHT);
-    frame.svg.text("soft", Anchor::Start, (0.0, 31.0), &y.title);
-    frame.x_axis(x);
-    frame.y_axis(&y);
+    // Room that the texts of the upright axis need.
+    let widest = y.ticks.iter().map(|(_, text)| width_of(text, TEXT));
+    let left = widest.fold(20.0, f64::max) + 10.0;
+    let (bottom, right) = (TOP + HEIGHT, WIDTH - RIGHT);
+    let wide = right - left;
+    let mut svg = titled(bottom + 44.0, title);
+    svg.text("soft", Anchor::Start, (0.0, 31.0), &y.title);
+    across(&mut svg, &mut x, (left, wide), (TOP, bottom));
+    let middle = (left + wide / 2.0, bottom + 34.0);
+    svg.text("soft", Anchor::Middle, middle, &x.title);
+    let height = |value: f64| bottom - y.place(value) * HEIGHT;
+    for (value, text) in &y.ticks {
+        let at = height(*value);
+        svg.line("grid", (left, at), (right, at));
+        svg.text("soft", Anchor::End, (left - 6.0, at + TEXT * 0.36), text);
+    }
+    svg.line("rule", (left, bottom), (right, bottom));
     if let Some(level) = floor {
-        let at = frame.y(&y, level);
-        frame.svg.line("floor", (left, at), (WIDTH - RIGHT, at));
-        let above = (WIDTH - RIGHT, at - 5.0);
-        frame
-            .svg
-            .text("soft", Anchor::End, above, "floor: bare cache line");
+        let at = height(level);
+        svg.line("floor", (left, at), (right, at));
+        let words = "floor: bare cache line";
+        svg.text("soft", Anchor::End, (right, at - 5.0), words);
     }
     for line in lines {
-        let points = line.points.iter();
-        let places: Vec<(f64, f64)> = points
-            .map(|point| (frame.x(point.x), frame.y(&y, point.y)))
-            .collect();
-        let thin = if line.is_thin { " thin" } else { "" };
-        frame
-            .svg
-            .path(&format!("curve s{}{thin}", line.series), &places);
-        if line.is_marked {
-            for (point, at) in line.points.iter().zip(&places) {
-                frame
-                    .svg
-                    .mark(&format!("f{}", line.series), line.series, *at, &point.note);
-            }
+        let at = |x_value: f64, y_value: f64| (left + x.place(x_value) * wide, height(y_value));
+        let places = line.points.iter().map(|point| at(point.x, point.y));
+        let places: Vec<(f64, f64)> = places.collect();
+        svg.path(&class_of(line), &places);
+        for (point, at) in line.points.iter().zip(&places).filter(|_| line.is_marked) {
+            svg.mark(&format!("f{}", line.series), line.series, *at, &point.note);
         }
     }
-    frame.legend(lines)
+    let end = legend(&mut svg, lines, left, bottom);
+    svg.set_height(end);
+    svg
+}
+
+fn class_of(line: &Curve) -> String {
+    let thin = if line.is_thin { " thin" } else { "" };
+    format!("curve s{}{thin}", line.series)
+}
+
+/// Names under a drawing, as many in a row as fit; how far down they reach.
+fn legend(svg: &mut Svg, lines: &[Curve], left: f64, bottom: f64) -> f64 {
+    let (mut next, mut y) = (left, bottom + 56.0);
+    for line in lines {
+        let wide = 28.0 + width_of(&line.name, TEXT) + 12.0;
+        if next > left && next + wide > WIDTH {
+            (next, y) = (left, y + 18.0);
+        }
+        let (x, middle) = (next, y - TEXT * 0.34);
+        next += wide;
+        svg.path(&class_of(line), &[(x, middle), (x + 22.0, middle)]);
+        if line.is_marked {
+            let class = format!("f{}", line.series);
+            svg.mark(&class, line.series, (x + 11.0, middle), "");
+        }
+        svg.text_within("label", (x + 28.0, y), &line.name, WIDTH - x - 28.0);
+    }
+    if lines.is_empty() {
+        return bottom + 44.0;
+    }
+    y + 8.0
 }
 
 /// Rows of dots, each with its range, names whole.
@@ -108,15 +157,9 @@ fn rows(title: &str, plan: &AxisPlan, dots: &[Dot], floor: Option<f64>) -> Svg {
     let right = (widest(|dot| &dot.text) + 16.0).max(RIGHT);
     let wide = WIDTH - right - left;
     let bottom = TOP_OF_ROWS + row * count(dots) + 8.0;
-    let mut svg = Svg::new(WIDTH, bottom + 42.0, title);
-    svg.text("title", Anchor::Start, (0.0, 14.0), title);
-    axis.thin(|text| (width_of(text, TEXT) + 8.0) / wide);
+    let mut svg = titled(bottom + 42.0, title);
+    across(&mut svg, &mut axis, (left, wide), (TOP_OF_ROWS, bottom));
     let x = |value: f64| left + axis.place(value) * wide;
-    for (value, text) in &axis.ticks {
-        let x = x(*value);
-        svg.line("grid", (x, TOP_OF_ROWS), (x, bottom));
-        svg.text("soft", Anchor::Middle, (x, bottom + 16.0), text);
-    }
     svg.line("rule", (left, TOP_OF_ROWS), (left, bottom));
     if let Some(floor) = floor {
         svg.line("floor", (x(floor), TOP_OF_ROWS), (x(floor), bottom));
@@ -189,8 +232,7 @@ fn heat(
     let width = (WIDTH - left - 8.0) / columns.len().max(1) as f64;
     let height = (width * 0.62).clamp(26.0, 44.0);
     let bottom = TOP_OF_ROWS + height * rows.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + 44.0, title);
-    svg.text("title", Anchor::Start, (0.0, 14.0), title);
+    let mut svg = titled(bottom + 44.0, title);
     let values = cells.iter().flatten().map(|cell| cell.0);
     let most = values.fold(0.0, f64::max);
     for (index, cell) in cells.iter().enumerate() {
@@ -225,130 +267,4 @@ fn heat(
     let middle = (f64::midpoint(left, WIDTH - 8.0), bottom + 34.0);
     svg.text("soft", Anchor::Middle, middle, column_title);
     svg
-}
-
-/// Room that the texts of an upright axis need.
-fn left_of(y: &Axis) -> f64 {
-    let widest = y.ticks.iter().map(|(_, text)| width_of(text, TEXT));
-    widest.fold(20.0, f64::max) + 10.0
-}
-
-/// A drawing with both axes.
-struct Frame {
-    svg: Svg,
-    left: f64,
-    bottom: f64,
-    x: Option<Axis>,
-}
-
-impl Frame {
-    fn new(title: &str, left: f64, height: f64) -> Self {
-        let bottom = TOP + height;
-        let mut svg = Svg::new(WIDTH, bottom + 44.0, title);
-        svg.text("title", Anchor::Start, (0.0, 14.0), title);
-        Self {
-            svg,
-            left,
-            bottom,
-            x: None,
-        }
-    }
-
-    fn x_axis(&mut self, mut axis: Axis) {
-        let wide = WIDTH - RIGHT - self.left;
-        axis.thin(|text| (width_of(text, TEXT) + 8.0) / wide);
-        for (value, text) in &axis.ticks {
-            let x = self.left + axis.place(*value) * wide;
-            self.svg.line("grid", (x, TOP), (x, self.bottom));
-            self.svg
-                .text("soft", Anchor::Middle, (x, self.bottom + 16.0), text);
-        }
-        let middle = (self.left + wide / 2.0, self.bottom + 34.0);
-        self.svg.text("soft", Anchor::Middle, middle, &axis.title);
-        self.x = Some(axis);
-    }
-
-    fn y_axis(&mut self, axis: &Axis) {
-        for (value, text) in &axis.ticks {
-            let y = self.y(axis, *value);
-            self.svg.line("grid", (self.left, y), (WIDTH - RIGHT, y));
-            self.svg.text(
-                "soft",
-                Anchor::End,
-                (self.left - 6.0, y + TEXT * 0.36),
-                text,
-            );
-        }
-        self.svg.line(
-            "rule",
-            (self.left, self.bottom),
-            (WIDTH - RIGHT, self.bottom),
-        );
-    }
-
-    fn x(&self, value: f64) -> f64 {
-        let place = self.x.as_ref().map_or(0.0, |axis| axis.place(value));
-        self.left + place * (WIDTH - RIGHT - self.left)
-    }
-
-    fn y(&self, axis: &Axis, value: f64) -> f64 {
-        self.bottom - axis.place(value) * (self.bottom - TOP)
-    }
-
-    /// Names under the drawing, as many in a row as fit.
-    fn legend(mut self, lines: &[Curve]) -> Svg {
-        let mut names = Names::under(self.left, self.bottom);
-        for line in lines {
-            let (x, y) = names.next(28.0 + width_of(&line.name, TEXT) + 12.0);
-            let middle = y - TEXT * 0.34;
-            let thin = if line.is_thin { " thin" } else { "" };
-            let class = format!("curve s{}{thin}", line.series);
-            self.svg.path(&class, &[(x, middle), (x + 22.0, middle)]);
-            if line.is_marked {
-                let class = format!("f{}", line.series);
-                self.svg.mark(&class, line.series, (x + 11.0, middle), "");
-            }
-            self.svg
-                .text_within("label", (x + 28.0, y), &line.name, WIDTH - x - 28.0);
-        }
-        let end = if lines.is_empty() {
-            self.bottom + 44.0
-        } else {
-            names.end()
-        };
-        self.svg.set_height(end);
-        self.svg
-    }
-}
-
-/// Places of names under a drawing, side by side, on the next line where there is no room.
-struct Names {
-    left: f64,
-    x: f64,
-    y: f64,
-}
-
-impl Names {
-    fn under(left: f64, bottom: f64) -> Self {
-        Self {
-            left,
-            x: left,
-            y: bottom + 56.0,
-        }
-    }
-
-    /// Where the next begins that takes this much room.
-    fn next(&mut self, wide: f64) -> (f64, f64) {
-        if self.x > self.left && self.x + wide > WIDTH {
-            (self.x, self.y) = (self.left, self.y + 18.0);
-        }
-        let at = (self.x, self.y);
-        self.x += wide;
-        at
-    }
-
-    /// How far down they reach.
-    fn end(&self) -> f64 {
-        self.y + 8.0
-    }
 }

@@ -1,9 +1,9 @@
 //! From ranked rows to figures.
 
-use super::model::{AxisPlan, Curve, Dot, Figure, Plot, Point, SERIES_MAX, Scale};
+use super::model::{AxisPlan, Curve, Dot, Figure, Plot, Point, SERIES_MAX, Scale, Unit};
 use super::rank::{Group, PlacementRows};
 use super::select::{Entry, OF_CURVES, OF_TABLES, Param, Part, constant, unit, varied};
-use crate::result::{Load, Placement};
+use crate::result::{Load, Measured, Placement};
 use crate::text;
 use std::collections::BTreeSet;
 
@@ -209,37 +209,41 @@ impl Context<'_> {
                 " The first {ROWS_MAX} of {all}; the table has all."
             ));
         }
-        let axis = AxisPlan {
-            scale: Scale::Log,
-            title: format!("{what}, log scale"),
-            unit: short_unit(self.part.load),
-        };
+        let unit = short_unit(self.part.load);
+        let axis = axis(Scale::Log, &format!("{what}, log scale"), unit);
         let floor = self.floor(entries);
         let plot = Plot::Dots { axis, dots, floor };
         Some(self.figure(&format!("{kind}{name}"), &title, plot, caption))
     }
 
-    /// Percentile curves of the first rows.
-    fn curves(&self, place: &PlacementRows<'_>, name: &str) -> Option<Figure> {
+    /// The first rows, and a curve without marks for each that has points.
+    fn lines<'e>(
+        place: &PlacementRows<'e>,
+        is_thin: bool,
+        points: impl Fn(&Measured) -> Option<Vec<(f64, f64)>>,
+    ) -> (Vec<Entry<'e>>, Vec<Curve>) {
         let shown: Vec<Entry<'_>> = place.entries.iter().copied().take(SERIES_MAX).collect();
         let differ = varied(&OF_TABLES, &shown);
         let curve = |(series, entry): (usize, &Entry<'_>)| {
-            let found = entry.measured.distribution.as_ref()?;
-            let points = found.curve().into_iter();
-            let points = points.map(|(x, y)| Point {
-                x,
-                y,
-                note: String::new(),
-            });
+            let points = points(entry.measured)?.into_iter();
+            let note = String::new;
+            let points = points.map(|(x, y)| Point { x, y, note: note() });
             Some(Curve {
                 name: entry.label(&differ),
                 series,
-                is_thin: false,
+                is_thin,
                 is_marked: false,
                 points: points.collect(),
             })
         };
-        let curves: Vec<Curve> = shown.iter().enumerate().filter_map(curve).collect();
+        let curves = shown.iter().enumerate().filter_map(curve).collect();
+        (shown, curves)
+    }
+
+    /// Percentile curves of the first rows.
+    fn curves(&self, place: &PlacementRows<'_>, name: &str) -> Option<Figure> {
+        let points = |measured: &Measured| Some(measured.distribution.as_ref()?.curve());
+        let (shown, curves) = Self::lines(place, false, points);
         if curves.iter().all(|curve| curve.points.is_empty()) {
             return None;
         }
@@ -253,16 +257,8 @@ impl Context<'_> {
             caption.push_str(&format!(" The first {} of {all}.", shown.len()));
         }
         let plot = Plot::Curves {
-            x: AxisPlan {
-                scale: Scale::Nines,
-                title: "percentile".to_owned(),
-                unit: percent,
-            },
-            y: AxisPlan {
-                scale: Scale::Log,
-                title: what.to_owned(),
-                unit: text::short_nanos,
-            },
+            x: axis(Scale::Nines, "percentile", percent),
+            y: axis(Scale::Log, what, text::short_nanos),
             curves,
             floor: self.floor(&shown),
         };
@@ -272,31 +268,12 @@ impl Context<'_> {
 
     /// Each slice over the time of the measurement, of the first rows.
     fn over_time(&self, place: &PlacementRows<'_>, name: &str) -> Option<Figure> {
-        let shown: Vec<Entry<'_>> = place.entries.iter().copied().take(SERIES_MAX).collect();
-        let differ = varied(&OF_TABLES, &shown);
-        let curve = |(series, entry): (usize, &Entry<'_>)| {
-            let slices = entry.measured.series.iter();
-            let point = |&(_, x, y): &(u32, f64, f64)| Point {
-                x,
-                y,
-                note: String::new(),
-            };
-            let points: Vec<Point> = slices.map(point).collect();
-            (points.len() > 1).then(|| Curve {
-                name: entry.label(&differ),
-                series,
-                is_thin: true,
-                is_marked: false,
-                points,
-            })
+        let points = |measured: &Measured| {
+            let slices = measured.series.iter().map(|&(_, x, y)| (x, y));
+            (measured.series.len() > 1).then(|| slices.collect())
         };
-        let curves: Vec<Curve> = shown.iter().enumerate().filter_map(curve).collect();
+        let (shown, curves) = Self::lines(place, true, points);
         let (what, title) = self.words();
-        let axis = |scale, title: &str, unit| AxisPlan {
-            scale,
-            title: title.to_owned(),
-            unit,
-        };
         let caption = format!("A point for each slice, all runs. {}.", self.holds(&shown));
         (!curves.is_empty()).then(|| {
             let plot = Plot::Curves {
@@ -394,21 +371,13 @@ impl Context<'_> {
             let shown = groups.len();
             caption.push_str(&format!(" {shown} of {all} curves; the table has all."));
         }
+        let scale = match self.is_saturated() {
+            true => Scale::Linear,
+            false => Scale::Log,
+        };
         let plot = Plot::Curves {
-            x: AxisPlan {
-                scale: Scale::Choices,
-                title: across.to_owned(),
-                unit: across_unit,
-            },
-            y: AxisPlan {
-                scale: if self.is_saturated() {
-                    Scale::Linear
-                } else {
-                    Scale::Log
-                },
-                title: what.to_owned(),
-                unit: short_unit(self.part.load),
-            },
+            x: axis(Scale::Choices, across, across_unit),
+            y: axis(scale, what, short_unit(self.part.load)),
             curves,
             floor: self.floor(&members),
         };
@@ -515,6 +484,11 @@ fn groups<'a>(param: Param, entries: &[Entry<'a>]) -> Vec<(String, Vec<Entry<'a>
         members.sort_by(|a, b| at(a).total_cmp(&at(b)));
     }
     groups
+}
+
+fn axis(scale: Scale, title: &str, unit: Unit) -> AxisPlan {
+    let title = title.to_owned();
+    AxisPlan { scale, title, unit }
 }
 
 /// Samples behind a row: of its distribution, or slices of a rate.

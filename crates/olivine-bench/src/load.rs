@@ -38,13 +38,11 @@ mod url;
 mod usage;
 
 pub use error::LoadError;
-pub use frames::Streamed;
 pub use process::Server;
 pub use url::Url;
 
 use crate::clock::TickClock;
 use crate::cpus;
-use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
 use crate::result::{Figures, Load};
 use answer::ReplyModel;
@@ -101,30 +99,16 @@ pub struct Plan {
 }
 
 /// The result, with everything needed to judge a figure.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
+#[derive(Debug)]
 pub struct Outcome {
-    /// Replies within the measured time (closed loop), or to requests due in it (open loop).
-    pub answers: u64,
+    tally: Tally,
     /// The time measured.
-    pub seconds: f64,
-    /// Time from request to reply, in ticks.
-    pub latency: Latency,
-    /// Delay of the send after the due time, in ticks; empty in a closed loop.
-    pub send_delay: Latency,
-    /// Requests of the open loop without a reply.
-    pub unanswered: u64,
-    /// Connections that the server closed between two replies; reopened while it accepted them.
-    pub closed: u64,
-    /// Connections that ended inside a reply.
-    pub cut: u64,
-    /// Whether the server was gone before the time was over.
-    pub gone: bool,
+    seconds: f64,
     /// CPU time of the server's processes; `None` if they are on another machine or may not be
     /// read.
     server: Option<Usage>,
     /// CPU time of this process.
-    pub client_cpu_ns: u64,
+    client_cpu_ns: u64,
 }
 
 #[allow(
@@ -134,17 +118,15 @@ pub struct Outcome {
 impl Outcome {
     /// The figures of a run; none of a server that ended early.
     fn figures(self, load: Load) -> Result<Figures, LoadError> {
-        if self.gone {
-            return Err(LoadError::Gone {
-                answers: self.answers,
-                cut: self.cut,
-            });
+        let Tally { answers, cut, .. } = self.tally;
+        if self.tally.gone {
+            return Err(LoadError::Gone { answers, cut });
         }
-        if self.cut > 0 {
-            return Err(LoadError::Cut { count: self.cut });
+        if cut > 0 {
+            return Err(LoadError::Cut { count: cut });
         }
         let some = |count: u64| (count > 0).then_some(count as f64);
-        let (answers, seconds) = (self.answers as f64, self.seconds);
+        let (answers, seconds) = (answers as f64, self.seconds);
         // Shares of one CPU: above 1 with several threads.
         let share = |ns: u64| ns as f64 / seconds / 1e9;
         let server = |of: fn(Usage) -> u64| self.server.map(|used| share(of(used)));
@@ -162,12 +144,12 @@ impl Outcome {
             ("system_busy", server(|used| used.system)),
             ("softirq_busy", server(|used| used.softirq)),
             ("generator_busy", Some(share(self.client_cpu_ns))),
-            ("closed_count", some(self.closed)),
-            ("unanswered_count", some(self.unanswered)),
+            ("closed_count", some(self.tally.closed)),
+            ("unanswered_count", some(self.tally.unanswered)),
         ];
         let mut figures = match load {
-            Load::Open => Figures::one_way(self.latency, self.send_delay),
-            _ => Figures::round_trips(self.latency),
+            Load::Open => Figures::one_way(self.tally.latency, self.tally.send_delay),
+            _ => Figures::round_trips(self.tally.latency),
         };
         let values = values.into_iter();
         figures.values = values
@@ -248,14 +230,8 @@ fn load(
     // If the server ends early, the measured time ends with it.
     let end = times.end.min(tally.ended).max(times.begin);
     Ok(Outcome {
-        answers: tally.answers,
+        tally,
         seconds: clock.nanos(end - times.begin).max(1) as f64 / 1e9,
-        latency: tally.latency,
-        send_delay: tally.send_delay,
-        unanswered: tally.unanswered,
-        closed: tally.closed,
-        cut: tally.cut,
-        gone: tally.gone,
         server: server.map(|(after, before)| after.since(before)),
         client_cpu_ns: used[1].1.saturating_sub(used[0].1),
     })
@@ -268,14 +244,14 @@ mod tests {
     #[test]
     fn server_that_ended_early_or_cut_a_reply_has_no_figure() {
         let outcome = |gone, cut| Outcome {
-            answers: 50,
+            tally: Tally {
+                answers: 50,
+                closed: 1,
+                cut,
+                gone,
+                ..Tally::default()
+            },
             seconds: 1.0,
-            latency: Latency::new(),
-            send_delay: Latency::new(),
-            unanswered: 0,
-            closed: 1,
-            cut,
-            gone,
             server: Some(Usage {
                 total: 100,
                 ..Usage::default()
@@ -356,8 +332,14 @@ mod tests {
                 Err(LoadError::Engine(_)) if interface == Interface::IoUring => continue,
                 found => found.unwrap(),
             };
-            assert!(found.answers > 0, "{interface:?}");
-            assert_eq!((found.closed, found.gone), (0, false), "{interface:?}");
+            let Tally {
+                answers,
+                closed,
+                gone,
+                ..
+            } = found.tally;
+            assert!(answers > 0, "{interface:?}");
+            assert_eq!((closed, gone), (0, false), "{interface:?}");
         }
     }
 }

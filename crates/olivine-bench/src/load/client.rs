@@ -74,12 +74,19 @@ impl Times {
 /// Counts of the loop.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
+    /// Replies within the measured time (closed loop), or to requests due in it (open loop).
     pub(super) answers: u64,
+    /// Time from request to reply, in ticks.
     pub(super) latency: Latency,
+    /// Delay of the send after the due time, in ticks; empty in a closed loop.
     pub(super) send_delay: Latency,
+    /// Requests of the open loop without a reply.
     pub(super) unanswered: u64,
+    /// Connections that the server closed between two replies; reopened while it accepted them.
     pub(super) closed: u64,
+    /// Connections that ended inside a reply.
     pub(super) cut: u64,
+    /// Whether the server was gone before the time was over.
     pub(super) gone: bool,
     /// When the loop ended, in ticks.
     pub(super) ended: u64,

@@ -1,9 +1,9 @@
 //! Several servers under several loads, interleaved, so that a disturbance affects all alike.
 
-use super::{FRAMES_BYTES, Interface, LoadError, Outcome, Plan, Streamed, Waiting};
+use super::{FRAMES_BYTES, Interface, LoadError, Outcome, Plan, Waiting};
 use crate::error::{BenchError, Result};
 use crate::kernel::Counts;
-use crate::result::{self, Load, Parameters, Ratio, Results, Row, ratio};
+use crate::result::{self, Figures, Load, Parameters, Ratio, Results, Row, ratio};
 use crate::scenario::turns::{Candidate, measure_all};
 use crate::scenario::{Setup, Watch};
 
@@ -98,7 +98,7 @@ pub fn stream(
     setup: &Setup,
     cases: &[(String, u32)],
     watch: Watch<'_>,
-    send: impl Fn(usize) -> std::result::Result<Streamed, LoadError>,
+    send: impl Fn(usize) -> std::result::Result<Figures, LoadError>,
 ) -> Result<Results> {
     let send = &send;
     let candidates = cases
@@ -115,7 +115,7 @@ pub fn stream(
             },
             slices: 1,
             play: Box::new(move |turn| {
-                let figures = || Ok(send(index)?.figures());
+                let figures = || Ok(send(index)?);
                 turn.slice(|_, _| figures()).map(|_| ())
             }),
         });

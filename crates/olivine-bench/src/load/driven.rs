@@ -99,16 +99,13 @@ pub(super) fn run(
     let loader = Mutex::new(Some(loader));
     let engine = Engine::start(config, move |_| {
         let mut loader = loader.lock().unwrap_or_else(PoisonError::into_inner);
-        Maybe(loader.take())
+        loader.take().expect("there is one shard")
     })
     .map_err(LoadError::Engine)?;
     let ending = ended.recv().unwrap_or(Err(LoadError::Panicked));
     engine.stop(Duration::ZERO);
     ending
 }
-
-/// The loader; there is only one shard.
-struct Maybe<P>(Option<Loader<P>>);
 
 impl<P: Protocol> Loader<P> {
     fn connect(&mut self, shard: &mut Shard<()>, index: usize) {
@@ -206,19 +203,17 @@ impl<P: Protocol> Loader<P> {
     }
 }
 
-impl<P: Protocol + 'static> Handler for Maybe<P> {
+impl<P: Protocol + 'static> Handler for Loader<P> {
     type Message = ();
 
     fn on_start(&mut self, shard: &mut Shard<()>) {
-        let Some(loader) = &mut self.0 else { return };
-        for index in 0..loader.connections {
-            loader.connect(shard, index);
+        for index in 0..self.connections {
+            self.connect(shard, index);
         }
         shard.set_timer(LOOK, 0);
     }
 
     fn on_open(&mut self, shard: &mut Shard<()>, id: ConnectionId, origin: Origin) {
-        let Some(loader) = &mut self.0 else { return };
         let Origin::Connected { token } = origin else {
             return;
         };
@@ -229,72 +224,65 @@ impl<P: Protocol + 'static> Handler for Maybe<P> {
             asked_at: 0,
             partial: false,
         };
-        loader.links.insert(id, link);
-        if loader.times.is_some() {
-            loader.ask(shard, id, TickClock::ticks());
+        self.links.insert(id, link);
+        if self.times.is_some() {
+            self.ask(shard, id, TickClock::ticks());
         } else {
-            loader.connected(shard);
+            self.connected(shard);
         }
     }
 
     fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
-        let Some(loader) = &mut self.0 else {
-            return data.len();
-        };
-        match loader.answered(id, data) {
+        match self.answered(id, data) {
             Ok((used, again)) => {
                 if again {
-                    loader.ask(shard, id, TickClock::ticks());
+                    self.ask(shard, id, TickClock::ticks());
                 }
                 used
             }
             Err(error) => {
-                loader.end(Some(error));
+                self.end(Some(error));
                 data.len()
             }
         }
     }
 
     fn on_close(&mut self, shard: &mut Shard<()>, id: ConnectionId, _: CloseReason) {
-        let Some(loader) = &mut self.0 else { return };
-        loader.live -= 1;
-        let Some(link) = loader.links.remove(id) else {
+        self.live -= 1;
+        let Some(link) = self.links.remove(id) else {
             return;
         };
         // Closed by the end of the measurement, when no receiver is left.
-        if loader.ending.is_none() {
+        if self.ending.is_none() {
             return;
         }
         if link.partial {
-            loader.tally.cut += 1;
+            self.tally.cut += 1;
         } else {
-            loader.tally.closed += 1;
+            self.tally.closed += 1;
         }
-        loader.protocol.reopened(link.index);
-        if loader.times.is_some() {
-            loader.connect(shard, link.index);
+        self.protocol.reopened(link.index);
+        if self.times.is_some() {
+            self.connect(shard, link.index);
         } else {
             // An immediate retry would loop forever against a server that refuses.
-            loader.closed_early.push(link.index);
+            self.closed_early.push(link.index);
         }
     }
 
     fn on_connect_failed(&mut self, _: &mut Shard<()>, _: u64, error: ConnectError) {
-        if let Some(loader) = &mut self.0 {
-            loader.connect_failed(error);
-        }
+        self.connect_failed(error);
     }
 
     fn on_timer(&mut self, shard: &mut Shard<()>, _: u64) {
-        let Some(loader) = &mut self.0 else { return };
         shard.set_timer(LOOK, 0);
         // Until then each connection has its time-out.
-        let Some(times) = loader.times else { return };
+        let Some(times) = self.times else { return };
         let now = TickClock::ticks();
         if now >= times.end {
-            loader.end(None);
-        } else if now > loader.last_answer + loader.silence {
-            loader.end(Some(silent()));
+            self.end(None);
+        } else if now > self.last_answer + self.silence {
+            self.end(Some(silent()));
         }
     }
 }

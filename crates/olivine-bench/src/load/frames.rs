@@ -24,30 +24,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Batches between two clock readings.
 const BATCHES: u32 = 16;
 
-/// Result of streaming.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct Streamed {
-    /// Frames sent, received, decoded and checked.
-    pub frames: u64,
-    /// From the first send to the last confirmation.
-    pub seconds: f64,
-    /// CPU time of the receiving processes; `None` if they are not on this machine.
-    pub server_cpu_ns: Option<u64>,
-}
-
-impl Streamed {
-    /// The figures of a run.
-    #[allow(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-    pub(super) fn figures(&self) -> Figures {
-        let figures = Figures::rate(self.frames as f64 / self.seconds);
-        match self.server_cpu_ns {
-            Some(ns) => figures.with("cpu_ns", ns as f64 / self.frames as f64),
-            None => figures,
-        }
-    }
-}
-
 /// A frame as four words, little endian. Words, because comparing whole arrays goes through memory
 /// twice.
 fn frame(number: u64) -> [u64; 4] {
@@ -77,7 +53,9 @@ pub(super) fn check(data: &[u8], mut next: u64) -> (u64, u64) {
     (next - first, right)
 }
 
-/// Streams frames to `address` for `seconds`, `batch` of them in each send, from `cpu`.
+/// Streams frames to `address` for `seconds`, `batch` of them in each send, from `cpu`: how many a
+/// second, from the first send to the last confirmation, and the CPU time of the receiving
+/// processes if they are on this machine.
 ///
 /// # Errors
 ///
@@ -88,7 +66,7 @@ pub fn stream(
     batch: usize,
     seconds: f64,
     cpu: u32,
-) -> Result<Streamed, LoadError> {
+) -> Result<Figures, LoadError> {
     stream_with(address, batch, seconds, cpu, ANSWER_MAX)
 }
 
@@ -100,7 +78,7 @@ fn stream_with(
     seconds: f64,
     cpu: u32,
     deadline: Duration,
-) -> Result<Streamed, LoadError> {
+) -> Result<Figures, LoadError> {
     cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
     let clock = TickClock::calibrate();
     let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX)
@@ -133,7 +111,6 @@ fn stream_with(
         .map_err(stuck_or("read how many frames arrived", deadline))?;
     let elapsed = clock.nanos(TickClock::ticks() - start) as f64 / 1e9;
     let used = Usage::of(&servers).zip(used);
-    let server_cpu_ns = used.map(|(after, before)| after.since(before).total);
     let (arrived, right) = read_report(&answer);
     if (arrived, right) != (number, number) {
         return Err(LoadError::Wrong {
@@ -141,10 +118,10 @@ fn stream_with(
             found: format!("{arrived} frames arrived, {right} of them as they were sent"),
         });
     }
-    Ok(Streamed {
-        frames: number,
-        seconds: elapsed,
-        server_cpu_ns,
+    let figures = Figures::rate(number as f64 / elapsed);
+    Ok(match used.map(|(after, before)| after.since(before)) {
+        Some(used) => figures.with("cpu_ns", used.total as f64 / number as f64),
+        None => figures,
     })
 }
 

@@ -19,20 +19,23 @@ mod stream;
 use super::turns::{Candidate, measure_all};
 use super::{Setup, Watch};
 use crate::clock::TickClock;
-use crate::error::Result;
-use crate::payload;
+use crate::error::{Result, chain};
+use crate::method::publish;
+use crate::payload::{self, Stamp};
 use crate::result::ratio::{self, Ratio, Target};
 use crate::result::{Figures, Load, Parameters, Results, Row};
 use crate::run::Program;
 use crate::text;
-use olivine::{Scheme, Subscriber};
+use olivine::{Publisher, Scheme, Subscriber};
 use olivine_arena::error::ArenaError;
-use server::Shared;
-use std::cell::RefCell;
+use server::NatsServer;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
+
+/// Longest wait for a server, the disk or a message.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// A part of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,33 +107,15 @@ pub struct Plan {
     pub rate_per_s: f64,
 }
 
-/// The resources of a turn.
-struct Resources<'a> {
-    clock: TickClock,
-    setup: &'a Setup,
-}
-
-impl Resources<'_> {
-    /// Seconds of one run.
-    fn seconds(&self) -> f64 {
-        self.setup.run_s()
-    }
-}
-
-/// The reference of a ratio.
-enum Beside {
-    /// The figure of another candidate in the same run.
-    Candidate(String),
-    /// So many messages a second.
-    Rate(f64),
-}
-
 /// A ratio to be measured: p50 to p50, or rate to rate.
 struct Expected {
     part: Part,
     size_bytes: u64,
     ours: String,
-    beside: Beside,
+    /// The other candidate of the same run; a rate in words.
+    beside: String,
+    /// That rate.
+    per_s: Option<f64>,
     target: Target,
 }
 
@@ -149,18 +134,15 @@ impl Expected {
             })
         };
         let ours = runs(&self.ours);
-        let (beside, theirs) = match &self.beside {
-            Beside::Candidate(name) => (name.clone(), runs(name)),
-            Beside::Rate(per_s) => {
-                let theirs = ours.iter().map(|(run, _)| (*run, *per_s));
-                (text::rate(*per_s), theirs.collect())
-            }
+        let theirs = match self.per_s {
+            Some(per_s) => ours.iter().map(|(run, _)| (*run, per_s)).collect(),
+            None => runs(&self.beside),
         };
         Some(Ratio {
             scenario: self.part.scenario().to_owned(),
             figure: figure.to_owned(),
             ours: self.ours.clone(),
-            beside,
+            beside: self.beside.clone(),
             situation: text::bytes(self.size_bytes),
             ratio: ratio::of_runs(&ours, &theirs)?,
             target: Some(self.target),
@@ -178,7 +160,7 @@ struct Field<'a> {
     rivals: Vec<Program>,
     /// Those that are measured.
     used: Vec<Program>,
-    server: Option<Rc<RefCell<Shared>>>,
+    server: Option<Rc<NatsServer>>,
 }
 
 impl<'a> Field<'a> {
@@ -187,7 +169,7 @@ impl<'a> Field<'a> {
         part: Part,
         method: &str,
         parameters: Parameters,
-        mut play: impl FnMut(&mut Resources<'_>) -> Result<Figures> + 'a,
+        play: impl Fn(&TickClock, &Setup) -> Result<Figures> + 'a,
     ) {
         self.candidates.push(Candidate {
             scenario: part.scenario(),
@@ -198,46 +180,58 @@ impl<'a> Field<'a> {
             slices: 1,
             play: Box::new(move |turn| {
                 let setup = turn.session.setup;
-                let slice = turn.slice(|_, clock| {
-                    play(&mut Resources {
-                        clock: *clock,
-                        setup,
-                    })
-                });
-                slice.map(|_| ())
+                turn.slice(|_, clock| play(clock, setup)).map(|_| ())
             }),
         });
     }
 
-    fn compare(&mut self, part: Part, size_bytes: u64, ours: &str, theirs: &str, target: Target) {
-        let beside = Beside::Candidate(theirs.to_owned());
-        self.expect(part, size_bytes, ours, beside, target);
+    /// A candidate of another scenario, under this name.
+    fn enter(&mut self, part: Part, method: &str, candidate: Candidate<'a>) {
+        self.candidates.push(Candidate {
+            scenario: part.scenario(),
+            method: method.to_owned(),
+            ..candidate
+        });
     }
 
-    fn expect(&mut self, part: Part, size_bytes: u64, ours: &str, beside: Beside, target: Target) {
+    fn compare(&mut self, part: Part, size_bytes: u64, ours: &str, theirs: &str, target: Target) {
         self.ratios.push(Expected {
             part,
             size_bytes,
             ours: ours.to_owned(),
-            beside,
+            beside: theirs.to_owned(),
+            per_s: None,
             target,
         });
     }
 
-    /// The NATS server, unless it is missing.
-    fn server(&mut self, plan: &Plan) -> Option<Rc<RefCell<Shared>>> {
+    /// A rate that ours should reach.
+    fn expect(&mut self, part: Part, size_bytes: u64, ours: &str, per_s: f64) {
+        let target = Target::AtLeast(1.0);
+        self.compare(part, size_bytes, ours, &text::rate(per_s), target);
+        let last = self.ratios.last_mut();
+        last.into_iter().for_each(|last| last.per_s = Some(per_s));
+    }
+
+    /// The running NATS server, unless it is missing.
+    fn server(&mut self, plan: &Plan) -> Option<Rc<NatsServer>> {
         if self.server.is_none() {
-            let missing = if Scheme::Nats.is_built() {
-                self.server = Shared::find(&plan.folder).map(|found| Rc::new(RefCell::new(found)));
-                "NATS is left out: no nats-server is installed; `cargo xtask test` installs it"
-            } else {
-                "NATS is left out: build the tool with the cargo feature 'nats'"
+            let started = match Scheme::Nats.is_built() {
+                true => NatsServer::start(&plan.folder).map_err(|error| chain(&error)),
+                false => Err("build the tool with the cargo feature 'nats'".to_owned()),
             };
-            if self.server.is_none() && !self.left_out.iter().any(|line| line == missing) {
-                self.left_out.push(missing.to_owned());
+            match started {
+                Ok(server) => self.server = Some(Rc::new(server)),
+                Err(why) => self.leave_out(format!("NATS is left out: {why}")),
             }
         }
         self.server.clone()
+    }
+
+    fn leave_out(&mut self, missing: String) {
+        if !self.left_out.contains(&missing) {
+            self.left_out.push(missing);
+        }
     }
 
     /// The program of a rival, unless it is missing.
@@ -246,12 +240,11 @@ impl<'a> Field<'a> {
         self.used.extend(found.map(|at| self.rivals.remove(at)));
         let program = self.used.iter().find(|rival| rival.name() == name);
         let program = program.cloned();
-        let folder = plan.rivals.display();
-        let missing = format!(
-            "{name} is left out: no rival-{name} in {folder}; `cargo xtask rivals` builds it"
-        );
-        if program.is_none() && !self.left_out.contains(&missing) {
-            self.left_out.push(missing);
+        if program.is_none() {
+            let folder = plan.rivals.display();
+            self.leave_out(format!(
+                "{name} is left out: no rival-{name} in {folder}; `cargo xtask rivals` builds it"
+            ));
         }
         program
     }
@@ -298,28 +291,49 @@ pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<Results> {
     })
 }
 
-/// Number of events in `seconds` at `per_s` events per second.
+/// Number of events in a run at `per_s` events per second.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a small positive number"
 )]
-fn count_in(seconds: f64, per_s: f64) -> u64 {
-    ((seconds * per_s) as u64).max(1)
+fn count_in(setup: &Setup, per_s: f64) -> u64 {
+    ((setup.run_s() * per_s) as u64).max(1)
 }
 
-/// The rate of `count` events between two clock readings.
+/// The rate of `count` events since a clock reading.
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-fn rate(clock: &TickClock, count: u64, start: u64, end: u64) -> f64 {
-    count as f64 / crate::floor::nanos(clock, end.saturating_sub(start)).max(1.0) * 1e9
+fn rate(clock: &TickClock, count: u64, start: u64) -> Figures {
+    let elapsed = TickClock::ticks().saturating_sub(start);
+    Figures::rate(count as f64 / crate::floor::nanos(clock, elapsed).max(1.0) * 1e9)
+}
+
+/// Publishes `count` messages of `size` bytes, then does what makes them safe: messages a second.
+fn publish_all(
+    clock: &TickClock,
+    uri: &str,
+    size: usize,
+    count: u64,
+    finish: impl FnOnce(Publisher) -> Result<Option<Publisher>>,
+) -> Result<Figures> {
+    let mut publisher = Publisher::open(uri)?;
+    let start = TickClock::ticks();
+    for sequence in 0..count {
+        let stamp = Stamp { sequence, ticks: 0 };
+        publish(&mut publisher, size, stamp, Some(LONGEST))?;
+    }
+    let left = finish(publisher)?;
+    let figures = rate(clock, count, start);
+    left.map(Publisher::close).transpose()?;
+    Ok(figures)
 }
 
 /// Receives `count` messages, numbered from 0, and checks every byte.
-fn read_back(uri: &str, count: u64, longest: Duration) -> Result<()> {
+fn read_back(uri: &str, count: u64) -> Result<()> {
     let mut subscriber = Subscriber::open(uri)?;
     for sequence in 0..count {
-        if !subscriber.wait(longest)? {
-            let seconds = longest.as_secs();
+        if !subscriber.wait(LONGEST)? {
+            let seconds = LONGEST.as_secs();
             return Err(ArenaError::PeerSilent { seconds }.into());
         }
         let stamp = crate::channel::receive(&mut subscriber, 0, |message| payload::check(message))?;
@@ -380,8 +394,7 @@ mod tests {
         assert!(Target::AtMost(2.0).is_met(found.median));
         field.compare(Part::Stream, 64, "ours", "theirs", Target::AtLeast(2.5));
         assert_eq!(field.ratios[1].of(&rows), None);
-        let beside = Beside::Rate(40.0);
-        field.expect(Part::Stream, 32, "ours", beside, Target::AtLeast(1.0));
+        field.expect(Part::Stream, 32, "ours", 40.0);
         assert_eq!(field.ratios[2].of(&rows).unwrap().ratio.median, 0.5);
     }
 }

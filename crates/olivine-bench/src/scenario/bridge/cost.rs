@@ -34,13 +34,8 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup) {
     };
     let plain = Candidate::of::<Bursts>(setup, variant.clone());
     let bridged = Candidate::opened(setup, variant, bridged);
-    for (name, candidate) in [(PLAIN, plain), (BRIDGED, bridged)] {
-        field.candidates.push(Candidate {
-            scenario: Part::Cost.scenario(),
-            method: name.to_owned(),
-            ..candidate
-        });
-    }
+    field.enter(Part::Cost, PLAIN, plain);
+    field.enter(Part::Cost, BRIDGED, bridged);
     field.compare(Part::Cost, SIZE, BRIDGED, PLAIN, TARGET);
 }
 

@@ -40,11 +40,8 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
         let open = move |session: &mut Session<'_>, variant: &Variant| {
             Line::<false>::resting(session, variant, rest, true)
         };
-        field.candidates.push(Candidate {
-            scenario: Part::Paced.scenario(),
-            method: name.to_owned(),
-            ..Candidate::opened(setup, variant, open)
-        });
+        let candidate = Candidate::opened(setup, variant, open);
+        field.enter(Part::Paced, name, candidate);
     }
     field.compare(Part::Paced, SIZE, OURS, BARE, TARGET);
 }

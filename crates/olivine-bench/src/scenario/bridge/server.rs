@@ -5,6 +5,7 @@ use olivine_arena::error::ArenaError;
 use olivine_arena::rendezvous::Held;
 use olivine_arena::sys::process;
 use rustix::process::Signal;
+use std::cell::Cell;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -19,43 +20,11 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// A server; killed when dropped, and then its folder and streams are removed.
 #[derive(Debug)]
-struct NatsServer {
+pub(super) struct NatsServer {
     port: u16,
     child: process::Ended,
     _folder: Held,
-}
-
-/// One server for all turns, started at the first turn that needs it.
-#[derive(Debug)]
-pub(super) struct Shared {
-    program: PathBuf,
-    folder: PathBuf,
-    server: Option<NatsServer>,
-    subjects: u32,
-}
-
-impl Shared {
-    /// The server that is installed, with its streams below `folder`; `None` if there is none.
-    pub(super) fn find(folder: &Path) -> Option<Self> {
-        Some(Self {
-            program: program()?,
-            folder: folder.to_path_buf(),
-            server: None,
-            subjects: 0,
-        })
-    }
-
-    /// The server's address, and a subject that was never used.
-    pub(super) fn take(&mut self) -> Result<(String, String)> {
-        let server = match self.server.take() {
-            Some(server) => server,
-            None => NatsServer::start(&self.program, &self.folder)?,
-        };
-        let address = server.address();
-        self.server = Some(server);
-        self.subjects += 1;
-        Ok((address, format!("bench{}", self.subjects)))
-    }
+    subjects: Cell<u32>,
 }
 
 /// The server's program: of `$OLIVINE_NATS_SERVER`, of the path, or where `cargo xtask test`
@@ -72,13 +41,22 @@ fn program() -> Option<PathBuf> {
     all.find(|program| program.is_file())
 }
 
+fn failed(message: &str) -> ArenaError {
+    ArenaError::Library {
+        library: "nats-server",
+        message: message.to_owned(),
+    }
+}
+
 impl NatsServer {
-    /// Starts a server that keeps its streams below `folder`.
+    /// Starts the installed server, which keeps its streams below `folder`.
     ///
     /// # Errors
     ///
-    /// What the system refuses; [`ArenaError::Library`] if it does not answer.
-    fn start(program: &Path, folder: &Path) -> Result<Self> {
+    /// What the system refuses; [`ArenaError::Library`] if there is none, or it does not answer.
+    pub(super) fn start(folder: &Path) -> Result<Self> {
+        let program = program()
+            .ok_or_else(|| failed("no nats-server is installed; `cargo xtask test` installs it"))?;
         let folder = Held::make(folder, PREFIX)?;
         let port = process::free_port().map_err(io("find a free port"))?;
         let mut command = Command::new(program);
@@ -93,16 +71,13 @@ impl NatsServer {
             port,
             child: process::Ended(child),
             _folder: folder,
+            subjects: Cell::new(0),
         };
         let give_up = Instant::now() + START_MAX;
         while !server.answers() {
             let has_ended = !matches!(server.child.0.try_wait(), Ok(None));
             if has_ended || Instant::now() >= give_up {
-                return Err(ArenaError::Library {
-                    library: "nats-server",
-                    message: "it does not answer".to_owned(),
-                }
-                .into());
+                return Err(failed("it does not answer").into());
             }
             std::thread::park_timeout(LOOK);
         }
@@ -115,8 +90,10 @@ impl NatsServer {
             .is_ok_and(|mut stream| stream.read_exact(&mut first).is_ok() && first == *b"INFO")
     }
 
-    /// Address and port.
-    fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+    /// Its address and port, and a subject that was never used.
+    pub(super) fn take(&self) -> (String, String) {
+        let number = self.subjects.get() + 1;
+        self.subjects.set(number);
+        (format!("127.0.0.1:{}", self.port), format!("bench{number}"))
     }
 }

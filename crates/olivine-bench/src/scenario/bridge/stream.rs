@@ -2,7 +2,7 @@
 //! without.
 
 use super::paced::OURS;
-use super::{Beside, Field, Part, Plan, Target};
+use super::{Field, Part, Plan, Target};
 use crate::result::Parameters;
 use crate::scenario::throughput::Stream;
 use crate::scenario::turns::{Candidate, Subject as _};
@@ -41,25 +41,22 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
                     ..parameters(size, batch, &format!("capacity={ring}"))
                 },
             };
-            field.candidates.push(Candidate {
-                scenario: Part::Stream.scenario(),
-                method: name,
-                ..Candidate::of::<Stream>(setup, variant)
-            });
+            let candidate = Candidate::of::<Stream>(setup, variant);
+            field.enter(Part::Stream, &name, candidate);
         }
     }
     let best = format!("{OURS} {}", crate::text::bytes(RINGS[1]));
     for (size, per_s) in [(SMALL, SMALL_PER_S), (LARGE, LARGE_PER_S)] {
-        let beside = Beside::Rate(per_s);
-        field.expect(Part::Stream, size, &best, beside, Target::AtLeast(1.0));
+        field.expect(Part::Stream, size, &best, per_s);
     }
     for (program, method, needs_server) in RIVALS {
-        let server = needs_server.then(|| field.server(plan));
-        let is_missing = matches!(server, Some(None));
-        if field.rival(plan, program).is_none() || is_missing {
+        if field.rival(plan, program).is_none() {
             continue;
         }
-        let server = server.flatten();
+        let server = needs_server.then(|| field.server(plan)).flatten();
+        if needs_server && server.is_none() {
+            continue;
+        }
         // Neither has batches.
         for size in [SMALL, LARGE] {
             let variant = Variant {
@@ -70,14 +67,12 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
             let open = move |session: &mut Session<'_>, variant: &Variant| {
                 let mut variant = variant.clone();
                 if let Some(server) = &server {
-                    variant.parameters.settings = server.borrow_mut().take()?.0;
+                    variant.parameters.settings = server.take().0;
                 }
                 Stream::open(session, &variant)
             };
-            field.candidates.push(Candidate {
-                scenario: Part::Stream.scenario(),
-                ..Candidate::opened(setup, variant, open)
-            });
+            let candidate = Candidate::opened(setup, variant, open);
+            field.enter(Part::Stream, method, candidate);
             if size == SMALL {
                 field.compare(Part::Stream, size, &best, method, TARGET);
             }

@@ -153,70 +153,34 @@ impl From<&ThreadCounts> for Counts {
     }
 }
 
-/// The threads and CPUs whose counts are read.
-#[derive(Clone, Debug, Default)]
-pub struct Observed {
-    folders: Vec<String>,
-    cpus: Vec<u32>,
-}
-
-impl Observed {
-    /// What happens on `cpus`.
-    #[must_use]
-    pub fn cpus(cpus: &[u32]) -> Self {
-        Self {
-            cpus: cpus.to_vec(),
-            ..Self::default()
-        }
-    }
-
-    /// The first threads of `processes`.
-    #[must_use]
-    pub fn first_threads(processes: &[u32]) -> Self {
-        let folder = |process: &u32| format!("/proc/{process}/task/{process}");
-        Self {
-            folders: processes.iter().map(folder).collect(),
-            ..Self::default()
-        }
-    }
-
-    /// The sums up to now. Takes some 100 µs: call it between slices.
-    #[must_use]
-    pub fn counts(&self) -> Counts {
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let mut sum = Counts {
-            interrupts_count: interrupts(&read("/proc/interrupts"), &self.cpus),
-            stolen_ms: stolen_ms(&read("/proc/stat"), &self.cpus),
-            ..Counts::default()
-        };
-        for folder in &self.folders {
-            let text = |file: &str| read(&format!("{folder}/{file}"));
-            sum = sum.plus(&of_thread(
-                &text("status"),
-                &text("stat"),
-                &text("schedstat"),
-            ));
-        }
-        sum
-    }
-}
-
-/// The counts of one thread, from the text of its files.
-fn of_thread(status: &str, stat: &str, schedstat: &str) -> Counts {
-    let field = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        number(line.unwrap_or_default().trim_start_matches(':').trim())
-    };
-    let stat = |place| nth(behind_name(stat), place);
+/// What happened on `cpus` up to now: interrupts and stolen time. Takes some 100 µs: call it between
+/// slices.
+#[must_use]
+pub(crate) fn of_cpus(cpus: &[u32]) -> Counts {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     Counts {
-        forced_switches_count: field("nonvoluntary_ctxt_switches"),
-        voluntary_switches_count: field("voluntary_ctxt_switches"),
-        minor_faults_count: stat(7),
-        major_faults_count: stat(9),
-        waited_for_cpu_ns: nth(schedstat, 1),
-        interrupts_count: 0,
-        stolen_ms: 0,
+        interrupts_count: interrupts(&read("/proc/interrupts"), cpus),
+        stolen_ms: stolen_ms(&read("/proc/stat"), cpus),
+        ..Counts::default()
     }
+}
+
+/// Two numbers of each thread of a process, in nanoseconds: its CPU time, and the time in which it
+/// was ready without a CPU. Threads that have ended are not counted.
+pub(crate) fn times_of_threads(process: u64) -> Vec<[u64; 2]> {
+    let tasks = fs::read_dir(format!("/proc/{process}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+    texts
+        .map(|text| [0, 1].map(|place| nth(&text, place)))
+        .collect()
+}
+
+/// Nanoseconds that threads of a process were ready without a CPU.
+#[must_use]
+pub fn waited_ns(process: u64) -> u64 {
+    let times = times_of_threads(process);
+    times.iter().map(|[_, waited]| waited).sum()
 }
 
 /// Interrupts of `cpus`: the columns under their names.
@@ -284,21 +248,9 @@ mod tests {
 
     #[test]
     fn counts_are_parsed_from_proc() {
-        let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t7\n";
         let stat = "99 (a) b) R 1 2 3 4 5 6 101 0 11 0 40 50";
-        let counts = of_thread(status, stat, "500 6000 70");
-        assert_eq!(
-            (
-                counts.voluntary_switches_count,
-                counts.forced_switches_count
-            ),
-            (12, 7)
-        );
-        assert_eq!(
-            (counts.minor_faults_count, counts.major_faults_count),
-            (101, 11)
-        );
-        assert_eq!(counts.waited_for_cpu_ns, 6000);
+        let numbers = [7, 9].map(|place| nth(behind_name(stat), place));
+        assert_eq!(numbers, [101, 11]);
         let table = "           CPU0       CPU2\n 24:   1   20  IO-APIC\nLOC:   300  4000  \
         Local\nERR:  5\n";
         assert_eq!(interrupts(table, &[2]), 4020);
@@ -311,7 +263,8 @@ mod tests {
             stolen: 80,
         };
         assert_eq!(cpu_times(stat)[&1], times);
-        assert_eq!(of_thread("", "", ""), Counts::default());
+        assert!(times_of_threads(u64::from(std::process::id()))[0][0] > 0);
+        assert_eq!(waited_ns(u64::MAX), 0);
     }
 
     #[test]

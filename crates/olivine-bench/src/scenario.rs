@@ -18,7 +18,7 @@ pub(crate) mod turns;
 use crate::clock::TickClock;
 use crate::error::{BenchError, Result};
 use crate::floor::{middle_ns, nanos};
-use crate::kernel::{Counts, Observed};
+use crate::kernel::{Counts, of_cpus};
 use crate::latency::Latency;
 use crate::method::Description;
 use crate::privileges::Privileges;
@@ -220,7 +220,8 @@ struct Session<'a> {
     clock: TickClock,
     watch: Watch<'a>,
     progress: Progress,
-    observed: Observed,
+    /// CPUs on which interrupts and stolen time are counted.
+    observed: Vec<u32>,
     start: u64,
 }
 
@@ -260,7 +261,7 @@ impl<'a> Session<'a> {
             clock: TickClock::calibrate(),
             watch,
             progress: Progress::of(0, total),
-            observed: Observed::default(),
+            observed: Vec::new(),
             start: TickClock::ticks(),
         };
         session.observe();
@@ -299,7 +300,7 @@ impl<'a> Session<'a> {
     /// Counts what happens on the CPUs of both ends.
     fn observe(&mut self) {
         let (first, second) = self.setup.cpus;
-        self.observed = Observed::cpus(&[first, second]);
+        self.observed = vec![first, second];
     }
 
     /// One floor slice.
@@ -313,10 +314,10 @@ impl<'a> Session<'a> {
         thing: impl FnOnce(&mut Participants<'a>) -> Result<T>,
     ) -> Result<Slice<T>> {
         let mut floor = self.floor()?;
-        let before = self.observed.counts();
+        let before = of_cpus(&self.observed);
         self.set.counts();
         let value = thing(&mut self.set)?;
-        let kernel = self.observed.counts().since(&before);
+        let kernel = of_cpus(&self.observed).since(&before);
         let kernel = kernel.plus(&self.set.counts());
         let at_s = nanos(&self.clock, TickClock::ticks().wrapping_sub(self.start)) / 1e9;
         let after = self.floor()?;

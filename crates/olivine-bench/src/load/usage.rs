@@ -1,6 +1,6 @@
 //! Which processes serve an address, and how much CPU time they have used.
 
-use crate::kernel::{STEP_MS, behind_name, nth};
+use crate::kernel::{STEP_MS, behind_name, nth, times_of_threads};
 use rustix::time::{ClockId, clock_gettime};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -92,19 +92,10 @@ impl Usage {
 }
 
 /// CPU time of all threads of these processes, in nanoseconds; `None` if none can be read.
-///
-/// Threads that have ended are not counted.
 fn cpu_ns(processes: &[u32]) -> Option<u64> {
-    let of_thread = |path: std::path::PathBuf| {
-        let text = fs::read_to_string(path.join("schedstat")).ok()?;
-        text.split(' ').next()?.parse::<u64>().ok()
-    };
-    let times: Vec<u64> = processes
-        .iter()
-        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok())
-        .flat_map(|tasks| tasks.flatten().filter_map(|task| of_thread(task.path())))
-        .collect();
-    (!times.is_empty()).then(|| times.iter().sum())
+    let processes = processes.iter().map(|&pid| u64::from(pid));
+    let times = processes.flat_map(times_of_threads);
+    times.map(|[used, _]| used).reduce(u64::wrapping_add)
 }
 
 /// CPU time of this process in nanoseconds, including ended threads: the generator's thread ends

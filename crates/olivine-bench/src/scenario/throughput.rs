@@ -12,7 +12,6 @@ use crate::channel::Channel;
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{nanos, per_s};
-use crate::kernel::Observed;
 pub use crate::method::OWN;
 use crate::method::{self, Side};
 use crate::protocol::{Batches, Limit, Role, Work};
@@ -84,7 +83,7 @@ pub(super) fn many(session: &mut Session<'_>, variant: &Variant) -> Result<(Stri
     let cpus = pinned.iter().cycle().take(wanted as usize);
     let cpus: Vec<Vec<u32>> = cpus.map(|cpu| vec![*cpu]).collect();
     session.crowd(&cpus)?;
-    session.observed = Observed::cpus(&pinned);
+    session.observed = pinned;
     let (uri, ring) = channel(session, &of.settings)?;
     for end in of.publishers_count..wanted {
         let set = &mut session.set;

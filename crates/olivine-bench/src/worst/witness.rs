@@ -3,7 +3,7 @@
 
 use super::{Evidence, LateCause};
 use crate::clock::TickClock;
-use crate::kernel::{CpuTimes, STEP_MS, behind_name, cpu_times, nth};
+use crate::kernel::{CpuTimes, STEP_MS, behind_name, cpu_times, nth, waited_ns};
 use olivine::admin::{ChannelInfo, Observer};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -318,17 +318,6 @@ fn read_own(schedstat: Option<&File>, stat: Option<&File>) -> Own {
         major_faults: nth(behind_name(&stat), 9),
         cpu: u32::try_from(nth(behind_name(&stat), 36)).unwrap_or(0),
     }
-}
-
-/// Nanoseconds that threads of a process were ready without a CPU.
-fn waited_ns(pid: u64) -> u64 {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"))
-        .into_iter()
-        .flatten();
-    let texts = tasks
-        .flatten()
-        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
-    texts.map(|text| nth(&text, 1)).sum()
 }
 
 /// Whether a process is stopped by a signal or a debugger.

@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::stop::Stop;
 use olivine::admin;
 use olivine_bench::channel::TemporaryChannel;
-use olivine_bench::kernel::Observed;
+use olivine_bench::kernel::waited_ns;
 use olivine_bench::latency::Percentiles;
 use olivine_bench::tally::Counts;
 use olivine_bench::text;
@@ -107,11 +107,11 @@ impl Pair {
         let mut subscriber = Process::start("subscriber", &sub, Stdio::inherit())?;
         let mut publisher = Process::start("publisher", &publ, Stdio::inherit())?;
         let begun = Instant::now();
-        let observed = Observed::first_threads(&[publisher.id(), subscriber.id()]);
+        let ids = [publisher.id(), subscriber.id()].map(u64::from);
         let mut waited_for_cpu_ns = 0;
         while !(publisher.has_ended()? && subscriber.has_ended()?) {
             // The counters of an ended process cannot be read.
-            waited_for_cpu_ns = waited_for_cpu_ns.max(observed.counts().waited_for_cpu_ns);
+            waited_for_cpu_ns = waited_for_cpu_ns.max(ids.map(waited_ns).iter().sum());
             if stop.now() {
                 // The publisher ends and closes; the subscriber reads to the end of the stream.
                 publisher.close_stdin();

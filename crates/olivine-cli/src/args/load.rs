@@ -1,8 +1,10 @@
 //! Arguments of the commands that load servers.
 
 use super::{MethodArgs, values};
-use clap::{Args, ValueEnum};
-use olivine_bench::load::{Interface, Url, Waiting, server};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use olivine_bench::load::server::Kind;
+use olivine_bench::load::{Interface, Url, Waiting};
 use olivine_net::Backend;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -113,101 +115,67 @@ pub(crate) struct LoadArgs {
     )]
     pub(crate) rate: Option<f64>,
     /// How the generator waits [default: block for http, spin for tcp and --rate]
-    #[arg(long, value_enum)]
-    pub(crate) wait: Option<WaitName>,
+    #[arg(long, value_parser = one_of(&WAITS))]
+    pub(crate) wait: Option<Waiting>,
     /// Kernel interface of the generator; io-uring only without --rate
-    #[arg(long, value_enum, default_value = "epoll", value_name = "INTERFACE")]
-    pub(crate) generator: InterfaceName,
+    #[arg(
+        long, value_name = "INTERFACE", default_value = "epoll",
+        value_parser = one_of(&INTERFACES)
+    )]
+    pub(crate) generator: Interface,
     /// Kernel interface of Olivine's server; a list is measured in turns
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "mio")]
-    pub(crate) backend: Vec<BackendName>,
+    #[arg(
+        long, value_delimiter = ',', default_value = "mio", value_parser = one_of(&BACKENDS)
+    )]
+    pub(crate) backend: Vec<Backend>,
     /// Print the tables in Markdown
     #[arg(long)]
     pub(crate) markdown: bool,
 }
 
-/// Names of the generator's wait strategies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WaitName {
-    Spin,
-    Block,
-}
-
-/// Names of the generator's kernel interfaces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum InterfaceName {
-    Epoll,
-    IoUring,
-}
-
-/// Names of the engine's back ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BackendName {
-    Mio,
-    IoUring,
-}
-
-/// Names of Olivine's servers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum KindName {
-    Hello,
-    Unparsed,
-    Echo,
-    Frames,
-    Bare,
-}
+/// Words of the generator's wait strategies.
+pub(crate) const WAITS: [(&str, Waiting); 2] = [("spin", Waiting::Spin), ("block", Waiting::Block)];
+/// Words of the generator's kernel interfaces.
+const INTERFACES: [(&str, Interface); 2] = [
+    ("epoll", Interface::Epoll),
+    ("io-uring", Interface::IoUring),
+];
+/// Words of the engine's back ends.
+pub(crate) const BACKENDS: [(&str, Backend); 2] =
+    [("mio", Backend::Mio), ("io-uring", Backend::IoUring)];
+/// Words of Olivine's servers.
+pub(crate) const KINDS: [(&str, Kind); 5] = [
+    ("hello", Kind::Hello),
+    ("unparsed", Kind::Unparsed),
+    ("echo", Kind::Echo),
+    ("frames", Kind::Frames),
+    ("bare", Kind::Bare),
+];
 
 /// Arguments of a server process that this tool starts and measures.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    pub(crate) kind: KindName,
-    pub(crate) backend: BackendName,
-    pub(crate) wait: WaitName,
+    #[arg(value_parser = one_of(&KINDS))]
+    pub(crate) kind: Kind,
+    #[arg(value_parser = one_of(&BACKENDS))]
+    pub(crate) backend: Backend,
+    #[arg(value_parser = one_of(&WAITS))]
+    pub(crate) wait: Waiting,
     pub(crate) cpu: u32,
 }
 
-impl From<WaitName> for Waiting {
-    fn from(name: WaitName) -> Self {
-        match name {
-            WaitName::Spin => Self::Spin,
-            WaitName::Block => Self::Block,
-        }
-    }
+/// Accepts one of these words.
+fn one_of<T: Copy + Send + Sync + 'static>(
+    known: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let words = known.iter().map(|(word, _)| *word);
+    let value = |found: String| known.iter().find(|(word, _)| *word == found);
+    PossibleValuesParser::new(words)
+        .try_map(move |found| value(found).map(|(_, value)| *value).ok_or("no such word"))
 }
 
-impl From<InterfaceName> for Interface {
-    fn from(name: InterfaceName) -> Self {
-        match name {
-            InterfaceName::Epoll => Self::Epoll,
-            InterfaceName::IoUring => Self::IoUring,
-        }
-    }
-}
-
-impl From<BackendName> for Backend {
-    fn from(name: BackendName) -> Self {
-        match name {
-            BackendName::Mio => Self::Mio,
-            BackendName::IoUring => Self::IoUring,
-        }
-    }
-}
-
-impl From<KindName> for server::Kind {
-    fn from(name: KindName) -> Self {
-        match name {
-            KindName::Hello => Self::Hello,
-            KindName::Unparsed => Self::Unparsed,
-            KindName::Echo => Self::Echo,
-            KindName::Frames => Self::Frames,
-            KindName::Bare => Self::Bare,
-        }
-    }
-}
-
-/// The word for a value on the command line.
-pub(crate) fn word(name: impl ValueEnum) -> String {
-    // Every value of these enums has a name.
-    name.to_possible_value()
-        .map_or_else(String::new, |value| value.get_name().to_owned())
+/// The word of a value.
+pub(crate) fn word<T: PartialEq>(known: &[(&str, T)], value: &T) -> String {
+    let found = known.iter().find(|(_, one)| one == value);
+    found.map_or_else(String::new, |(word, _)| (*word).to_owned())
 }

@@ -1,19 +1,17 @@
 //! `olivine bench http` and `olivine bench tcp`: servers under load.
 
 use super::Bench;
-use crate::args::load::{
-    BackendName, HttpArgs, InterfaceName, KindName, LoadArgs, ServeArgs, TcpArgs, WaitName, word,
-};
+use crate::args::load::{BACKENDS, HttpArgs, KINDS, LoadArgs, ServeArgs, TcpArgs, WAITS, word};
 use crate::args::{Common, MethodArgs};
 use crate::failure::{Failure, Outcome};
 use crate::stop::Stop;
 use olivine_bench::error::chain;
 use olivine_bench::job::beside_requests;
 use olivine_bench::load::compare::{self, Contest};
-use olivine_bench::load::server::{self, PATH, Settings};
-use olivine_bench::load::{self, LoadError, Plan, Server, Url, Waiting, frames, rivals};
+use olivine_bench::load::server::{self, Kind, PATH, Settings};
+use olivine_bench::load::{self, Interface, LoadError, Plan, Server, Url, Waiting, frames, rivals};
 use olivine_bench::scenario::Setup;
-use olivine_net::WaitStrategy;
+use olivine_net::{Backend, WaitStrategy};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -44,7 +42,7 @@ fn bench(
         ));
     }
     // Checked once before anything is started, not for each server.
-    if load.rate.is_some() && load.generator == InterfaceName::IoUring {
+    if load.rate.is_some() && load.generator == Interface::IoUring {
         return Err(LoadError::Paced.into());
     }
     for (asked, option) in [(method.fifo, "--fifo"), (method.mlock, "--mlock")] {
@@ -64,7 +62,7 @@ fn bench(
 pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
     let bench = bench("http", &args.method, &args.load, common)?;
     let depths = args.depth.iter();
-    let plan = |&depth| plan(&bench, args.connections, depth, &args.load, WaitName::Block);
+    let plan = |&depth| plan(&bench, args.connections, depth, &args.load, Waiting::Block);
     let plans: Vec<Plan> = depths.map(plan).collect();
     let folder = tempfile::tempdir().map_err(|error| {
         Failure::Failed(anyhow::Error::new(error).context("cannot make a temporary folder"))
@@ -76,12 +74,12 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
         targets.push((url.host.clone(), url.clone()));
     } else {
         let kind = if args.unparsed {
-            KindName::Unparsed
+            Kind::Unparsed
         } else {
-            KindName::Hello
+            Kind::Hello
         };
         for &backend in &args.load.backend {
-            servers.push(own(&bench.setup, kind, backend, WaitName::Block)?);
+            servers.push(own(&bench.setup, kind, backend, Waiting::Block)?);
         }
         let found = peers(&bench, &args.peers, &args.rivals, folder.path())?;
         servers.extend(found.0);
@@ -109,7 +107,7 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
 
 /// Runs `bench tcp`.
 pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
-    if args.frames && args.load.generator != InterfaceName::Epoll {
+    if args.frames && args.load.generator != Interface::Epoll {
         return Err(Failure::usage(
             "--generator io-uring does not go with --frames: a stream is one blocking sender",
         ));
@@ -122,7 +120,7 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
         ))
     })?;
     let bench = bench("tcp", &args.method, &args.load, common)?;
-    let wait = args.load.wait.unwrap_or(WaitName::Spin);
+    let wait = args.load.wait.unwrap_or(Waiting::Spin);
     if args.frames {
         return stream(args, common, bench, wait);
     }
@@ -131,13 +129,13 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
         args.connections,
         args.depth,
         &args.load,
-        WaitName::Spin,
+        Waiting::Spin,
     );
     let backends = args.load.backend.iter();
-    let mut ours: Vec<_> = backends.map(|&backend| (KindName::Echo, backend)).collect();
+    let mut ours: Vec<_> = backends.map(|&backend| (Kind::Echo, backend)).collect();
     // The plain loop serves one connection and one message at a time, and always spins.
-    if (args.connections, args.depth, wait) == (1, 1, WaitName::Spin) {
-        ours.push((KindName::Bare, BackendName::Mio));
+    if (args.connections, args.depth, wait) == (1, 1, Waiting::Spin) {
+        ours.push((Kind::Bare, Backend::Mio));
     }
     let names: Vec<String> = match args.address {
         Some(address) => vec![address.to_string()],
@@ -168,19 +166,19 @@ pub(super) fn tcp(args: &TcpArgs, common: Common) -> Outcome {
     bench.report(common, found)
 }
 
-fn stream(args: &TcpArgs, common: Common, bench: Bench, wait: WaitName) -> Outcome {
+fn stream(args: &TcpArgs, common: Common, bench: Bench, wait: Waiting) -> Outcome {
     let backends = &args.load.backend;
     let batches = args.batch.iter();
     let cases = batches.flat_map(|&batch| backends.iter().map(move |&backend| (backend, batch)));
-    let cases: Vec<(BackendName, u32)> = cases.collect();
+    let cases: Vec<(Backend, u32)> = cases.collect();
     let names = cases.iter();
-    let names = names.map(|&(backend, batch)| (name(KindName::Frames, backend).to_owned(), batch));
+    let names = names.map(|&(backend, batch)| (name(Kind::Frames, backend).to_owned(), batch));
     let names: Vec<(String, u32)> = names.collect();
     let found = bench.measure(|setup, watch| {
         compare::stream(setup, &names, watch, |case| {
             let (backend, batch) = cases[case];
             let batch = usize::try_from(batch).unwrap_or(1);
-            let server = own(setup, KindName::Frames, backend, wait)?;
+            let server = own(setup, Kind::Frames, backend, wait)?;
             frames::stream(server.address(), batch, setup.run_s(), setup.cpus.1)
         })
     })?;
@@ -193,24 +191,22 @@ pub(crate) fn serve(args: &ServeArgs) -> Outcome {
     stop.follow_stdin();
     let settings = Settings {
         cpu: args.cpu,
-        backend: args.backend.into(),
+        backend: args.backend,
         wait: match args.wait {
-            WaitName::Spin => WaitStrategy::Spin,
-            WaitName::Block => WaitStrategy::Block,
+            Waiting::Spin => WaitStrategy::Spin,
+            _ => WaitStrategy::Block,
         },
     };
     let announce = |address: SocketAddr| {
         // The parent reads one line; if this fails, the parent is gone and standard input ends.
         let _ = crate::output::print(&format!("{address}\n"));
     };
-    Ok(server::serve(args.kind.into(), settings, announce, || {
-        stop.now()
-    })?)
+    Ok(server::serve(args.kind, settings, announce, || stop.now())?)
 }
 
-fn plan(bench: &Bench, connections: u32, depth: u32, load: &LoadArgs, default: WaitName) -> Plan {
+fn plan(bench: &Bench, connections: u32, depth: u32, load: &LoadArgs, default: Waiting) -> Plan {
     let default = if load.rate.is_some() {
-        WaitName::Spin
+        Waiting::Spin
     } else {
         default
     };
@@ -220,36 +216,31 @@ fn plan(bench: &Bench, connections: u32, depth: u32, load: &LoadArgs, default: W
         rate_per_s: load.rate,
         seconds: bench.setup.run_s(),
         cpu: bench.setup.cpus.1,
-        waiting: Waiting::from(load.wait.unwrap_or(default)),
-        interface: load.generator.into(),
+        waiting: load.wait.unwrap_or(default),
+        interface: load.generator,
     }
 }
 
 /// Starts one of Olivine's servers on the first CPU.
-fn own(
-    setup: &Setup,
-    kind: KindName,
-    backend: BackendName,
-    wait: WaitName,
-) -> Result<Server, LoadError> {
+fn own(setup: &Setup, kind: Kind, backend: Backend, wait: Waiting) -> Result<Server, LoadError> {
     let cpu = setup.cpus.0;
     let words = [
         SERVE_COMMAND.to_owned(),
-        word(kind),
-        word(backend),
-        word(wait),
+        word(&KINDS, &kind),
+        word(&BACKENDS, &backend),
+        word(&WAITS, &wait),
         cpu.to_string(),
     ];
     Server::own(name(kind, backend), setup.programs[0].path(), &words, cpu)
 }
 
-fn name(kind: KindName, backend: BackendName) -> &'static str {
+fn name(kind: Kind, backend: Backend) -> &'static str {
     match (kind, backend) {
-        (KindName::Bare, _) => "bare loop",
-        (KindName::Unparsed, BackendName::Mio) => "olivine, unparsed",
-        (KindName::Unparsed, BackendName::IoUring) => "olivine io_uring, unparsed",
-        (_, BackendName::Mio) => "olivine",
-        (_, BackendName::IoUring) => "olivine io_uring",
+        (Kind::Bare, _) => "bare loop",
+        (Kind::Unparsed, Backend::IoUring) => "olivine io_uring, unparsed",
+        (Kind::Unparsed, _) => "olivine, unparsed",
+        (_, Backend::IoUring) => "olivine io_uring",
+        (_, _) => "olivine",
     }
 }
 

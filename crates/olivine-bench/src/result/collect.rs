@@ -87,6 +87,26 @@ pub struct Slice<'a> {
     pub figures: &'a Figures,
 }
 
+#[cfg(test)]
+impl<'a> Slice<'a> {
+    /// A slice in which nothing happened, at the second of its run's number.
+    pub(crate) fn of(
+        run: u32,
+        placement: Placement,
+        floor: &'a Latency,
+        figures: &'a Figures,
+    ) -> Self {
+        Self {
+            run,
+            placement,
+            floor,
+            at_s: f64::from(run),
+            kernel: Counts::default(),
+            figures,
+        }
+    }
+}
+
 /// Collects the slices of one row's variant; returns a row for each placement found.
 #[derive(Debug)]
 pub struct Collector {
@@ -352,15 +372,9 @@ mod tests {
                 forced_switches_count: forced,
                 ..Counts::default()
             };
-            let slice = Slice {
-                run,
-                placement: Placement::SharedL3,
-                floor: &floor,
-                at_s: 0.0,
-                kernel,
-                figures: &Figures::rate(rate),
-            };
-            collector.add(&parameters, &slice);
+            let figures = Figures::rate(rate);
+            let slice = Slice::of(run, Placement::SharedL3, &floor, &figures);
+            collector.add(&parameters, &Slice { kernel, ..slice });
         }
         let rows = collector.rows("throughput", Load::Saturated, "x", &parameters);
         let found = rows[0].measured().unwrap();
@@ -378,20 +392,10 @@ mod tests {
         for (run, placement) in (0_u32..).zip(places) {
             let base = 200 + u64::from(run) * 100;
             let samples = recorder((0..1000).map(|n| base + n % 3));
-            collector.add(
-                &Parameters::pair(32),
-                &Slice {
-                    run,
-                    placement,
-                    floor: &floor,
-                    at_s: f64::from(run),
-                    kernel: Counts {
-                        forced_switches_count: 1,
-                        ..Counts::default()
-                    },
-                    figures: &Figures::round_trips(samples),
-                },
-            );
+            let figures = Figures::round_trips(samples);
+            let mut slice = Slice::of(run, placement, &floor, &figures);
+            slice.kernel.forced_switches_count = 1;
+            collector.add(&Parameters::pair(32), &slice);
         }
         let rows = collector.rows(
             "pingpong",
@@ -440,17 +444,9 @@ mod tests {
         {
             let ticks = clock.ticks_for(base_ns);
             let samples = recorder((0..samples).map(|n| ticks + n % 3));
-            collector.add(
-                &Parameters::pair(32),
-                &Slice {
-                    run,
-                    placement: Placement::Far,
-                    floor: &floor,
-                    at_s: 0.0,
-                    kernel: Counts::default(),
-                    figures: &Figures::round_trips(samples),
-                },
-            );
+            let figures = Figures::round_trips(samples);
+            let slice = Slice::of(run, Placement::Far, &floor, &figures);
+            collector.add(&Parameters::pair(32), &slice);
         }
         let rows = collector.rows("pingpong", Load::Closed, "pipe", &Parameters::pair(32));
         let measured = rows[0].measured().unwrap();
@@ -473,14 +469,7 @@ mod tests {
         };
         for run in 0..3 {
             let figures = Figures::rate(1e6).with("copy_bytes_per_s", 16e9);
-            let slice = Slice {
-                run,
-                placement: Placement::Changed,
-                floor: &floor,
-                at_s: 0.0,
-                kernel: Counts::default(),
-                figures: &figures,
-            };
+            let slice = Slice::of(run, Placement::Changed, &floor, &figures);
             collector.add(&parameters, &slice);
         }
         let rows = collector.rows("fanout", Load::Saturated, "olivine-shm", &parameters);

@@ -80,7 +80,6 @@ impl MeasuringError {
 mod tests {
     use super::*;
     use crate::clock::TickClock;
-    use crate::kernel::Counts;
     use crate::latency::Latency;
     use crate::result::{Collector, Figures, Load, Parameters, Slice};
 
@@ -91,17 +90,9 @@ mod tests {
         for (run, ns) in (0..).zip(p50s_ns) {
             let mut latency = Latency::new();
             (0..100).for_each(|_| latency.record(clock.ticks_for(*ns)));
-            collector.add(
-                &Parameters::pair(32),
-                &Slice {
-                    run,
-                    placement,
-                    floor: &Latency::new(),
-                    at_s: 0.0,
-                    kernel: Counts::default(),
-                    figures: &Figures::round_trips(latency),
-                },
-            );
+            let (floor, figures) = (Latency::new(), Figures::round_trips(latency));
+            let slice = Slice::of(run, placement, &floor, &figures);
+            collector.add(&Parameters::pair(32), &slice);
         }
         collector.rows(
             "pingpong",

@@ -347,7 +347,6 @@ fn read_back(uri: &str, count: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Counts;
     use crate::latency::Latency;
     use crate::result::{Collector, Placement, Slice};
 
@@ -367,15 +366,10 @@ mod tests {
     fn row(method: &str, rates: &[f64]) -> Vec<Row> {
         let mut collector = Collector::new(TickClock::calibrate());
         for (run, messages_per_s) in (0..).zip(rates) {
-            let slice = Slice {
-                run,
-                // Each run in another placement: the ratio is still of neighbours in time.
-                placement: Placement::of(f64::from(run) * 90.0),
-                floor: &Latency::new(),
-                at_s: 0.0,
-                kernel: Counts::default(),
-                figures: &Figures::rate(*messages_per_s),
-            };
+            // Each run in another placement: the ratio is still of neighbours in time.
+            let placement = Placement::of(f64::from(run) * 90.0);
+            let (floor, figures) = (Latency::new(), Figures::rate(*messages_per_s));
+            let slice = Slice::of(run, placement, &floor, &figures);
             collector.add(&Parameters::pair(32), &slice);
         }
         let scenario = Part::Stream.scenario();

@@ -1,5 +1,7 @@
 //! Outputs of a view: Markdown, the page, the drawings. They only lay out the view.
 //!
+//! Texts are written into strings, which cannot fail: results of `write!` are dropped.
+//!
 //! The page is self-contained: it fetches no script, font or picture. It follows the reader's light
 //! or dark theme, and prints.
 
@@ -19,7 +21,6 @@ pub use markdown::markdown;
 pub use site::site;
 
 use crate::view::View;
-use std::fmt::Write as _;
 
 /// Largest page in bytes.
 pub const BYTES_MAX: usize = 2_000_000;
@@ -31,11 +32,6 @@ pub const BYTES_MAX: usize = 2_000_000;
 pub struct TooLarge {
     /// Its size.
     pub bytes: usize,
-}
-
-fn push(out: &mut String, text: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = out.write_fmt(text);
 }
 
 /// Every figure as a separate drawing: name without an ending, text of the file.

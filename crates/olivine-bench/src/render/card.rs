@@ -3,9 +3,9 @@
 //! Colours and fonts are attributes, so every viewer shows them. Its figures are those of the
 //! figure with the ranking, to the letter.
 
-use super::push;
 use super::svg::{escape, width_of};
 use crate::view::{Dot, Plot, Section, View};
+use std::fmt::Write as _;
 
 /// The size that sites show.
 const SIZE: (f64, f64) = (1200.0, 630.0);
@@ -61,12 +61,10 @@ pub fn card(view: &View) -> Option<String> {
     if let Some(stamp) = view.stamp {
         let wide = width_of(stamp, 22.0) + 28.0;
         let left = SIZE.0 - SIDE - wide;
-        push(
-            &mut out,
-            format_args!(
-                "<rect x=\"{left:.0}\" y=\"30\" width=\"{wide:.0}\" height=\"36\" rx=\"6\" \
-                 fill=\"none\" stroke=\"{BAD}\" stroke-width=\"2\"/>\n"
-            ),
+        let _ = writeln!(
+            out,
+            "<rect x=\"{left:.0}\" y=\"30\" width=\"{wide:.0}\" height=\"36\" rx=\"6\" \
+                 fill=\"none\" stroke=\"{BAD}\" stroke-width=\"2\"/>"
         );
         text(&mut out, (left + 14.0, 56.0), 22.0, BAD, "", stamp);
     }
@@ -109,28 +107,24 @@ fn rows(out: &mut String, dots: &[&Dot], floor: Option<f64>) {
     let place = |index: usize| ROWS.0 + high * index as f64;
     let colour = |dot: &Dot| if dot.is_ours { OURS } else { THEIRS };
     for (index, dot) in dots.iter().enumerate() {
-        push(
+        let _ = writeln!(
             out,
-            format_args!(
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
-                 fill=\"{}\"/>\n",
-                BARS.0,
-                place(index) + high * 0.14,
-                x(dot.value) - BARS.0,
-                high * 0.72,
-                colour(dot)
-            ),
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" \
+                 fill=\"{}\"/>",
+            BARS.0,
+            place(index) + high * 0.14,
+            x(dot.value) - BARS.0,
+            high * 0.72,
+            colour(dot)
         );
     }
     if let Some(floor) = floor.filter(|floor| *floor <= most) {
         let (x, bottom) = (x(floor), place(dots.len()));
-        push(
+        let _ = writeln!(
             out,
-            format_args!(
-                "<line x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\" \
-                 stroke=\"{INK}\" stroke-width=\"2\" stroke-dasharray=\"3 4\"/>\n",
-                ROWS.0 - 4.0
-            ),
+            "<line x1=\"{x:.1}\" y1=\"{:.1}\" x2=\"{x:.1}\" y2=\"{bottom:.1}\" \
+                 stroke=\"{INK}\" stroke-width=\"2\" stroke-dasharray=\"3 4\"/>",
+            ROWS.0 - 4.0
         );
         let label = "floor: bare cache line";
         text(out, (x + 6.0, ROWS.0 - 8.0), 15.0, SOFT, "", label);
@@ -163,13 +157,11 @@ fn rows(out: &mut String, dots: &[&Dot], floor: Option<f64>) {
 
 fn text(out: &mut String, at: (f64, f64), size: f64, colour: &str, more: &str, words: &str) {
     let words = escape(words);
-    push(
+    let _ = writeln!(
         out,
-        format_args!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" font-size=\"{size}\" \
-             fill=\"{colour}\"{more}>{words}</text>\n",
-            at.0, at.1
-        ),
+        "<text x=\"{:.1}\" y=\"{:.1}\" font-size=\"{size}\" \
+             fill=\"{colour}\"{more}>{words}</text>",
+        at.0, at.1
     );
 }
 

@@ -2,8 +2,9 @@
 
 use super::plot;
 use super::svg::escape;
-use super::{BYTES_MAX, TooLarge, push};
+use super::{BYTES_MAX, TooLarge};
 use crate::view::{Column, Conditions, Line, Section, Table, View};
+use std::fmt::Write as _;
 
 /// Colours, then the page, then the drawings.
 pub(super) const STYLE: &str = concat!(
@@ -58,18 +59,12 @@ pub fn html(view: &View) -> Result<String, TooLarge> {
         .chain(view.machines.iter().map(|text| ("lead", text)))
         .chain(view.warning.iter().map(|text| ("warning", text)))
     {
-        push(
-            &mut out,
-            format_args!("<p class=\"{class}\">{}</p>\n", escape(text)),
-        );
+        let _ = writeln!(out, "<p class=\"{class}\">{}</p>", escape(text));
     }
     out.push_str("</header>\n<nav>");
     for (index, section) in view.sections.iter().enumerate() {
         let heading = escape(&section.heading);
-        push(
-            &mut out,
-            format_args!("<a href=\"#s{index}\">{heading}</a> "),
-        );
+        let _ = write!(out, "<a href=\"#s{index}\">{heading}</a> ");
     }
     out.push_str(
         "<a href=\"#machines\">Machines and commands</a> \
@@ -103,12 +98,10 @@ fn section(index: usize, section: &Section) -> String {
         out.push_str("<div class=\"figures\">\n");
         for figure in &section.figures {
             let (drawing, caption) = (plot::draw(figure).inline(), escape(&figure.caption));
-            push(
-                &mut out,
-                format_args!(
-                    "<figure>\n<div class=\"scroll\">{drawing}</div>\n\
-                     <figcaption>{caption}</figcaption>\n</figure>\n"
-                ),
+            let _ = writeln!(
+                out,
+                "<figure>\n<div class=\"scroll\">{drawing}</div>\n\
+                     <figcaption>{caption}</figcaption>\n</figure>"
             );
         }
         out.push_str("</div>\n");
@@ -130,10 +123,7 @@ fn notes(class: &str, lines: &[String]) -> String {
 fn table(table: &Table) -> String {
     let mut out = String::new();
     if !table.title.is_empty() {
-        push(
-            &mut out,
-            format_args!("<h3>{}</h3>\n", escape(&table.title)),
-        );
+        let _ = writeln!(out, "<h3>{}</h3>", escape(&table.title));
     }
     out.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
     let class = |column: &Column| if column.is_number { " class=\"n\"" } else { "" };
@@ -143,10 +133,7 @@ fn table(table: &Table) -> String {
             "" => String::new(),
             meaning => format!(" title=\"{}\"", escape(meaning)),
         };
-        push(
-            &mut out,
-            format_args!("<th{class} scope=\"col\"{meaning}>{head}</th>"),
-        );
+        let _ = write!(out, "<th{class} scope=\"col\"{meaning}>{head}</th>");
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for line in &table.lines {
@@ -157,12 +144,9 @@ fn table(table: &Table) -> String {
             Line { is_ours: true, .. } => " class=\"ours\"",
             Line { .. } => "",
         };
-        push(&mut out, format_args!("<tr{kind}>"));
+        let _ = write!(out, "<tr{kind}>");
         for (column, cell) in table.columns.iter().zip(&line.cells) {
-            push(
-                &mut out,
-                format_args!("<td{}>{}</td>", class(column), escape(&cell.text)),
-            );
+            let _ = write!(out, "<td{}>{}</td>", class(column), escape(&cell.text));
         }
         out.push_str("</tr>\n");
     }
@@ -176,10 +160,7 @@ fn legend(view: &View) -> String {
     let mut out = "<section id=\"legend\">\n<h2>Columns</h2>\n<dl>\n".to_owned();
     for (head, meaning) in view.legend(true) {
         let (head, meaning) = (escape(head), escape(meaning));
-        push(
-            &mut out,
-            format_args!("<dt>{head}</dt><dd>{meaning}</dd>\n"),
-        );
+        let _ = writeln!(out, "<dt>{head}</dt><dd>{meaning}</dd>");
     }
     out.push_str("</dl>\n</section>\n");
     out
@@ -188,10 +169,7 @@ fn legend(view: &View) -> String {
 fn conditions(conditions: &Conditions) -> String {
     let mut out = format!("<h3>{}</h3>\n<dl>\n", escape(&conditions.name));
     for (what, text) in &conditions.facts {
-        push(
-            &mut out,
-            format_args!("<dt>{what}</dt><dd>{}</dd>\n", escape(text)),
-        );
+        let _ = writeln!(out, "<dt>{what}</dt><dd>{}</dd>", escape(text));
     }
     out.push_str("</dl>\n");
     out

@@ -1,9 +1,10 @@
 //! Machines side by side as a folder of pages: the ranking, a page for each machine, badges.
 
+use super::TooLarge;
 use super::html::{STYLE, html};
 use super::svg::{escape, width_of};
-use super::{TooLarge, push};
 use crate::view::{MachineFiles, Side, side_by_side, view};
+use std::fmt::Write as _;
 
 /// What readers should know about who measures here.
 const BIASES: &str = "\
@@ -65,27 +66,19 @@ fn index(places: &[MachineFiles], sides: &[Side]) -> String {
     );
     for place in places {
         let name = escape(&place.name);
-        push(
-            &mut out,
-            format_args!("<a href=\"{name}.html\">{name}</a> "),
-        );
+        let _ = write!(out, "<a href=\"{name}.html\">{name}</a> ");
     }
     out.push_str("<a href=\"#biases\">Our biases</a></nav>\n");
     for side in sides {
         let heading = escape(side.heading);
-        push(
-            &mut out,
-            format_args!(
-                "<section>\n<h2>{heading}</h2>\n<div class=\"scroll\"><table>\n<thead><tr>\
+        let _ = write!(
+            out,
+            "<section>\n<h2>{heading}</h2>\n<div class=\"scroll\"><table>\n<thead><tr>\
                  <th scope=\"col\">method</th>"
-            ),
         );
         for place in places {
             let name = escape(&place.name);
-            push(
-                &mut out,
-                format_args!("<th class=\"n\" scope=\"col\">{name}</th>"),
-            );
+            let _ = write!(out, "<th class=\"n\" scope=\"col\">{name}</th>");
         }
         out.push_str("</tr></thead>\n<tbody>\n");
         for method in &side.methods {
@@ -95,12 +88,12 @@ fn index(places: &[MachineFiles], sides: &[Side]) -> String {
                 ""
             };
             let name = escape(&method.name);
-            push(&mut out, format_args!("<tr{class}><td>{name}</td>"));
+            let _ = write!(out, "<tr{class}><td>{name}</td>");
             for standing in &method.standings {
                 let text = standing.as_ref().map_or_else(String::new, |one| {
                     format!("{} <small>{}.</small>", escape(&one.cell.text), one.rank)
                 });
-                push(&mut out, format_args!("<td class=\"n\">{text}</td>"));
+                let _ = write!(out, "<td class=\"n\">{text}</td>");
             }
             out.push_str("</tr>\n");
         }

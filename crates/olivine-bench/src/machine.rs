@@ -191,23 +191,30 @@ impl Machine {
         }
     }
 
+    /// Processor and CPUs in a few words.
+    pub(crate) fn brief(&self) -> String {
+        let virtual_one = if self.virtual_machine {
+            ", virtual"
+        } else {
+            ""
+        };
+        format!(
+            "{}, {} CPUs{virtual_one}",
+            self.cpu_model, self.cpus_allowed
+        )
+    }
+
     /// A few short lines for people.
     #[must_use]
     pub fn text(&self) -> String {
         let processor = self.processor.as_ref().map(Processor::text);
         let processor = processor.filter(|text| !text.is_empty());
         format!(
-            "machine: {}, {} CPUs{}\n{}         \
+            "machine: {}\n{}         \
              Linux {}, governor {}, load {:.1} before the start\n         \
              clock {}, {:.1} ns a reading (in every figure)\n         \
              olivine {} ({})\n",
-            self.cpu_model,
-            self.cpus_allowed,
-            if self.virtual_machine {
-                ", virtual"
-            } else {
-                ""
-            },
+            self.brief(),
             processor.map_or_else(String::new, |text| format!("         {text}\n")),
             self.kernel,
             self.governor,

@@ -14,8 +14,13 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Servers that need a configuration.
-const CONFIGURED: [&str; 3] = ["nginx", "h2o", "haproxy"];
+/// Servers that need a configuration, and that: `{FOLDER}`, `{PORT}`, `{PATH}` and `{BODY}` are
+/// filled in.
+const CONFIGURED: [(&str, &str); 3] = [
+    ("nginx", include_str!("rivals/nginx.conf")),
+    ("h2o", include_str!("rivals/h2o.yaml")),
+    ("haproxy", include_str!("rivals/haproxy.cfg")),
+];
 /// The programs of `rivals/http`.
 const PROGRAMS: [&str; 8] = [
     "hyper",
@@ -40,7 +45,14 @@ pub struct Rival {
 /// Names of all known servers.
 #[must_use]
 pub fn names() -> Vec<&'static str> {
-    CONFIGURED.into_iter().chain(PROGRAMS).collect()
+    let configured = CONFIGURED.map(|(name, _)| name);
+    configured.into_iter().chain(PROGRAMS).collect()
+}
+
+/// The configuration of a server, if it needs one.
+fn configuration(name: &str) -> Option<&'static str> {
+    let found = CONFIGURED.iter().find(|(known, _)| *known == name);
+    found.map(|(_, text)| *text)
 }
 
 /// Finds a server by name: in the path, or in `folder`.
@@ -54,7 +66,7 @@ pub fn find(name: &str, folder: &Path) -> Result<Rival, String> {
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = std::env::split_paths(&path).chain(MORE_PATH.map(PathBuf::from));
-    let mut folders: Vec<PathBuf> = if CONFIGURED.contains(&name) {
+    let mut folders: Vec<PathBuf> = if configuration(name).is_some() {
         system.collect()
     } else {
         vec![folder.to_owned()]
@@ -67,7 +79,7 @@ pub fn find(name: &str, folder: &Path) -> Result<Rival, String> {
     let said = fs::read_to_string(folder.join(format!("{name}.missing")));
     Err(match said {
         Ok(why) => why.trim().to_owned(),
-        Err(_) if CONFIGURED.contains(&name) => format!("apt-get install {name}"),
+        Err(_) if configuration(name).is_some() => format!("apt-get install {name}"),
         Err(_) => "it has not been built: see rivals/http/build".to_owned(),
     })
 }
@@ -86,10 +98,16 @@ impl Rival {
         let own = folder.join(self.name);
         fs::create_dir_all(&own).map_err(io("make a folder for a server"))?;
         let config = own.join("config");
-        let write = |text: String| fs::write(&config, text).map_err(io("write a configuration"));
+        if let Some(text) = configuration(self.name) {
+            let text = text
+                .replace("{FOLDER}", &own.display().to_string())
+                .replace("{PORT}", &port.to_string())
+                .replace("{PATH}", PATH)
+                .replace("{BODY}", BODY);
+            fs::write(&config, text).map_err(io("write a configuration"))?;
+        }
         match self.name {
             "nginx" => {
-                write(nginx(port, &own))?;
                 command.arg("-c").arg(&config).arg("-p").arg(&own);
                 command.arg("-e").arg(own.join("error.log"));
             }
@@ -98,14 +116,14 @@ impl Rival {
                 fs::create_dir_all(&pages).map_err(io("make a folder for a server"))?;
                 let page = pages.join(PATH.trim_start_matches('/'));
                 fs::write(page, BODY).map_err(io("write a page"))?;
-                write(h2o(port, &pages))?;
                 command.arg("-c").arg(&config);
             }
             "haproxy" => {
-                write(haproxy(port))?;
                 command.arg("-db").arg("-f").arg(&config);
             }
-            _ => drop(command.arg(address.to_string())),
+            _ => {
+                command.arg(address.to_string());
+            }
         }
         let label = match self.name {
             // A network library: its server counts requests by the empty line at their end.
@@ -114,40 +132,6 @@ impl Rival {
         };
         Server::foreign(label, command, cpu, address)
     }
-}
-
-fn nginx(port: u16, folder: &Path) -> String {
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|kind| format!("  {kind}_temp_path {};\n", folder.join(kind).display()))
-        .collect();
-    format!(
-        "daemon off;\nworker_processes 1;\nerror_log {error} crit;\npid {pid};\n\
-         events {{ worker_connections 4096; }}\n\
-         http {{\n{temporary}  access_log off;\n  keepalive_requests 2000000000;\n  \
-         keepalive_timeout 1h;\n  server {{\n    listen 127.0.0.1:{port} backlog=4096;\n    \
-         location = {PATH} {{ default_type text/plain; return 200 \"{BODY}\"; }}\n  }}\n}}\n",
-        error = folder.join("error.log").display(),
-        pid = folder.join("pid").display(),
-    )
-}
-
-fn h2o(port: u16, pages: &Path) -> String {
-    format!(
-        "listen:\n  host: 127.0.0.1\n  port: {port}\nnum-threads: 1\nuser: root\n\
-         file.mime.setdefaulttype: text/plain\nhttp1-request-timeout: 3600\n\
-         hosts:\n  default:\n    paths:\n      \"/\":\n        file.dir: {}\n",
-        pages.display()
-    )
-}
-
-fn haproxy(port: u16) -> String {
-    format!(
-        "global\n  nbthread 1\n  maxconn 8000\ndefaults\n  mode http\n  timeout client 1h\n  \
-         timeout server 1h\n  timeout connect 5s\n  timeout http-request 1h\n  \
-         timeout http-keep-alive 1h\nfrontend hello\n  bind 127.0.0.1:{port}\n  \
-         http-request return status 200 content-type text/plain string \"{BODY}\"\n"
-    )
 }
 
 #[cfg(test)]

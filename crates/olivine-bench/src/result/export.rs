@@ -1,34 +1,57 @@
 //! Results for other programs: CSV for spreadsheets, `.hlog` for the plotters of `HdrHistogram`.
 
-use super::{Measured, Outcome, Placement, ResultFile, Row, STATISTICS};
+use super::{Measured, Outcome, Placement, ResultFile, Row, STATISTICS, Worst};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Columns of the CSV before the statistics.
-const BEFORE: [&str; 21] = [
-    "scenario",
-    "load",
-    "method",
-    "size_bytes",
-    "batch_count",
-    "rate_per_s",
-    "ring_bytes",
-    "wait",
-    "publishers_count",
-    "subscribers_count",
-    "connections_count",
-    "depth_count",
-    "messages_count",
-    "oversubscribed",
-    "settings",
-    "status",
-    "reason",
-    "placement",
-    "runs",
-    "max_at_s",
-    "max_cause",
+/// A column of the CSV: its head, and its cell in a row.
+type Column = (&'static str, fn(&Row) -> String);
+/// Columns before the statistics.
+const BEFORE: [Column; 21] = [
+    ("scenario", |row| row.scenario.clone()),
+    ("load", |row| name_of(&row.load)),
+    ("method", |row| row.method.clone()),
+    ("size_bytes", |row| row.parameters.size_bytes.to_string()),
+    ("batch_count", |row| row.parameters.batch_count.to_string()),
+    ("rate_per_s", |row| text(row.parameters.rate_per_s)),
+    ("ring_bytes", |row| text(row.parameters.ring_bytes)),
+    ("wait", |row| text(row.parameters.wait.as_ref())),
+    ("publishers_count", |row| {
+        row.parameters.publishers_count.to_string()
+    }),
+    ("subscribers_count", |row| {
+        row.parameters.subscribers_count.to_string()
+    }),
+    ("connections_count", |row| {
+        text(row.parameters.connections_count)
+    }),
+    ("depth_count", |row| text(row.parameters.depth_count)),
+    ("messages_count", |row| text(row.parameters.messages_count)),
+    ("oversubscribed", |row| {
+        row.parameters.oversubscribed.to_string()
+    }),
+    ("settings", |row| row.parameters.settings.clone()),
+    ("status", |row| {
+        text(Some(if row.measured().is_some() {
+            "measured"
+        } else {
+            "failed"
+        }))
+    }),
+    ("reason", |row| match &row.outcome {
+        Outcome::Measured(_) => String::new(),
+        Outcome::Failed { reason } => reason.clone(),
+    }),
+    ("placement", |row| {
+        text(row.measured().map(|found| name_of(&found.placement)))
+    }),
+    ("runs", |row| text(row.measured().map(runs))),
+    ("max_at_s", |row| text(worst(row).map(|worst| worst.at_s))),
+    ("max_cause", |row| {
+        text(worst(row).map(|worst| name_of(&worst.cause)))
+    }),
 ];
 /// And behind them.
 const BEHIND: [&str; 3] = ["p50_ns_of_samples", "cpu_model", "commit"];
@@ -49,11 +72,11 @@ pub fn csv(file: &ResultFile) -> io::Result<Vec<u8>> {
         };
         ends.iter().map(|end| format!("{}{end}", statistic.name))
     });
-    let [before, behind] =
-        [&BEFORE[..], &BEHIND].map(|names| names.iter().map(|name| (*name).to_owned()));
+    let before = BEFORE.iter().map(|(head, _)| (*head).to_owned());
+    let behind = BEHIND.iter().map(|head| (*head).to_owned());
     out.write_record(before.chain(statistics).chain(behind))?;
     for row in &file.results {
-        let mut cells = situation(row);
+        let mut cells: Vec<String> = BEFORE.iter().map(|(_, of)| of(row)).collect();
         cells.extend(figures(row.measured()));
         cells.extend([file.machine.cpu_model.clone(), file.machine.commit.clone()]);
         out.write_record(cells)?;
@@ -61,39 +84,8 @@ pub fn csv(file: &ResultFile) -> io::Result<Vec<u8>> {
     out.into_inner().map_err(|error| error.into_error())
 }
 
-fn situation(row: &Row) -> Vec<String> {
-    let of = &row.parameters;
-    let (status, reason) = match &row.outcome {
-        Outcome::Measured(_) => ("measured", ""),
-        Outcome::Failed { reason } => ("failed", reason.as_str()),
-    };
-    let whole = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
-    let measured = row.measured();
-    let worst = measured.and_then(|measured| measured.worst.as_ref());
-    let placement = measured.map(|measured| name_of(&measured.placement));
-    vec![
-        row.scenario.clone(),
-        name_of(&row.load),
-        row.method.clone(),
-        of.size_bytes.to_string(),
-        of.batch_count.to_string(),
-        number(of.rate_per_s),
-        whole(of.ring_bytes),
-        of.wait.clone().unwrap_or_default(),
-        of.publishers_count.to_string(),
-        of.subscribers_count.to_string(),
-        whole(of.connections_count),
-        whole(of.depth_count),
-        whole(of.messages_count),
-        of.oversubscribed.to_string(),
-        of.settings.clone(),
-        status.to_owned(),
-        reason.to_owned(),
-        placement.unwrap_or_default(),
-        measured.map_or_else(String::new, |measured| runs(measured).to_string()),
-        number(worst.map(|worst| worst.at_s)),
-        worst.map(|worst| name_of(&worst.cause)).unwrap_or_default(),
-    ]
+fn worst(row: &Row) -> Option<&Worst> {
+    row.measured()?.worst.as_ref()
 }
 
 /// Runs behind the figures.
@@ -105,17 +97,17 @@ fn runs(measured: &Measured) -> usize {
 fn figures(measured: Option<&Measured>) -> Vec<String> {
     let mut cells = Vec::new();
     for statistic in STATISTICS {
-        cells.push(number(
+        cells.push(text(
             measured.and_then(|measured| measured.value(statistic)),
         ));
         if statistic.is_of_runs() {
             let spread = measured.and_then(|measured| measured.spread(statistic.name));
-            cells.push(number(spread.map(|spread| spread.min)));
-            cells.push(number(spread.map(|spread| spread.max)));
+            cells.push(text(spread.map(|spread| spread.min)));
+            cells.push(text(spread.map(|spread| spread.max)));
         }
     }
     let found = measured.and_then(|measured| measured.distribution.as_ref());
-    cells.push(number(found.and_then(|found| found.percentiles.p50_ns)));
+    cells.push(text(found.and_then(|found| found.percentiles.p50_ns)));
     cells
 }
 
@@ -126,7 +118,8 @@ fn name_of(value: &impl serde::Serialize) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-fn number(value: Option<f64>) -> String {
+/// A value; empty if there is none.
+fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 

@@ -21,14 +21,8 @@ pub(super) fn machine(file: &ResultFile) -> String {
     let day = started.split(' ').next().unwrap_or_default();
     let comma = if day.is_empty() { "" } else { ", " };
     format!(
-        "{}, {} CPUs{}, Linux {}, olivine {} ({}){comma}{day}",
-        machine.cpu_model,
-        machine.cpus_allowed,
-        if machine.virtual_machine {
-            ", virtual"
-        } else {
-            ""
-        },
+        "{}, Linux {}, olivine {} ({}){comma}{day}",
+        machine.brief(),
         machine.kernel,
         machine.version,
         machine.commit,
@@ -135,14 +129,8 @@ pub(super) fn conditions(source: &Source) -> Conditions {
         (
             "machine",
             format!(
-                "{}, {} CPUs{}, Linux {}, governor {}, load {:.1} before the start",
-                machine.cpu_model,
-                machine.cpus_allowed,
-                if machine.virtual_machine {
-                    ", virtual"
-                } else {
-                    ""
-                },
+                "{}, Linux {}, governor {}, load {:.1} before the start",
+                machine.brief(),
                 machine.kernel,
                 machine.governor,
                 machine.load_average_1m,

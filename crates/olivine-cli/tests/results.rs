@@ -69,6 +69,49 @@ fn result_follows_the_schema_in_every_format() {
     assert!(text(Path::new(&page)).ends_with("</html>\n"));
 }
 
+/// What a run prints and writes is what `report` makes of its JSON.
+#[test]
+fn every_output_of_a_run_is_that_of_its_file() {
+    if !common::has_two_cpus() {
+        return;
+    }
+    let place = TestFolder::new();
+    // One name, which outputs show.
+    let path = |folder: &str, ending: &str| {
+        let folder = place.path().join(folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(format!("pingpong.{ending}"));
+        path.to_str().unwrap().to_owned()
+    };
+    let mut words = vec!["bench", "pingpong", "--method", "olivine-adaptive,pipe"];
+    words.extend(["--runs", "3", "--seconds", "0.1"]);
+    let endings = ["json", "csv", "html", "md", "tex", "hlog"];
+    let saved = endings.map(|ending| path("saved", ending));
+    words.extend(saved.iter().flat_map(|path| ["--save", path]));
+    let output = place.run(&words);
+    assert!(output.status.success(), "{}", said(&output));
+    let report = |out: &str| place.run(&["bench", "report", &saved[0], "--out", out]);
+    let shown = String::from_utf8(report("-").stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        shown.len() > 500 && printed.starts_with(&shown),
+        "{printed}\n{shown}"
+    );
+    for (ending, saved) in endings.iter().zip(&saved).skip(1) {
+        let again = path("again", ending);
+        assert!(report(&again).status.success());
+        let [saved, again] = [saved, &again].map(|path| text(Path::new(path)));
+        // A number may change in its last digit when it is read.
+        let number = |cell: &str| cell.parse::<f64>().map(|value| format!("{value:.9e}"));
+        let cells = |text: &str| -> Vec<String> {
+            let cells = text.split([',', '\n']);
+            let plain = |cell: &str| number(cell).unwrap_or_else(|_| cell.to_owned());
+            cells.map(plain).collect()
+        };
+        assert_eq!(cells(&saved), cells(&again), "{ending}");
+    }
+}
+
 #[test]
 fn recorded_run_becomes_a_page_with_plots() {
     let place = TestFolder::new();

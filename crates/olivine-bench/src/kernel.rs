@@ -153,8 +153,8 @@ impl From<&ThreadCounts> for Counts {
     }
 }
 
-/// What happened on `cpus` up to now: interrupts and stolen time. Takes some 100 µs: call it between
-/// slices.
+/// What happened on `cpus` up to now: interrupts and stolen time. Takes some 100 µs: call it
+/// between slices.
 #[must_use]
 pub(crate) fn of_cpus(cpus: &[u32]) -> Counts {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

@@ -167,7 +167,9 @@ impl<P: Protocol> Client<P> {
                 waiting: VecDeque::new(),
             })
         };
-        let links = (0..plan.connections).map(link).collect::<Result<_, _>>()?;
+        let links = (0..plan.connections)
+            .map(link)
+            .collect::<Result<_, LoadError>>()?;
         let buffer = vec![0; RECEIVE_BYTES];
         let times = begin();
         Ok(Self {
@@ -218,7 +220,7 @@ impl<P: Protocol> Client<P> {
                 Some(&timeout),
             ) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(io("wait for sockets")(error.into())),
+                Err(error) => return Err(io("wait for sockets")(error.into()).into()),
             }
             for event in &events {
                 let index = usize::try_from(event.data.u64()).unwrap_or(0);

@@ -1,5 +1,8 @@
 //! Reasons why a load has no figure.
 
+pub(super) use olivine_arena::error::io;
+
+use olivine_arena::error::ArenaError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -8,13 +11,8 @@ use std::net::SocketAddr;
 #[non_exhaustive]
 pub enum LoadError {
     /// The operating system refused something necessary.
-    #[error("cannot {action}")]
-    Io {
-        /// The attempted action.
-        action: &'static str,
-        /// The system error.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    System(#[from] ArenaError),
     /// Not an address of a page.
     #[error("{url:?} cannot be loaded: {rule}")]
     Url {
@@ -125,11 +123,6 @@ pub enum LoadError {
     /// The generator's thread ended; its message is above.
     #[error("the generator broke down; this is a defect of the tool")]
     Panicked,
-}
-
-/// Adds the action to an operating-system error.
-pub(super) fn io(action: &'static str) -> impl FnOnce(io::Error) -> LoadError {
-    move |source| LoadError::Io { action, source }
 }
 
 /// The start of a server's bytes, printable.

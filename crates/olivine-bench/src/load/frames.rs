@@ -132,7 +132,7 @@ fn stuck_or(action: &'static str, deadline: Duration) -> impl FnOnce(std::io::Er
         ErrorKind::WouldBlock | ErrorKind::TimedOut => LoadError::Stuck {
             seconds: deadline.as_secs(),
         },
-        _ => io(action)(error),
+        _ => io(action)(error).into(),
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Settings {
 ///
 /// # Errors
 ///
-/// [`LoadError::Start`] if the engine does not start, [`LoadError::Io`] of the bare loop.
+/// [`LoadError::Start`] if the engine does not start, [`LoadError::System`] of the bare loop.
 pub fn serve(
     kind: Kind,
     settings: Settings,

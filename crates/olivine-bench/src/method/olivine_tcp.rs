@@ -7,7 +7,7 @@
 use super::olivine_shm::Channels;
 use super::{Driven, Method, Rendezvous, Side, drive};
 use olivine::{Publisher, Subscriber};
-use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::error::ArenaError;
 use std::time::Duration;
 
 /// Longest wait for the other side's subscriber.

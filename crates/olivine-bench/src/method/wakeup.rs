@@ -35,12 +35,26 @@ pub(super) const EVENT_FD: Method = Method::new(
 )
 .lacking(super::ONE_SLOT);
 
+pub(super) const PIPE_WAKEUP: Method = Method::new(
+    "pipe-wakeup",
+    "one pipe each way for a byte; the message is in shared memory, blocking",
+    "block",
+    |side, rendezvous, size, _settings| {
+        let (from, to) = pipes(side, rendezvous)?;
+        let token = &[1];
+        open_with(Pair { from, to, token }, side, rendezvous, size)
+    },
+)
+.lacking(super::ONE_SLOT);
+
 fn open_event_fd(side: Side, rendezvous: &mut Rendezvous, size: usize) -> Driven {
+    const ONE: [u8; 8] = 1_u64.to_ne_bytes();
     let make = || eventfd(0, EventfdFlags::CLOEXEC).map_err(refused("make an eventfd"));
     let there: OwnedFd = rendezvous.share(side, make)?;
     let back: OwnedFd = rendezvous.share(side, make)?;
-    let (theirs, ours) = side.from_to(there, back);
-    open_with(EventFd { ours, theirs }, side, rendezvous, size)
+    let (from, to) = side.from_to(there, back);
+    let token = &ONE;
+    open_with(Pair { from, to, token }, side, rendezvous, size)
 }
 
 /// The slots' own numbers as futexes.
@@ -72,51 +86,19 @@ impl Wakeup for Futex {
     }
 }
 
-/// An eventfd for each direction.
-struct EventFd {
-    ours: OwnedFd,
-    theirs: OwnedFd,
-}
-
-impl Wakeup for EventFd {
-    fn wake(&self, _slots: &Slots) -> Result<()> {
-        rustix::io::write(&self.ours, &1_u64.to_ne_bytes()).map_err(refused("ring an eventfd"))?;
-        Ok(())
-    }
-
-    fn wait(&self, slots: &Slots) -> Result<()> {
-        sleep_until_filled(slots, || {
-            match rustix::io::read(&self.theirs, &mut [0; 8]) {
-                Ok(_) | Err(Errno::INTR) => Ok(()),
-                Err(error) => Err(refused("wait on an eventfd")(error)),
-            }
-        })
-    }
-}
-
-pub(super) const PIPE_WAKEUP: Method = Method::new(
-    "pipe-wakeup",
-    "one pipe each way for a byte; the message is in shared memory, blocking",
-    "block",
-    |side, rendezvous, size, _settings| {
-        let (from, to) = pipes(side, rendezvous)?;
-        open_with(Pipes { from, to }, side, rendezvous, size)
-    },
-)
-.lacking(super::ONE_SLOT);
-
-/// The end that this side reads, and the end that it writes.
-struct Pipes {
+/// Descriptors: this side reads the first, and writes the token to the second.
+struct Pair {
     from: OwnedFd,
     to: OwnedFd,
+    token: &'static [u8],
 }
 
-impl Wakeup for Pipes {
+impl Wakeup for Pair {
     fn wake(&self, _slots: &Slots) -> Result<()> {
-        match rustix::io::write(&self.to, &[1]) {
+        match rustix::io::write(&self.to, self.token) {
             Ok(_) => Ok(()),
             Err(Errno::PIPE) => Err(ArenaError::EndClosed),
-            Err(error) => Err(refused("write to a pipe")(error)),
+            Err(error) => Err(refused("wake the other end")(error)),
         }
     }
 
@@ -124,7 +106,7 @@ impl Wakeup for Pipes {
         sleep_until_filled(slots, || match rustix::io::read(&self.from, &mut [0; 8]) {
             Ok(0) => Err(ArenaError::EndClosed),
             Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(refused("read from a pipe")(error)),
+            Err(error) => Err(refused("wait for the other end")(error)),
         })
     }
 }

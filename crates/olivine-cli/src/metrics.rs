@@ -46,10 +46,16 @@ pub(crate) struct Meter {
 /// What was lost of the time without room, by channel. A publisher that dies while it waits takes
 /// its last wait out of the sum, and a counter that falls would count as a new one.
 #[derive(Debug, Default)]
-struct Waits(HashMap<String, LaneWaits>);
+struct Waits {
+    /// Samples taken in.
+    samples: u64,
+    channels: HashMap<String, LaneWaits>,
+}
 
 #[derive(Debug, Default)]
 struct LaneWaits {
+    /// Number of the newest sample that names it.
+    sample: u64,
     incarnation: u64,
     /// By index: the newest sum of the lane, and by how much such sums fell.
     lanes: HashMap<usize, (u64, u64)>,
@@ -58,27 +64,35 @@ struct LaneWaits {
 impl Waits {
     /// Adds to each sum what was lost of it.
     fn keep(&mut self, sample: &mut Sample) {
-        let mut before = std::mem::take(&mut self.0);
+        self.samples += 1;
+        let newest = self.samples;
         for seen in &mut sample.channels {
-            let past = before.remove(&seen.name);
             let Ok(channel) = &mut seen.looked else {
                 // It may be readable again.
-                self.0.extend(past.map(|past| (seen.name.clone(), past)));
+                if let Some(past) = self.channels.get_mut(&seen.name) {
+                    past.sample = newest;
+                }
                 continue;
             };
-            let past = past.filter(|past| past.incarnation == channel.incarnation);
-            let mut past = past.unwrap_or_else(|| LaneWaits {
-                incarnation: channel.incarnation,
-                ..LaneWaits::default()
-            });
+            let past = match self.channels.get_mut(&seen.name) {
+                Some(past) => past,
+                None => self.channels.entry(seen.name.clone()).or_default(),
+            };
+            if past.incarnation != channel.incarnation {
+                *past = LaneWaits {
+                    incarnation: channel.incarnation,
+                    ..LaneWaits::default()
+                };
+            }
+            past.sample = newest;
             for lane in &mut channel.lanes {
                 let (sum, lost) = past.lanes.entry(lane.index).or_default();
                 *lost = lost.saturating_add(sum.saturating_sub(lane.waited_ns));
                 *sum = lane.waited_ns;
                 lane.waited_ns = sum.saturating_add(*lost);
             }
-            self.0.insert(seen.name.clone(), past);
         }
+        self.channels.retain(|_, past| past.sample == newest);
     }
 }
 

@@ -9,7 +9,7 @@ mod observer;
 mod tap;
 
 pub use look::ProcessState;
-pub use observer::Observer;
+pub use observer::{Names, Observer};
 pub use tap::{Tap, Tapped, TappedMessage};
 
 use crate::channel::attach::{busy, open_control};

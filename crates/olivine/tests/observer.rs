@@ -5,7 +5,7 @@
 mod common;
 
 use common::{TestFolder, until};
-use olivine::admin::{self, Failures, Observer, ProcessState, SubscriberInfo, Tap, Tapped};
+use olivine::admin::{self, Failures, Names, Observer, ProcessState, SubscriberInfo, Tap, Tapped};
 use olivine::{
     Config, LaneState, OpenError, Outgoing, Publisher, ReceiveError, Subscriber, WaitStrategy,
 };
@@ -72,6 +72,82 @@ fn observer_does_not_keep_a_channel_and_follows_its_name() {
     let _again = Publisher::open(&uri).unwrap();
     let second = observer.look().unwrap();
     assert_ne!(second.incarnation, first.incarnation);
+}
+
+/// Longer than the time after which a folder that stays is not looked at in full.
+const SETTLED: Duration = Duration::from_millis(400);
+
+/// A look when nothing has changed for a while, which takes the place of the looks before.
+fn settled_look(observer: &mut Observer) -> u64 {
+    std::thread::park_timeout(SETTLED);
+    observer.look().unwrap();
+    observer.look().unwrap().incarnation
+}
+
+#[test]
+fn observer_sees_each_way_to_replace_a_channel_in_folders_that_had_not_changed_for_long() {
+    let place = TestFolder::new();
+    let open = |name| Publisher::open(&place.uri(name, "")).unwrap();
+    let (_publisher, _other) = (open("x"), open("y"));
+    let (mut observer, mut other) = (observer(&place, "x"), observer(&place, "y"));
+    let path = |name: &str| place.channel(name);
+    let exchange = |one: &str, two: &str| {
+        for (from, to) in [(one, "between"), (two, one), ("between", two)] {
+            std::fs::rename(place.dir().join(from), place.dir().join(to)).unwrap();
+        }
+    };
+    let first = [settled_look(&mut observer), settled_look(&mut other)];
+    let looks = |observer: &mut Observer, other: &mut Observer| {
+        [observer, other].map(|one| one.look().unwrap().incarnation)
+    };
+    assert_eq!(looks(&mut observer, &mut other), first);
+    // Folders, and then the files in them.
+    exchange("x", "y");
+    assert_eq!(looks(&mut observer, &mut other), [first[1], first[0]]);
+    assert_eq!(settled_look(&mut observer), first[1]);
+    exchange("x", "y");
+    assert_eq!(looks(&mut observer, &mut other), first);
+    assert_eq!(settled_look(&mut observer), first[0]);
+    std::fs::rename(path("x").join("control"), place.dir().join("y/old")).unwrap();
+    assert!(matches!(observer.look(), Err(OpenError::Missing { .. })));
+    std::fs::rename(place.dir().join("y/old"), path("x").join("control")).unwrap();
+    assert_eq!(settled_look(&mut observer), first[0]);
+    // By a link, which is not followed.
+    std::fs::rename(path("x"), place.dir().join("away")).unwrap();
+    std::os::unix::fs::symlink("away", path("x")).unwrap();
+    assert!(matches!(
+        observer.look(),
+        Err(OpenError::NotAChannel { .. })
+    ));
+}
+
+#[test]
+fn names_are_those_of_the_folder_now_also_of_one_that_had_not_changed_for_long() {
+    let place = TestFolder::new();
+    let folder = place.file("later");
+    let mut names = Names::new(&folder);
+    assert_eq!(names.look().unwrap(), [""; 0]);
+    let uri = |name: &str| format!("shm://{name}?dir={}", folder.display());
+    let first = Publisher::open(&uri("b")).unwrap();
+    assert_eq!(names.look().unwrap(), ["b"]);
+    for round in 0..2 {
+        if round > 0 {
+            std::thread::park_timeout(SETTLED);
+        }
+        assert_eq!(names.look().unwrap(), ["b"]);
+        let second = Publisher::open(&uri("a")).unwrap();
+        assert_eq!(names.look().unwrap(), ["a", "b"]);
+        drop(second);
+        assert_eq!(names.look().unwrap(), ["b"]);
+    }
+    drop(first);
+    assert_eq!(names.look().unwrap(), [""; 0]);
+    std::thread::park_timeout(SETTLED);
+    assert_eq!(names.look().unwrap(), [""; 0]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert_eq!(names.look().unwrap(), [""; 0]);
+    std::fs::write(&folder, "").unwrap();
+    names.look().unwrap_err();
 }
 
 #[test]

@@ -114,13 +114,45 @@ pub(crate) struct Exposition {
     samples: usize,
 }
 
-/// Samples of one family as they were written. With the same values they are not written again,
-/// but copied: most values of most channels stay from one look to the next.
+/// Samples of one family as they were written. With the same values they are not written again:
+/// most values of most channels stay from one look to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
-    values: Vec<Option<Value>>,
     text: String,
     samples: usize,
+}
+
+/// The value of a sample as it was written last, or left out; `None` before the first time. Those
+/// of all parts of a channel stand in one row in memory: each look reads them, seldom from a cache.
+pub(crate) type Known = Option<Option<Value>>;
+
+impl Part {
+    /// Takes these values in, with the texts of their labels, which are those of the last call.
+    /// One without a value is left out. `known` has the values of the last call, as many.
+    pub(crate) fn set<'l>(
+        &mut self,
+        family: &Family,
+        known: &mut [Known],
+        samples: impl Iterator<Item = (&'l str, Option<Value>)> + Clone,
+    ) {
+        let values = samples.clone().map(|(_, value)| Some(value));
+        if values.eq(known.iter().copied()) {
+            return;
+        }
+        self.text.clear();
+        self.samples = 0;
+        let mut written = Samples {
+            family,
+            text: &mut self.text,
+            count: &mut self.samples,
+        };
+        for ((labels, value), known) in samples.zip(known) {
+            *known = Some(value);
+            if let Some(value) = value {
+                written.add(labels, value);
+            }
+        }
+    }
 }
 
 impl Exposition {
@@ -204,30 +236,8 @@ impl Samples<'_> {
         }
     }
 
-    /// Samples with the texts of their labels, which are those of the last call with this `part`.
-    /// One without a value is left out.
-    pub(crate) fn add_part<'l>(
-        &mut self,
-        part: &mut Part,
-        samples: impl Iterator<Item = (&'l str, Option<Value>)> + Clone,
-    ) {
-        let values = samples.clone().map(|(_, value)| value);
-        if !values.clone().eq(part.values.iter().copied()) {
-            part.values.clear();
-            part.values.extend(values);
-            part.text.clear();
-            part.samples = 0;
-            let mut written = Samples {
-                family: self.family,
-                text: &mut part.text,
-                count: &mut part.samples,
-            };
-            for (labels, value) in samples {
-                if let Some(value) = value {
-                    written.add(labels, value);
-                }
-            }
-        }
+    /// Samples of this family as they were written.
+    pub(crate) fn add_part(&mut self, part: &Part) {
         self.text.push_str(&part.text);
         *self.count += part.samples;
     }
@@ -313,11 +323,12 @@ mod tests {
 
     #[test]
     fn part_is_written_again_only_with_another_value() {
-        let mut part = Part::default();
+        let (mut part, mut known) = (Part::default(), [None; 2]);
         let mut written = |first: Option<Value>| {
             let samples = [("lane=\"0\"", first), ("lane=\"1\"", Some(Value::Count(5)))];
             let mut out = Exposition::new(Format::OpenMetrics, 0);
-            out.family(&BYTES, |to| to.add_part(&mut part, samples.into_iter()));
+            part.set(&BYTES, &mut known, samples.into_iter());
+            out.family(&BYTES, |to| to.add_part(&part));
             let text = out.finish();
             // What is copied is seen in the text.
             part.text.push_str("# copied\n");

@@ -5,7 +5,7 @@
 //! of a program would add series.
 
 use super::exposition::{Exposition, Family, Format, Kind, Value, labels};
-use super::lines::{ChannelLines, Lines, of_reader};
+use super::lines::{ChannelLines, Families, Lines, of_reader};
 use crate::watch::sample::{Channel, Lane, Reader, Sample};
 use crate::watch::view::{ChannelView, Finding, Participant, Role, State, View};
 use olivine::LaneState;
@@ -328,8 +328,19 @@ const HELD_BACK: Family = counter(
     "seconds",
     "Time in which a subscriber held a publisher back, as seen since the start of this process.",
 );
-/// Families with a part in each channel.
-const FAMILIES_OF_CHANNELS: usize = OF_CHANNEL.len() + 1 + OF_LANE.len() + OF_READER.len() + 1;
+/// The families of subscribers, with [`HELD_BACK`] if this process `goes_on`.
+fn of_reader_families(goes_on: bool) -> impl Iterator<Item = &'static OfReader> {
+    static HELD: OfReader = (HELD_BACK, |_, shown| Some(Value::Ns(shown.held_ns)));
+    OF_READER.iter().chain(goes_on.then_some(&HELD))
+}
+
+/// The families with a part in each channel; that of the states of its participants stands between
+/// those of channels and those of lanes.
+const FAMILIES: Families = Families {
+    channel: OF_CHANNEL.len(),
+    lane: OF_LANE.len(),
+    reader: OF_READER.len() + 1,
+};
 const HOLD: Family = gauge(
     "olivine_hold_seconds",
     "seconds",
@@ -349,33 +360,74 @@ fn fill(channel: &Channel, at: usize, lane: &Lane) -> Option<f64> {
     (channel.capacity > 0).then(|| behind as f64 / channel.capacity as f64)
 }
 
-/// A readable channel, and its lines as far as they were written.
+/// A readable channel.
 struct Shown<'a> {
     channel: &'a Channel,
     view: &'a ChannelView,
-    /// Its subscribers, in the order of `channel.readers`.
-    participants: Vec<&'a Participant>,
-    lines: ChannelLines,
-    /// Without its lanes and subscribers.
-    is_collapsed: bool,
 }
 
 impl<'a> Shown<'a> {
-    fn new(name: &str, channel: &'a Channel, view: &'a ChannelView, lines: &mut Lines) -> Self {
+    /// Its subscribers, in the order of `channel.readers`.
+    fn subscribers(&self) -> impl Iterator<Item = &'a Participant> + Clone + use<'a> {
         // The tracker shows each of them, in this order.
-        let subscribers = view.participants.iter();
-        let subscribers = subscribers.filter(|one| one.role == Role::Subscriber);
-        Self {
-            channel,
-            view,
-            participants: subscribers.collect(),
-            lines: lines.of(name, channel, FAMILIES_OF_CHANNELS),
-            is_collapsed: false,
-        }
+        let all = self.view.participants.iter();
+        all.filter(|one| one.role == Role::Subscriber)
     }
 
+    /// Samples of its lanes and subscribers at most.
     fn details(&self) -> usize {
-        self.channel.lanes.len() * LANE_SAMPLES_MAX + self.participants.len() * READER_SAMPLES_MAX
+        let (lanes, readers) = (self.channel.lanes.len(), self.channel.readers.len());
+        lanes * LANE_SAMPLES_MAX + readers * READER_SAMPLES_MAX
+    }
+
+    /// Takes its values in; without those of its lanes and subscribers if `is_collapsed`. All
+    /// families of one channel after the other: they read the same memory.
+    fn fill(&self, lines: &mut ChannelLines, is_collapsed: bool, goes_on: bool) {
+        let ChannelLines {
+            own,
+            states,
+            lanes,
+            readers,
+            parts,
+            known,
+            ..
+        } = lines;
+        let mut parts = parts.iter_mut();
+        let mut known = &mut known[..];
+        let mut next = |samples: usize| known.split_off_mut(..samples).unwrap_or_default();
+        for ((family, value), part) in OF_CHANNEL.iter().zip(&mut parts) {
+            part.set(
+                family,
+                next(1),
+                std::iter::once((&**own, value(self).map(Value::Count))),
+            );
+        }
+        if let Some(part) = parts.next() {
+            let counts = participants(self.view);
+            let counts = counts.map(|number| Some(Value::Count(number)));
+            part.set(
+                &PARTICIPANTS,
+                next(states.len()),
+                states.iter().map(|labels| &**labels).zip(counts),
+            );
+        }
+        if is_collapsed {
+            return;
+        }
+        let channel = self.channel;
+        for ((family, value), part) in OF_LANE.iter().zip(&mut parts) {
+            let values = lanes.iter().zip(&channel.lanes).enumerate();
+            let values =
+                values.map(|(at, ((_, labels), lane))| (&**labels, value(channel, at, lane)));
+            part.set(family, next(channel.lanes.len()), values);
+        }
+        for ((family, value), part) in of_reader_families(goes_on).zip(&mut parts) {
+            let subscribers = channel.readers.iter().zip(self.subscribers());
+            let values = readers.iter().zip(subscribers);
+            let values =
+                values.map(|((_, labels), (reader, shown))| (&**labels, value(reader, shown)));
+            part.set(family, next(channel.readers.len()), values);
+        }
     }
 }
 
@@ -408,19 +460,25 @@ fn channels(out: &mut Exposition, sample: &Sample, view: &View, lines: &mut Line
     let pairs = || sample.channels.iter().zip(&view.channels);
     let mut left = DETAILS_MAX;
     let mut collapsed = 0;
-    let mut readable: Vec<Shown<'_>> = Vec::with_capacity(sample.channels.len());
+    let mut readable = Vec::with_capacity(sample.channels.len());
     for (seen, view) in pairs() {
         let Ok(channel) = &seen.looked else { continue };
-        let mut shown = Shown::new(&seen.name, channel, view, lines);
-        match left.checked_sub(shown.details()) {
+        let shown = Shown { channel, view };
+        let rest = left.checked_sub(shown.details());
+        match rest {
             Some(rest) => left = rest,
-            None => {
-                shown.is_collapsed = true;
-                collapsed += 1;
-            }
+            None => collapsed += 1,
         }
-        readable.push(shown);
+        if let Some(lines) = lines.of(&seen.name, channel, FAMILIES) {
+            shown.fill(lines, rest.is_none(), goes_on);
+        }
+        readable.push((&*seen.name, rest.is_none()));
     }
+    let lines = &*lines;
+    let readable = readable.into_iter();
+    let readable =
+        readable.filter_map(|(name, is_collapsed)| Some((lines.get(name)?, is_collapsed)));
+    let readable: Vec<(&ChannelLines, bool)> = readable.collect();
     let count = Value::Count;
     out.family(&CHANNELS, |to| {
         to.add("", count(view.channels.len() as u64));
@@ -432,53 +490,20 @@ fn channels(out: &mut Exposition, sample: &Sample, view: &View, lines: &mut Line
             to.add(&labels, count(u64::from(seen.looked.is_ok())));
         }
     });
-    // The number of a family among those with a part in each channel.
-    let mut number = 0..;
-    let mut next = || number.next().unwrap_or(0);
-    for (family, value) in OF_CHANNEL {
-        let at = next();
+    let of_channels = OF_CHANNEL.iter().map(|(family, _)| family);
+    let of_channels = of_channels
+        .chain([&PARTICIPANTS])
+        .map(|family| (family, false));
+    let of_lanes = OF_LANE.iter().map(|(family, _)| (family, true));
+    let of_readers = of_reader_families(goes_on).map(|(family, _)| (family, true));
+    let families = of_channels.chain(of_lanes).chain(of_readers);
+    for (at, (family, is_detail)) in families.enumerate() {
         out.family(family, |to| {
-            for one in &mut readable {
-                let value = value(one).map(count);
-                let ChannelLines { own, parts, .. } = &mut one.lines;
-                to.add_part(&mut parts[at], std::iter::once((&**own, value)));
-            }
-        });
-    }
-    let at = next();
-    out.family(&PARTICIPANTS, |to| {
-        for one in &mut readable {
-            let counts = participants(one.view);
-            let ChannelLines { states, parts, .. } = &mut one.lines;
-            let labels = states.iter().map(|labels| &**labels);
-            let counts = counts.map(|number| Some(count(number)));
-            to.add_part(&mut parts[at], labels.zip(counts));
-        }
-    });
-    for (family, value) in OF_LANE {
-        let at = next();
-        out.family(family, |to| {
-            for one in readable.iter_mut().filter(|one| !one.is_collapsed) {
-                let channel = one.channel;
-                let ChannelLines { lanes, parts, .. } = &mut one.lines;
-                let values = lanes.iter().zip(&channel.lanes).enumerate();
-                let values =
-                    values.map(|(at, ((_, labels), lane))| (&**labels, value(channel, at, lane)));
-                to.add_part(&mut parts[at], values);
-            }
-        });
-    }
-    let held_back: OfReader = (HELD_BACK, |_, shown| Some(Value::Ns(shown.held_ns)));
-    for (family, value) in OF_READER.iter().chain(goes_on.then_some(&held_back)) {
-        let at = next();
-        out.family(family, |to| {
-            for one in readable.iter_mut().filter(|one| !one.is_collapsed) {
-                let subscribers = one.channel.readers.iter().zip(&one.participants);
-                let ChannelLines { readers, parts, .. } = &mut one.lines;
-                let values = readers.iter().zip(subscribers);
-                let values =
-                    values.map(|((_, labels), (reader, shown))| (&**labels, value(reader, shown)));
-                to.add_part(&mut parts[at], values);
+            for (lines, is_collapsed) in &readable {
+                let part = lines.parts.get(at);
+                if let Some(part) = part.filter(|_| !(is_detail && *is_collapsed)) {
+                    to.add_part(part);
+                }
             }
         });
     }
@@ -488,12 +513,6 @@ fn channels(out: &mut Exposition, sample: &Sample, view: &View, lines: &mut Line
             to.add(&labels, Value::Ns(ns));
         }
     });
-    let names = sample.channels.iter().filter(|seen| seen.looked.is_ok());
-    lines.keep(
-        names
-            .zip(readable)
-            .map(|(seen, one)| (&*seen.name, one.lines)),
-    );
 }
 
 fn of_finding(one: &Finding) -> String {

@@ -3,7 +3,7 @@
 //! Labels depend on the name of a channel, the indexes of its lanes and slots, and the durable
 //! names. While these stay, they are not written again.
 
-use super::exposition::{Part, labels};
+use super::exposition::{Known, Part, labels};
 use super::families::of_states;
 use crate::watch::sample::Channel;
 use std::collections::HashMap;
@@ -13,11 +13,22 @@ use std::collections::HashMap;
 pub(crate) struct Lines {
     channels: HashMap<String, ChannelLines>,
     text_bytes: usize,
+    texts: u64,
+}
+
+/// How many families have one sample a channel, a lane and a subscriber.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Families {
+    pub(super) channel: usize,
+    pub(super) lane: usize,
+    pub(super) reader: usize,
 }
 
 /// The lines of one channel.
 #[derive(Debug)]
 pub(super) struct ChannelLines {
+    /// Number of the newest text with it.
+    text: u64,
     /// Labels of the channel.
     pub(super) own: String,
     /// Labels of the numbers of participants.
@@ -28,27 +39,40 @@ pub(super) struct ChannelLines {
     pub(super) readers: Vec<((usize, Option<String>), String)>,
     /// Samples by family.
     pub(super) parts: Vec<Part>,
+    /// Their values, in the order of the families.
+    pub(super) known: Vec<Known>,
 }
 
 impl Lines {
-    /// The lines of a channel; new ones, with `parts` families, if its labels are others.
-    pub(super) fn of(&mut self, name: &str, channel: &Channel, parts: usize) -> ChannelLines {
-        let known = self.channels.remove(name);
-        known
-            .filter(|known| known.fit(channel))
-            .unwrap_or_else(|| ChannelLines::new(name, channel, parts))
+    /// The lines of a channel of the next text; new ones, with samples of `families`, if its labels
+    /// are others.
+    pub(super) fn of(
+        &mut self,
+        name: &str,
+        channel: &Channel,
+        families: Families,
+    ) -> Option<&mut ChannelLines> {
+        let known = self.channels.get(name);
+        if !known.is_some_and(|known| known.fit(channel)) {
+            let new = ChannelLines::new(name, channel, families);
+            self.channels.insert(name.to_owned(), new);
+        }
+        let lines = self.channels.get_mut(name)?;
+        lines.text = self.texts + 1;
+        Some(lines)
     }
 
-    /// Keeps the lines of these channels, and no others.
-    pub(super) fn keep<'n>(&mut self, lines: impl Iterator<Item = (&'n str, ChannelLines)>) {
-        self.channels.clear();
-        let named = lines.map(|(name, lines)| (name.to_owned(), lines));
-        self.channels.extend(named);
+    /// The lines of a channel that the next text has.
+    pub(super) fn get(&self, name: &str) -> Option<&ChannelLines> {
+        self.channels.get(name)
     }
 
-    /// The text that was written has so many bytes.
+    /// The text was written, with so many bytes. Lines of channels that it has not are forgotten.
     pub(super) fn note_text(&mut self, bytes: usize) {
         self.text_bytes = bytes;
+        self.texts += 1;
+        let newest = self.texts;
+        self.channels.retain(|_, lines| lines.text == newest);
     }
 
     /// Bytes that the next text will probably have at most.
@@ -58,7 +82,7 @@ impl Lines {
 }
 
 impl ChannelLines {
-    fn new(name: &str, channel: &Channel, parts: usize) -> Self {
+    fn new(name: &str, channel: &Channel, families: Families) -> Self {
         let own = labels(&[("channel", name)]);
         let lane = |index: usize| {
             let text = labels(&[("channel", name), ("lane", &index.to_string())]);
@@ -68,8 +92,19 @@ impl ChannelLines {
             let text = of_reader(name, slot, durable.as_deref());
             ((slot, durable.clone()), text)
         };
+        let states = of_states(&own);
+        let Families {
+            channel: single,
+            lane: per_lane,
+            reader: per_reader,
+        } = families;
+        let (lanes, readers) = (channel.lanes.len(), channel.readers.len());
+        let known = single + states.len() + per_lane * lanes + per_reader * readers;
+        // One more: that of the states.
+        let parts = single + 1 + per_lane + per_reader;
         Self {
-            states: of_states(&own),
+            text: 0,
+            states,
             own,
             lanes: channel.lanes.iter().map(|one| lane(one.index)).collect(),
             readers: channel
@@ -78,6 +113,7 @@ impl ChannelLines {
                 .map(|one| reader(one.slot, &one.name))
                 .collect(),
             parts: std::iter::repeat_with(Part::default).take(parts).collect(),
+            known: vec![None; known],
         }
     }
 

@@ -1,7 +1,7 @@
 //! One look at all channels and at the processes of their participants. It reads only.
 
 use crate::process::{self, Stat};
-use olivine::admin::{self, ChannelInfo, Failures, Observer, PublisherInfo, SubscriberInfo};
+use olivine::admin::{self, ChannelInfo, Failures, Names, Observer, PublisherInfo, SubscriberInfo};
 use olivine::{Config, Delivery, LaneState, OpenError, Scheme, clock};
 use olivine_bench::error::chain;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -34,7 +34,7 @@ pub(crate) struct Channel {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) readers: Vec<Reader>,
     /// Processes that are known to be participants, by number.
-    pub(crate) processes: HashMap<u64, Process>,
+    pub(crate) processes: BTreeMap<u64, Process>,
 }
 
 /// What a channel counts since it was made, and what it occupies.
@@ -108,9 +108,10 @@ pub(crate) struct Process {
 #[derive(Debug)]
 pub(crate) struct Sampler {
     dir: PathBuf,
+    names: Names,
     /// Channels that were asked for; all of the folder if empty.
     asked: Vec<Config>,
-    observers: BTreeMap<String, Watched>,
+    observers: HashMap<String, Watched>,
     /// Commands by process number and start.
     commands: HashMap<(u64, u64), Arc<str>>,
 }
@@ -121,6 +122,8 @@ struct Processes {
     stats: HashMap<u64, Option<Stat>>,
     /// Inodes of the files that new participants have mapped.
     mapped: HashMap<u64, HashSet<u64>>,
+    /// Of one channel, each once.
+    ids: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -129,7 +132,7 @@ struct Watched {
     /// Incarnation and inode of the control file.
     control: (u64, u64),
     /// Processes that have mapped it, by number and start.
-    members: HashSet<(u64, u64)>,
+    members: Vec<(u64, u64)>,
     /// Cursors of the last sample, by lane.
     cursors: Vec<(usize, u64)>,
 }
@@ -137,9 +140,10 @@ struct Watched {
 impl Sampler {
     pub(crate) fn new(dir: PathBuf, asked: Vec<Config>) -> Self {
         Self {
+            names: Names::new(&dir),
             dir,
             asked,
-            observers: BTreeMap::new(),
+            observers: HashMap::new(),
             commands: HashMap::new(),
         }
     }
@@ -165,44 +169,51 @@ impl Sampler {
     ///
     /// If the folder cannot be read or trusted. A channel that cannot be read is in the sample.
     pub(crate) fn sample(&mut self, sizes: bool) -> Result<Sample, admin::AdminError> {
-        let names: Vec<String> = if self.asked.is_empty() {
-            admin::names(&self.dir)?
+        let Self {
+            dir,
+            names,
+            asked,
+            observers,
+            commands,
+        } = self;
+        let names: Vec<&str> = if asked.is_empty() {
+            names.look()?.iter().map(String::as_str).collect()
         } else {
-            let names = self.asked.iter().map(Config::channel);
-            names.map(str::to_owned).collect()
+            asked.iter().map(Config::channel).collect()
         };
-        let present: HashSet<&str> = names.iter().map(String::as_str).collect();
-        self.observers
-            .retain(|name, _| present.contains(name.as_str()));
         let mut seen = Processes::default();
         let mut channels = Vec::with_capacity(names.len());
-        for name in names {
-            if !self.observers.contains_key(&name) {
-                let mut asked = self.asked.iter();
-                let asked = asked.find(|config| config.channel() == name).cloned();
-                let config = asked.unwrap_or_else(|| {
-                    let config = Config::new(Scheme::Shm, &name);
-                    config.dir(&self.dir)
-                });
-                self.observers.insert(name.clone(), Watched::new(&config));
-            }
-            let Some(watched) = self.observers.get_mut(&name) else {
-                continue;
+        for &name in &names {
+            let watched = match observers.get_mut(name) {
+                Some(watched) => watched,
+                None => {
+                    let config = asked.iter().find(|config| config.channel() == name);
+                    let config = config.cloned();
+                    let config =
+                        config.unwrap_or_else(|| Config::new(Scheme::Shm, name).dir(&*dir));
+                    let new = observers.entry(name.to_owned());
+                    new.or_insert_with(|| Watched::new(&config))
+                }
             };
             let looked = match watched.observer.look() {
-                Ok(info) => Ok(watched.channel(info, sizes, &mut seen, &mut self.commands)),
+                Ok(info) => Ok(watched.channel(info, sizes, &mut seen, commands)),
                 // It was removed since it was listed, or is being made.
-                Err(OpenError::Missing { .. }) if self.asked.is_empty() => continue,
+                Err(OpenError::Missing { .. }) if asked.is_empty() => continue,
                 Err(error) => Err(chain(&error)),
             };
+            let name = name.to_owned();
             channels.push(Seen { name, looked });
+        }
+        if observers.len() > names.len() {
+            let present: HashSet<&str> = names.into_iter().collect();
+            observers.retain(|name, _| present.contains(name.as_str()));
         }
         let living: HashSet<(u64, u64)> = seen
             .stats
             .iter()
             .filter_map(|(id, stat)| Some((*id, stat.as_ref()?.started)))
             .collect();
-        self.commands.retain(|key, _| living.contains(key));
+        commands.retain(|key, _| living.contains(key));
         Ok(Sample {
             at_ns: clock::monotonic_ns(),
             channels,
@@ -215,7 +226,7 @@ impl Watched {
         Self {
             observer: Observer::new(config),
             control: (0, 0),
-            members: HashSet::new(),
+            members: Vec::new(),
             cursors: Vec::new(),
         }
     }
@@ -235,27 +246,33 @@ impl Watched {
             self.members.clear();
             self.cursors.clear();
         }
-        let mut processes = HashMap::new();
-        let mut members = HashSet::new();
-        for (_, id) in process::participants(&info) {
-            let stat = seen.stats.entry(id).or_insert_with(|| Stat::of(id));
+        let Processes { stats, mapped, ids } = seen;
+        ids.clear();
+        ids.extend(process::participants(&info).map(|(_, id)| id));
+        ids.sort_unstable();
+        ids.dedup();
+        let mut processes = BTreeMap::new();
+        let mut members = Vec::with_capacity(ids.len());
+        for &id in &*ids {
+            let stat = stats.entry(id).or_insert_with(|| Stat::of(id));
             let Some(stat) = stat else { continue };
             let key = (id, stat.started);
-            if !members.contains(&key) && !self.members.contains(&key) {
-                let mapped = seen.mapped.entry(id);
+            if !self.members.contains(&key) {
+                let mapped = mapped.entry(id);
                 let mapped = mapped.or_insert_with(|| process::mapped(id));
                 if !mapped.contains(&self.control.1) {
                     continue;
                 }
             }
-            members.insert(key);
+            members.push(key);
             let command = commands.entry(key);
             let command =
                 command.or_insert_with(|| process::command(id).unwrap_or_default().into());
-            processes.entry(id).or_insert_with(|| Process {
+            let one = Process {
                 command: Arc::clone(command),
                 stat: stat.clone(),
-            });
+            };
+            processes.insert(id, one);
         }
         self.members = members;
         let mut lanes: Vec<Lane> = info.publishers.iter().map(lane).collect();

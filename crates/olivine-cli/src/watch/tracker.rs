@@ -21,6 +21,8 @@ const TICK_NS: f64 = 1e7;
 pub(crate) struct Tracker {
     help: Help,
     at_ns: Option<u64>,
+    /// Samples taken in.
+    samples: u64,
     channels: HashMap<String, PastChannel>,
     /// CPU ticks by process number and start.
     ticks: HashMap<(u64, u64), u64>,
@@ -30,6 +32,8 @@ pub(crate) struct Tracker {
 struct PastChannel {
     /// When it was read.
     at_ns: u64,
+    /// Number of the newest sample that names it.
+    sample: u64,
     incarnation: u64,
     lanes: BTreeMap<usize, PastLane>,
     /// By slot and ticket.
@@ -103,11 +107,11 @@ impl Tracker {
     pub(crate) fn advance(&mut self, sample: &Sample) -> View {
         let window_ns = self.at_ns.map(|before| sample.at_ns.saturating_sub(before));
         let window_ns = window_ns.filter(|window| *window > 0);
-        let mut past = std::mem::take(&mut self.channels);
+        self.samples += 1;
         let mut view = View {
             window_ns,
             findings: Vec::new(),
-            channels: Vec::new(),
+            channels: Vec::with_capacity(sample.channels.len()),
         };
         for seen in &sample.channels {
             let Seen { name, looked } = seen;
@@ -116,22 +120,30 @@ impl Tracker {
                 Err(error) => {
                     view.channels.push(unreadable(name, error));
                     // Its counts go on when it is readable again.
-                    let before = past.remove_entry(name);
-                    self.channels.extend(before);
+                    if let Some(before) = self.channels.get_mut(name) {
+                        before.sample = self.samples;
+                    }
                     continue;
                 }
             };
-            let before = past.remove(name);
-            let before = before.filter(|before| before.incarnation == channel.incarnation);
+            let past = match self.channels.get_mut(name) {
+                Some(before) => before,
+                None => self.channels.entry(name.clone()).or_default(),
+            };
+            let is_known = past.sample > 0 && past.incarnation == channel.incarnation;
+            if !is_known {
+                *past = PastChannel::new(channel);
+            }
+            past.sample = self.samples;
             // Without an earlier look at this channel nothing is known about the window.
-            let since = before.as_ref().map(|before| before.at_ns);
+            let since = is_known.then_some(past.at_ns);
             let own_ns = since.map(|since| sample.at_ns.saturating_sub(since));
             let mut step = Step {
                 at_ns: sample.at_ns,
                 window_ns: own_ns.filter(|window| *window > 0),
                 ticks_ns: window_ns,
                 channel,
-                past: before.unwrap_or_else(|| PastChannel::new(channel)),
+                past,
                 ticks: &self.ticks,
             };
             let (shown, lanes) = step.view(name);
@@ -139,8 +151,9 @@ impl Tracker {
                 .extend(findings(&shown, channel, &lanes, &self.help));
             view.channels.push(shown);
             step.past.at_ns = sample.at_ns;
-            self.channels.insert(name.clone(), step.past);
         }
+        let newest = self.samples;
+        self.channels.retain(|_, past| past.sample == newest);
         view.findings.sort_by(|a, b| {
             let key = |one: &super::view::Finding| (one.severity, std::cmp::Reverse(one.held_ns));
             key(a)
@@ -206,7 +219,7 @@ struct Step<'a> {
     /// Since `ticks`, of the sample before.
     ticks_ns: Option<u64>,
     channel: &'a Channel,
-    past: PastChannel,
+    past: &'a mut PastChannel,
     ticks: &'a HashMap<(u64, u64), u64>,
 }
 
@@ -214,14 +227,17 @@ impl Step<'_> {
     fn view(&mut self, name: &str) -> (ChannelView, Vec<LaneStep>) {
         let channel = self.channel;
         let lanes: Vec<LaneStep> = (0..channel.lanes.len()).map(|at| self.lane(at)).collect();
-        let mut participants: Vec<Participant> = channel
-            .lanes
-            .iter()
-            .zip(&lanes)
-            // The lane of a publisher that ended in order is free.
-            .filter(|(lane, _)| lane.state != LaneState::Closed)
-            .map(|(lane, step)| self.publisher(lane, step))
-            .collect();
+        let mut participants: Vec<Participant> =
+            Vec::with_capacity(lanes.len() + channel.readers.len());
+        participants.extend(
+            channel
+                .lanes
+                .iter()
+                .zip(&lanes)
+                // The lane of a publisher that ended in order is free.
+                .filter(|(lane, _)| lane.state != LaneState::Closed)
+                .map(|(lane, step)| self.publisher(lane, step)),
+        );
         participants.extend(
             channel
                 .readers

@@ -2,7 +2,7 @@
 
 use super::{ChannelInfo, Failures, PublisherInfo, SubscriberInfo};
 use crate::channel::attach::open_control;
-use crate::channel::attached::Attached;
+use crate::channel::attached::{Attached, is_current};
 use crate::channel::backing::Backing;
 use crate::channel::fields;
 use crate::channel::slots;
@@ -11,9 +11,9 @@ use crate::clock::monotonic_ns;
 use crate::error::OpenError;
 use crate::region::Words;
 use crate::ring::ending;
-use crate::ring::gate::bits;
+use crate::ring::gate::has_bit;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
-use crate::segment::{CONTROL, ChannelFolder, Folder};
+use crate::segment::{CONTROL, ChangeTime, ChannelFolder, Folder};
 use crate::sync::Ordering;
 use crate::uri::{Delivery, Slow, WaitStrategy};
 use core::fmt;
@@ -27,6 +27,8 @@ pub(super) struct Mapped {
     pub(super) attached: Attached,
     pub(super) lanes: BTreeMap<usize, Words>,
     file_bytes: u64,
+    /// What the folders said when the name last led to this channel.
+    checked: Option<[ChangeTime; 2]>,
 }
 
 impl Mapped {
@@ -38,7 +40,24 @@ impl Mapped {
             attached,
             lanes: BTreeMap::new(),
             file_bytes,
+            checked: None,
         }))
+    }
+
+    /// Whether the channel's name still leads to it. While the folders on the way to it have not
+    /// changed, what an earlier look found there is true.
+    pub(super) fn is_current(&mut self) -> bool {
+        // Read before the names: the next look sees a change from now on.
+        let changed = match &self.attached.backing {
+            Backing::Files(folder) => folder.changed(),
+            Backing::Process(_) => None,
+        };
+        if changed.is_some() && changed == self.checked {
+            return true;
+        }
+        let is_current = is_current(&self.attached);
+        self.checked = changed.filter(|_| is_current);
+        is_current
     }
 
     /// The channel now, without the states of its processes.
@@ -86,11 +105,12 @@ impl Mapped {
         let Attached {
             backing, geometry, ..
         } = &*attached;
+        let mut known = lanes.keys().copied().peekable();
+        let is_new =
+            |index: &usize| known.next_if_eq(index).is_none() && is_present(attached, *index);
+        let new: Vec<usize> = (0..geometry.lanes()).filter(is_new).collect();
         let known = lanes.len();
-        for index in 0..geometry.lanes() {
-            if lanes.contains_key(&index) || !is_present(attached, index) {
-                continue;
-            }
+        for index in new {
             if let Ok(Some(words)) = backing.look_at_lane(&attached.lane(index)) {
                 lanes.insert(index, words);
             }
@@ -149,7 +169,7 @@ fn publishers(attached: &Attached, lanes: &BTreeMap<usize, Words>) -> Vec<Publis
         locks,
         ..
     } = attached;
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(lanes.len());
     for (&index, words) in lanes {
         let entry = geometry.lane_entry(index);
         // Acquire: positions are compared with each other; stronger than needed for the rest.
@@ -233,7 +253,7 @@ fn subscriber(
     let base = geometry.slot(index);
     // Relaxed: for display.
     let word = |at: usize| control.word(base + at).load(Ordering::Relaxed);
-    let gates = bits(control, control::GATING, geometry.slots()).any(|slot| slot == index);
+    let gates = has_bit(control, control::GATING, index);
     let position = |lane: usize| {
         control
             .word(geometry.position(index, lane))

@@ -1,18 +1,60 @@
-//! Looking at one channel again and again, for a fraction of what opening it costs each time.
+//! Looking at one channel or at a folder of them again and again, for a fraction of what it costs
+//! the first time.
 
 use super::look::Mapped;
-use super::{ChannelInfo, folder_of, missing};
-use crate::channel::attached::is_current;
+use super::{AdminError, ChannelInfo, folder_of, missing, open_folder};
 use crate::channel::backing::Backing;
 use crate::error::OpenError;
 use crate::region::{HEADER_BYTES, Words};
 use crate::ring::layout::{Geometry, LANE_HEADER_BYTES, frame_bytes, lane};
-use crate::segment::{Folder, lane_name, open_file};
+use crate::segment::{ChangeTime, Folder, lane_name, open_file};
 use crate::sync::{Ordering, fence};
 use crate::uri::Config;
+use std::path::{Path, PathBuf};
 
 /// Frames whose headers one estimate reads at most.
 const FRAMES_MAX: u64 = 16;
+
+/// The names in a folder that can be channels, as [`names`](super::names) returns them, again and
+/// again. A folder that has not changed since the last look is checked, but not listed.
+#[derive(Debug)]
+pub struct Names {
+    folder: PathBuf,
+    /// What the folder said before it was listed.
+    changed: Option<(u64, u64, ChangeTime)>,
+    listed: Vec<String>,
+}
+
+impl Names {
+    /// Of this folder, which need not exist yet.
+    #[must_use]
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            changed: None,
+            listed: Vec::new(),
+        }
+    }
+
+    /// The names now, sorted. A missing folder has none.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be read or trusted.
+    pub fn look(&mut self) -> Result<&[String], AdminError> {
+        let known = self.changed.take();
+        let Some(opened) = open_folder(&self.folder)? else {
+            self.listed.clear();
+            return Ok(&self.listed);
+        };
+        let changed = opened.changed();
+        if changed.is_none() || changed != known {
+            self.listed = opened.names()?;
+        }
+        self.changed = changed;
+        Ok(&self.listed)
+    }
+}
 
 /// Looks at one channel again and again.
 ///
@@ -48,12 +90,12 @@ impl Observer {
     }
 
     /// Whether the mapped channel is the one of that name.
-    pub(super) fn is_current(&self) -> bool {
-        let stays = |mapped: &Mapped| {
+    pub(super) fn is_current(&mut self) -> bool {
+        let stays = |mapped: &mut Mapped| {
             // An open channel has no lanes: the first publisher replaces its geometry.
-            !mapped.lanes.is_empty() && is_current(&mapped.attached)
+            !mapped.lanes.is_empty() && mapped.is_current()
         };
-        self.mapped.as_ref().is_some_and(stays)
+        self.mapped.as_mut().is_some_and(stays)
     }
 
     /// The mapped channel if it `stays`, also if it was removed since; else the one of that name.

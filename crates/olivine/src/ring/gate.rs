@@ -96,6 +96,13 @@ pub(crate) fn bits(
     })
 }
 
+/// One bit of the bitmap at word `start`.
+pub(crate) fn has_bit(control: &Words, start: usize, slot: usize) -> bool {
+    // Acquire: as in `bits`.
+    let word = control.word(start + slot / 64).load(Ordering::Acquire);
+    word & (1 << (slot % 64)) != 0
+}
+
 /// Sets or clears one bit of the bitmap at word `start`.
 pub(crate) fn set_bit(control: &Words, start: usize, slot: usize, on: bool) {
     let word = control.word(start + slot / 64);

@@ -6,10 +6,16 @@ use super::system::check_file_system;
 use super::{CONTROL, is_same_file, lane_name, refused};
 use crate::error::OpenError;
 use crate::uri::{Config, is_channel_name};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longer than a tick of the clock with which the kernel stamps files: a change of a folder behind
+/// one of this age has another time.
+const SETTLED_AGE: Duration = Duration::from_millis(200);
 
 /// Folder of channels if the URI names none: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
 pub(crate) fn default_folder() -> PathBuf {
@@ -72,6 +78,16 @@ impl Folder {
             path,
             sharing,
         }))
+    }
+
+    /// Device and number of the folder, and when its entries changed last: see
+    /// [`ChannelFolder::changed`].
+    #[allow(clippy::useless_conversion, reason = "widths differ by target")]
+    pub(crate) fn changed(&self) -> Option<(u64, u64, ChangeTime)> {
+        let now = ChangeTime::now();
+        let stat = rustix::fs::fstat(&self.file).ok()?;
+        let time = ChangeTime::of(&stat).filter(|time| time.is_settled(now))?;
+        Some((stat.st_dev.into(), stat.st_ino.into(), time))
     }
 
     /// Names in the folder that can be channels.
@@ -145,6 +161,35 @@ impl Folder {
     }
 }
 
+/// When the entries of a folder changed last, since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChangeTime(Duration);
+
+impl ChangeTime {
+    /// `None` before 1970.
+    fn of(folder: &Stat) -> Option<Self> {
+        Self::new(folder.st_ctime, folder.st_ctime_nsec)
+    }
+
+    fn new(seconds: impl TryInto<u64>, nanoseconds: impl TryInto<u32>) -> Option<Self> {
+        let (seconds, nanoseconds) = (seconds.try_into().ok()?, nanoseconds.try_into().ok()?);
+        Some(Self(Duration::new(seconds, nanoseconds)))
+    }
+
+    /// The time that a change at this moment would get, or a little more.
+    fn now() -> Option<Self> {
+        let now = clock_gettime(ClockId::Realtime);
+        Self::new(now.tv_sec, now.tv_nsec)
+    }
+
+    /// Whether each change after `now`, which was taken before this time was read, has another
+    /// time. A time in the future is that of a clock that was set back since.
+    fn is_settled(self, now: Option<Self>) -> bool {
+        now.and_then(|now| now.0.checked_sub(self.0))
+            .is_some_and(|age| age > SETTLED_AGE)
+    }
+}
+
 /// Opens a folder without following a link; `None` if there is none.
 pub(super) fn open_folder(
     at: BorrowedFd<'_>,
@@ -212,6 +257,21 @@ impl ChannelFolder {
         let named = rustix::fs::statat(&self.file, CONTROL, AtFlags::SYMLINK_NOFOLLOW);
         let open = rustix::fs::fstat(file);
         self.still_there() && matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
+    }
+
+    /// When the entries of this folder and of the folder of all channels changed last. While these
+    /// times stay, each name in them leads to the file that it led to before. `None` if they
+    /// changed so recently that the next change might get the same time, or cannot be read.
+    ///
+    /// The kernel sets the time whenever a name is made, removed or renamed, and no program can
+    /// store another one. It does not tell of a mount over the name.
+    pub(crate) fn changed(&self) -> Option<[ChangeTime; 2]> {
+        let now = ChangeTime::now();
+        let of_folder = ChangeTime::of(&rustix::fs::fstat(&self.file).ok()?);
+        let of_all = ChangeTime::of(&rustix::fs::fstat(&self.parent).ok()?);
+        let times = [of_folder?, of_all?];
+        let is_settled = |time: &ChangeTime| time.is_settled(now);
+        times.iter().all(is_settled).then_some(times)
     }
 
     /// Bytes of the channel's files.

@@ -120,6 +120,13 @@ pub(crate) fn confirm_binary(form: impl Display) -> Outcome {
     Err(Failure::usage(format!("nothing was written: {remedy}")))
 }
 
+/// Rows and columns of the terminal that standard output is; `None` if it does not say.
+pub(crate) fn size_of_stdout() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    let (rows, columns) = (size.ws_row.into(), size.ws_col.into());
+    (rows > 0 && columns > 0).then_some((rows, columns))
+}
+
 /// Whether standard output is a terminal.
 pub(crate) fn is_stdout() -> bool {
     io::stdout().is_terminal()

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &TopArgs, common: Common) -> Outcome {
     if args.once { stop.cut_short() } else { Ok(()) }
 }
 
-/// Prints one view; on a terminal in place of the one before.
+/// Prints one view; on a terminal in place of the one before, as far as it has room.
 fn show(shown: &str, once: bool) -> Outcome {
     if once {
         return print(shown);
@@ -58,7 +58,10 @@ fn show(shown: &str, once: bool) -> Outcome {
         std::io::stdout()
             .write_all(CLEAR.as_bytes())
             .map_err(Failure::stdout)?;
-        return print(shown);
+        return match terminal::size_of_stdout() {
+            Some((rows, columns)) => print(&text::fitted(shown, rows, columns)),
+            None => print(shown),
+        };
     }
     print(&format!("{shown}\n"))
 }

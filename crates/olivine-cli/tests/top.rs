@@ -2,10 +2,12 @@
 
 mod common;
 
-use common::{Running, TestFolder, json, said, until};
+use common::{Running, TestFolder, json, said, terminal, until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
+use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::ChildStdout;
 
 /// The view of two looks 100 ms apart.
@@ -41,13 +43,8 @@ fn five(place: &TestFolder) -> (Vec<Running>, Running) {
     (subscribers, publisher)
 }
 
-#[test]
-fn stopped_one_of_five_subscribers_is_named_with_its_remedy() {
-    let place = TestFolder::new();
-    let (subscribers, publisher) = five(&place);
-    let culprit = &subscribers[2];
-    culprit.signal(Signal::STOP);
-    // The ring fills in microseconds; the first command after that must name the culprit.
+/// Waits until the publisher waits for 'audit'.
+fn await_hold(place: &TestFolder) {
     until("the ring to be full", || {
         let info = place.look("x").unwrap();
         let mut all = info.subscribers.iter();
@@ -56,6 +53,58 @@ fn stopped_one_of_five_subscribers_is_named_with_its_remedy() {
             .unwrap();
         info.publishers[0].blocked_by == Some(audit.slot) && info.publishers[0].blocked_ns > 0
     });
+}
+
+/// The next view of `top --json`.
+fn next_view(stdout: &mut BufReader<ChildStdout>) -> Value {
+    let mut line = String::new();
+    assert!(stdout.read_line(&mut line).unwrap() > 0, "it ended");
+    serde_json::from_str(&line).unwrap()
+}
+
+/// Whether there is something to read now.
+fn is_readable(stdout: &BufReader<ChildStdout>) -> bool {
+    let mut pipe = [PollFd::new(stdout.get_ref(), PollFlags::IN)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    !stdout.buffer().is_empty() || poll(&mut pipe, Some(&now)).unwrap() > 0
+}
+
+/// The first look that begins when the ring is full names it. So with a look each 300 ms it is
+/// named within a second of being stopped.
+#[test]
+fn one_of_five_subscribers_is_named_by_the_first_look_after_it_was_stopped() {
+    let place = TestFolder::new();
+    let (subscribers, _publisher) = five(&place);
+    let mut top = place.start(&["top", "--json", "-d", "300ms"]);
+    let mut stdout = BufReader::new(top.child.stdout.take().unwrap());
+    let held_by = |view: &Value| {
+        let found = &view["findings"][0];
+        (found["severity"] == "held").then(|| found["process_id"].clone())
+    };
+    next_view(&mut stdout);
+    let culprit = &subscribers[2];
+    culprit.signal(Signal::STOP);
+    await_hold(&place);
+    while is_readable(&stdout) {
+        next_view(&mut stdout);
+    }
+    // This one may have begun before the ring was full.
+    next_view(&mut stdout);
+    let view = next_view(&mut stdout);
+    assert_eq!(held_by(&view), Some(id(culprit).into()), "{view}");
+}
+
+#[test]
+fn stopped_one_of_five_subscribers_is_named_with_its_remedy() {
+    let place = TestFolder::new();
+    let (subscribers, publisher) = five(&place);
+    let culprit = &subscribers[2];
+    culprit.signal(Signal::STOP);
+    // The ring fills in microseconds; the first command after that must name the culprit.
+    await_hold(&place);
     let view = look(&place, &[]);
     let found = &view["findings"][0];
     assert_eq!(found["severity"], "held", "{view}");
@@ -160,7 +209,15 @@ fn unreadable_and_hostile_channels_are_shown_and_none_is_fatal() {
     let name = "a\u{1b}]0;owned\u{7}\u{202e}";
     let _subscriber = place.start(&["sub", "shm://good", "--out", "none", "--name", "audit"]);
     place.await_subscribers("good", 1);
-    for (channel, bytes) in [("short", &b"x"[..]), ("zeros", &[0; 8192]), ("empty", b"")] {
+    let mut other = std::fs::read(place.path().join("good/control")).unwrap();
+    // The second word is the version of the layout.
+    other[8] += 1;
+    for (channel, bytes) in [
+        ("short", &b"x"[..]),
+        ("zeros", &[0; 8192]),
+        ("empty", b""),
+        ("other", &other),
+    ] {
         let folder = place.path().join(channel);
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("control"), bytes).unwrap();
@@ -180,6 +237,7 @@ fn unreadable_and_hostile_channels_are_shown_and_none_is_fatal() {
             "{view}"
         );
     }
+    assert!(error_of("other").unwrap().contains("layout"), "{view}");
     assert_eq!((error_of("half-made"), error_of(name)), (None, None));
     let shown = place.run(&["top", "--once", "-d", "100ms"]);
     let text = String::from_utf8(shown.stdout).unwrap();
@@ -265,6 +323,42 @@ fn wrong_use_is_refused_and_no_channel_does_not_fail() {
             said(&output)
         );
     }
+}
+
+/// Where a terminal has no screen: the first line must not leave it at the top.
+#[test]
+fn finding_stays_on_a_terminal_with_fewer_rows_than_the_text_has() {
+    let place = TestFolder::new();
+    let (subscribers, _publisher) = five(&place);
+    subscribers[2].signal(Signal::STOP);
+    await_hold(&place);
+    let (mut ours, theirs) = terminal();
+    let size = Winsize {
+        ws_row: 8,
+        ws_col: 80,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&theirs, size).unwrap();
+    let mut command = place.olivine(&["top", "-d", "50ms"]);
+    command.env("TERM", "dumb");
+    command.stdin(theirs.try_clone().unwrap()).stdout(theirs);
+    let _top = Running::new(command.spawn().unwrap());
+    drop(command);
+    let (mut text, mut part) = (Vec::new(), [0; 4096]);
+    let whole = loop {
+        let taken = ours.read(&mut part).unwrap();
+        text.extend_from_slice(&part[..taken]);
+        let seen = String::from_utf8_lossy(&text).into_owned();
+        // Between two times of clearing the terminal.
+        if let Some(one) = seen.rsplit("\u{1b}[H\u{1b}[2J").nth(1)
+            && one.contains("more lines")
+        {
+            break one.to_owned();
+        }
+    };
+    assert!(whole.starts_with("x: held "), "{whole}");
+    assert_eq!(whole.lines().count(), 7, "{whole}");
 }
 
 /// Starts the tool and reads one line of its output.

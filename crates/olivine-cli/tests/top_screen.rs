@@ -162,6 +162,26 @@ fn screen_names_the_culprit_and_ctrl_c_restores_the_terminal() {
 }
 
 #[test]
+fn screen_names_the_one_of_five_subscribers_that_is_stopped_while_it_watches() {
+    let place = TestFolder::new();
+    let names = ["a", "b", "audit", "d", "e"];
+    let start = |name| place.start(&["sub", "x", "--out", "none", "--name", name]);
+    let subscribers = names.map(start);
+    place.await_subscribers("x", 5);
+    // So seldom that no subscriber holds it back before.
+    let _publisher = place.start(&["pub", "x", "--rate", "1000", "--capacity", "4KiB"]);
+    place.await_publishing("x");
+    let mut screen = Screen::start(&place);
+    screen.await_text("holds a publisher back");
+    subscribers[2].signal(Signal::STOP);
+    screen.resize_until("'audit' (pid");
+    screen.resize_until(&format!("kill -CONT {}", subscribers[2].child.id()));
+    screen.type_keys("q");
+    let (code, settings, text) = screen.end();
+    assert_restored(code, &settings, &text, subscribers[2].child.id());
+}
+
+#[test]
 fn resizing_and_keys_while_it_draws_are_survived() {
     let place = TestFolder::new();
     let [audit, _publisher] = held(&place);

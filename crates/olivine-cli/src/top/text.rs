@@ -38,6 +38,47 @@ pub(super) fn text(view: &View, dir: &Path) -> String {
     out
 }
 
+/// The first lines of `shown`, as many as a terminal of this size has room for: the worst finding
+/// is the first line, and must not leave it at the top. A last line says how many are left out.
+pub(super) fn fitted(shown: &str, rows: usize, columns: usize) -> String {
+    // The cursor stands in the last row.
+    let rows = rows.saturating_sub(1).max(1);
+    let height = |line: &str| line.chars().count().div_ceil(columns).max(1);
+    if shown.lines().map(height).sum::<usize>() <= rows {
+        return shown.to_owned();
+    }
+    let cut = |line: &str, rows: usize| -> String {
+        let room = rows * columns;
+        match line.chars().count() > room {
+            true => line.chars().take(room - 1).chain(['…']).collect(),
+            false => line.to_owned(),
+        }
+    };
+    let mut left = rows - 1;
+    let mut kept = Vec::new();
+    for line in shown.lines() {
+        match left.checked_sub(height(line)) {
+            Some(rest) => left = rest,
+            None => break,
+        }
+        kept.push(line.to_owned());
+    }
+    if kept.is_empty() {
+        kept.push(cut(
+            shown.lines().next().unwrap_or_default(),
+            rows.max(2) - 1,
+        ));
+    }
+    if rows > 1 {
+        let more = (shown.lines().count() - kept.len()) as u64;
+        kept.push(cut(
+            &format!("… {}: --once prints all", text::plural(more, "more line")),
+            1,
+        ));
+    }
+    kept.join("\n") + "\n"
+}
+
 /// Each finding, and the command that helps.
 pub(super) fn findings(view: &View) -> String {
     let line = |one: &crate::watch::view::Finding| format!("{}\n  {}\n", one.text, one.remedy);
@@ -94,4 +135,35 @@ fn participants(view: &View) -> Vec<Vec<String>> {
         ]
     };
     all.map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHOWN: &str =
+        "ticks: held 2.1 s by 'audit'\n  kill -CONT 7\n\nCHANNEL  RATE\nticks    0 B/s\n";
+
+    #[test]
+    fn text_is_cut_at_its_end_to_the_rows_of_the_terminal() {
+        assert_eq!(fitted(SHOWN, 6, 80), SHOWN);
+        assert_eq!(
+            fitted(SHOWN, 5, 80),
+            "ticks: held 2.1 s by 'audit'\n  kill -CONT 7\n\n… 2 more lines: --once prints all\n"
+        );
+        // The first line takes two rows of 20 columns.
+        assert_eq!(
+            fitted(SHOWN, 5, 20),
+            "ticks: held 2.1 s by 'audit'\n  kill -CONT 7\n… 3 more lines: --o…\n"
+        );
+        assert_eq!(
+            fitted(SHOWN, 3, 20),
+            "ticks: held 2.1 s b…\n… 4 more lines: --o…\n"
+        );
+        for rows in 0..4 {
+            for columns in 1..4 {
+                assert!(fitted(SHOWN, rows, columns).starts_with(['t', '…']));
+            }
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 use super::columns::{CHANNELS, PARTICIPANTS};
 use super::keys::Shown;
-use super::layout::{Column, cut, fit, width_of, wrapped};
+use super::layout::{Column, cut, fit, is_bar, width_of, wrapped};
 use crate::terminal::escaped;
 use crate::watch::format::{
     about_rate, age, behind, messages, percent, rate, role, seconds, share, who,
@@ -18,7 +18,7 @@ use ratatui_core::style::{Color, Modifier, Style};
 const ROOMY: u16 = 10;
 
 const KEYS: &str = "q quit  ↑↓ channel  Enter detail  s sort  / filter  p pause  ? help";
-const HELP: [&str; 12] = [
+const HELP: [&str; 13] = [
     "↑ ↓ PgUp PgDn   select a channel",
     "Enter           all about its participants, and back",
     "s               sort by: held, behind, rate, name",
@@ -26,9 +26,10 @@ const HELP: [&str; 12] = [
     "p               pause, and go on",
     "q Ctrl-C        quit: what is wrong stays on the terminal",
     "",
-    "STOPPED by a signal or a debugger   gone: dead, or absent   evicted: lost its place",
-    "held: waits for room   stuck: released nothing   moving: published or released",
-    "parked: sleeps   spinning: polls, nothing came   idle: neither",
+    "STOPPED: by a signal or a debugger   gone: dead, or absent",
+    "evicted: lost its place   held: waits for room   stuck: released nothing",
+    "moving: published or released   parked: sleeps",
+    "spinning: polls, nothing came   idle: neither",
     "HELD: part of the last interval in which a publisher had no room",
     "~ is estimated from some messages; > may be older",
 ];
@@ -63,6 +64,9 @@ fn draw_with(buffer: &mut Buffer, view: &View, shown: &mut Shown, colored: bool)
     page.headline(view);
     if shown.help {
         for line in HELP {
+            if line.is_empty() {
+                page.line(line, Style::new());
+            }
             for part in wrapped(line, area.width, 2) {
                 page.line(&part, Style::new());
             }
@@ -143,11 +147,13 @@ impl Page<'_> {
             Severity::Held => self.style(Color::Red).add_modifier(Modifier::BOLD),
             _ => self.style(Color::Yellow).add_modifier(Modifier::BOLD),
         };
-        let most = usize::from(self.area.height.saturating_sub(2).clamp(1, 3));
+        // A row for the command comes before a row of the tables, and behind the first of the text.
+        let others = if self.area.height > 3 { 2 } else { 1 };
+        let most = usize::from(self.area.height.saturating_sub(others).clamp(1, 3));
         for line in wrapped(&worst.text, self.area.width, most) {
             self.line(&line, style);
         }
-        if self.area.height > 3 {
+        if self.area.height > 1 {
             let most = if self.area.height >= ROOMY { 2 } else { 1 };
             for line in wrapped(&worst.remedy, self.area.width, most) {
                 self.line(&line, Style::new().add_modifier(Modifier::BOLD));
@@ -245,6 +251,11 @@ impl Page<'_> {
             );
             for (column, x, width) in &placed {
                 let cell = aligned((column.cell)(item), column.right, *width);
+                // A full bar would look empty.
+                let style = match cell.starts_with(is_bar) {
+                    true => style.remove_modifier(Modifier::REVERSED),
+                    false => style,
+                };
                 self.put(*x, *width, &cell, style);
             }
             self.y = self.y.saturating_add(1);
@@ -296,27 +307,27 @@ const CALM: &str = "no subscriber holds a publisher back";
 
 /// What the detail says of a participant.
 fn facts(one: &Participant) -> String {
-    let mut facts = vec![
-        format!(
-            "command {}",
-            one.command.as_deref().unwrap_or("not visible")
-        ),
-        format!(
-            "CPU {}",
-            one.cpu
-                .map_or_else(|| "-".to_owned(), |cpu| cpu.to_string())
-        ),
-        format!("{} of a CPU", share(one.cpu_share)),
-        rate(one.bytes_per_s),
-        format!(
-            "held {}, {} in all",
-            share(one.held_share),
-            seconds(one.held_ns)
-        ),
-    ];
+    let mut facts = vec![format!(
+        "command {}",
+        one.command.as_deref().unwrap_or("not visible")
+    )];
+    // Not of a process that is gone, or of another PID namespace.
+    facts.extend(one.cpu.map(|cpu| format!("CPU {cpu}")));
+    if one.cpu_share.is_some() {
+        facts.push(format!("{} of a CPU", share(one.cpu_share)));
+    }
+    facts.push(rate(one.bytes_per_s));
+    facts.push(format!(
+        "held {}, {} in all",
+        share(one.held_share),
+        seconds(one.held_ns)
+    ));
     if let Some(delivery) = one.delivery {
         facts.push(match one.behind_bytes {
             0 => "not behind".to_owned(),
+            _ if one.behind_messages_estimate.is_none() => {
+                format!("behind {}, {}", behind(one), age(one))
+            }
             _ => format!(
                 "behind {}, {} messages, {}",
                 behind(one),

@@ -103,6 +103,11 @@ pub(super) fn wrapped(text: &str, width: u16, lines: usize) -> Vec<String> {
     done
 }
 
+/// Whether a bar is made of it.
+pub(super) fn is_bar(cell: char) -> bool {
+    matches!(cell, '█' | '░')
+}
+
 /// A bar of `width` cells, filled to `part`. A part above 0 fills one cell, less than all leaves
 /// one.
 pub(super) fn bar(part: f64, width: u16) -> String {

@@ -76,6 +76,23 @@ fn screen_of_20_by_5_has_the_culprit_whole() {
     assert_eq!(drawn(&mut Shown::default(), 20, 5), expected);
 }
 
+/// The command names the process where the text has no room to.
+#[test]
+fn screen_of_two_rows_has_the_command_that_helps() {
+    let drawn = |width, height| drawn(&mut Shown::default(), width, height);
+    assert_eq!(drawn(20, 1), ["ticks: held >3.1 s …"]);
+    assert_eq!(drawn(20, 2), ["ticks: held >3.1 s …", "kill -CONT 101"]);
+    let three = [
+        "ticks: held >3.1 s",
+        "by 'audit' (pid 101…",
+        "kill -CONT 101",
+    ];
+    assert_eq!(drawn(20, 3), three);
+    let whole = "ticks: held >3.1 s by 'audit' (pid 101, STOPPED), ring 100 %";
+    assert_eq!(drawn(80, 2), [whole, "kill -CONT 101"]);
+    assert_eq!(drawn(80, 3)[..2], [whole, "kill -CONT 101"]);
+}
+
 #[test]
 fn every_size_is_drawn() {
     let view = troubled();
@@ -100,6 +117,17 @@ fn colours_are_left_out_on_request_and_the_culprit_still_stands_out() {
     assert!(without.content.iter().all(|cell| cell.fg == Color::Reset));
     assert!(without[(0, 0)].modifier.contains(Modifier::BOLD));
     assert_eq!(rows(&with), rows(&without));
+}
+
+/// In colours of the background a full ring would look empty.
+#[test]
+fn bar_of_the_selected_channel_is_not_reversed() {
+    let cells = cells(&troubled(), &mut Shown::default(), 80, 24, true);
+    let row: Vec<_> = (0..80).map(|x| &cells[(x, 4)]).collect();
+    let (bar, text): (Vec<_>, Vec<_>) = row.into_iter().partition(|one| one.symbol() == "█");
+    assert_eq!(bar.len(), 10);
+    let is_reversed = |one: &&ratatui_core::buffer::Cell| one.modifier.contains(Modifier::REVERSED);
+    assert!(text.iter().all(is_reversed) && !bar.iter().any(is_reversed));
 }
 
 #[test]
@@ -202,11 +230,23 @@ fn detail_says_all_about_each_participant_and_scrolls() {
     ] {
         assert!(seen.contains(part), "{seen}");
     }
-    let view = troubled();
+    let mut view = troubled();
     type_keys(&mut shown, &view, &[KeyCode::End]);
     let seen = rows(&cells(&view, &mut shown, 80, 10, true)).join("\n");
     assert!(
         !seen.contains("pub 0") && seen.contains("lost 0 B; 0 overruns; 0 parks"),
         "{seen}"
     );
+    // What is not known is left out.
+    let all = view.channels.iter_mut();
+    for one in all.flat_map(|channel| &mut channel.participants) {
+        (one.command, one.cpu, one.cpu_share) = (None, None, None);
+        one.behind_messages_estimate = None;
+    }
+    let seen = rows(&cells(&view, &mut shown, 120, 40, true)).join("\n");
+    assert!(
+        seen.contains("command not visible; 0 B/s; held 100 %, "),
+        "{seen}"
+    );
+    assert!(seen.contains("; behind 4 KiB, >3.1 s; "), "{seen}");
 }

@@ -27,6 +27,7 @@ use carry::{BridgeArgs, RecordArgs, ReplayArgs};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, CommandFactory, Parser, Subcommand};
 use olivine::Scheme;
+use serde::Serialize;
 use std::time::Duration;
 
 /// Help shows the examples before the options, where readers see them.
@@ -47,8 +48,17 @@ Exit codes: 0 success, 1 failure, 2 wrong usage; 130 or 143 if Ctrl-C or SIGTERM
 came before the work was complete. A second Ctrl-C, at least one second later,
 ends the command at once.";
 
+/// What this build is and contains.
+#[derive(Debug, Serialize)]
+pub(crate) struct Version {
+    version: &'static str,
+    commit: &'static str,
+    features: Vec<&'static str>,
+    schemes: Vec<&'static str>,
+}
+
 /// The version, the commit, and the features and schemes that this build contains.
-fn long_version() -> String {
+pub(crate) fn version() -> Version {
     let features = [
         ("arrow", cfg!(feature = "arrow")),
         ("mcap", cfg!(feature = "mcap")),
@@ -58,10 +68,22 @@ fn long_version() -> String {
         ("zstd", cfg!(feature = "zstd")),
     ];
     let features = features.iter().filter(|(_, is_on)| *is_on);
-    let features = features.map(|(name, _)| *name).collect::<Vec<_>>();
     let schemes = Scheme::ALL.iter().filter(|scheme| scheme.is_built());
-    let schemes = schemes.map(|scheme| scheme.word()).collect::<Vec<_>>();
-    let (version, commit) = (env!("CARGO_PKG_VERSION"), olivine_bench::machine::COMMIT);
+    Version {
+        version: env!("CARGO_PKG_VERSION"),
+        commit: olivine_bench::machine::COMMIT,
+        features: features.map(|(name, _)| *name).collect(),
+        schemes: schemes.map(|scheme| scheme.word()).collect(),
+    }
+}
+
+fn long_version() -> String {
+    let Version {
+        version,
+        commit,
+        features,
+        schemes,
+    } = version();
     format!(
         "{version}\ncommit: {commit}\nfeatures: {}\nschemes: {}",
         features.join(" "),
@@ -303,6 +325,26 @@ mod tests {
     #[test]
     fn command_line_is_well_formed() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn version_as_json_has_what_the_text_has() {
+        let json = serde_json::to_value(version()).unwrap();
+        let words = |name: &str| {
+            let words = json[name].as_array().unwrap().iter();
+            words
+                .map(|word| word.as_str().unwrap())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let text = format!(
+            "{}\ncommit: {}\nfeatures: {}\nschemes: {}",
+            json["version"].as_str().unwrap(),
+            json["commit"].as_str().unwrap(),
+            words("features"),
+            words("schemes"),
+        );
+        assert_eq!(text, long_version());
     }
 
     #[test]

@@ -127,6 +127,12 @@ fn refuse(error: &clap::Error) -> ExitCode {
             let _ = write!(std::io::stdout(), "{}", short_help(std::env::args()));
             ExitCode::SUCCESS
         }
+        ErrorKind::DisplayVersion if asks_for_json(std::env::args_os()) => {
+            match output::print_json(&args::version()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(failure) => failure.report(),
+            }
+        }
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
             // A reader that closes early is not an error.
             let _ = error.print();
@@ -157,6 +163,12 @@ fn asks_for_short_help(words: impl Iterator<Item = String>) -> bool {
         .find(|word| word == "-h" || word == "--help")
         .as_deref()
         == Some("-h")
+}
+
+/// Whether `--json` stands before or behind what ended the command line.
+fn asks_for_json(words: impl Iterator<Item = OsString>) -> bool {
+    let mut words = words.skip(1).take_while(|word| word != "--");
+    words.any(|word| word == "--json")
 }
 
 /// The help of the command in `words`, without examples and settings of the channel.

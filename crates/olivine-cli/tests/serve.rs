@@ -356,7 +356,15 @@ fn hostile_and_broken_channels_are_shown_escaped() {
     let mut command = place.olivine(&["sub", "shm://good", "--out", "none"]);
     let _subscriber = Running::new(command.arg0(evil).spawn().unwrap());
     place.await_subscribers("good", 1);
-    for (channel, bytes) in [("short", &b"x"[..]), ("zeros", &[0; 8192]), ("empty", b"")] {
+    let mut other = std::fs::read(place.path().join("good/control")).unwrap();
+    // The second word is the version of the layout.
+    other[8] += 1;
+    for (channel, bytes) in [
+        ("short", &b"x"[..]),
+        ("zeros", &[0; 8192]),
+        ("empty", b""),
+        ("other", &other),
+    ] {
         let folder = place.path().join(channel);
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("control"), bytes).unwrap();
@@ -373,9 +381,13 @@ fn hostile_and_broken_channels_are_shown_escaped() {
         named("good")["participants"][0]["command"],
         format!("{shown} sub")
     );
-    for broken in ["short", "zeros", "empty"] {
+    for broken in ["short", "zeros", "empty", "other"] {
         assert!(named(broken)["error"].is_string(), "{view}");
     }
+    assert!(
+        named("other")["error"].as_str().unwrap().contains("layout"),
+        "{view}"
+    );
     for path in ["/", "/snapshot", "/api/v1/view", "/metrics"] {
         let answer = server.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);

@@ -3,6 +3,7 @@
 use super::*;
 use crate::Subscriber;
 use crate::link::Stop;
+use crate::region::HEADER_BYTES;
 
 /// Bytes of the ring, and of a message that takes most of it.
 const CAPACITY: usize = 4096;

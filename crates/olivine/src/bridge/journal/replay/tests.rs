@@ -1,0 +1,145 @@
+//! Files that come and go while a journal is read.
+
+use super::*;
+use crate::bridge::journal::lane::Lane;
+use crate::bridge::journal::{Recorder, RecorderSettings};
+use crate::uri::{Rotation, SyncPolicy};
+
+/// Records `count` frames of 2 KiB into files of a block or two.
+fn record(path: &Path, count: u64) {
+    let settings = RecorderSettings::default()
+        .sync(SyncPolicy::Never)
+        .rotate(Rotation::by_size(4096));
+    let mut recorder = Recorder::open(path, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+    let mut frame = vec![7; 2048];
+    frame[..8].copy_from_slice(&[0, 8, 0, 0, 9, 0, 0, 0]);
+    let first = recorder.end(lane);
+    for n in 0..count {
+        recorder.append(lane, first + n * 2048, n, &frame).unwrap();
+        recorder.flush().unwrap();
+    }
+    recorder.close().unwrap();
+}
+
+#[test]
+fn files_are_found_without_one_listing_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("many.olv");
+    record(&path, 120);
+    assert!(std::fs::read_dir(folder.path()).unwrap().count() > 50);
+    let before = term::LISTINGS.with(std::cell::Cell::get);
+    let mut replay = Replay::open(&path).unwrap();
+    let mut runs = 0;
+    while replay.next_run().unwrap().is_some() {
+        runs += 1;
+    }
+    replay.check_finished().unwrap();
+    assert_eq!(runs, 120);
+    let listings = term::LISTINGS.with(std::cell::Cell::get) - before;
+    assert!(
+        listings <= 2,
+        "{listings} listings: one to open, one at the end"
+    );
+}
+
+#[test]
+fn journal_whose_oldest_file_is_removed_after_the_listing_opens_at_the_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shrinks.olv");
+    record(&path, 12);
+    let remove_listed = || {
+        let terms = term::list(&path)?;
+        if terms.first() < Some(&2) {
+            std::fs::remove_file(term::path_of(&path, terms[0])).unwrap();
+        }
+        Ok(terms)
+    };
+    assert_eq!(oldest(&path, remove_listed).unwrap().header.term.get(), 2);
+    // A link that leads nowhere is listed each time.
+    let link = folder.path().join("link.olv");
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    let error = Replay::open(&link).unwrap_err();
+    assert!(matches!(error, JournalError::Missing { .. }), "{error}");
+}
+
+/// A recorder that begins behind an unfinished end made that end look finished.
+#[test]
+fn growing_journal_is_not_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("grows.olv");
+    record(&path, 3);
+    let recorder = Recorder::open(&path, &RecorderSettings::default()).unwrap();
+    let mut replay = Replay::open(&path).unwrap();
+    while replay.next_run().unwrap().is_some() {}
+    let error = replay.check_finished().unwrap_err().to_string();
+    assert!(error.contains("a recorder is at work"), "{error}");
+    recorder.close().unwrap();
+    replay.check_finished().unwrap();
+}
+
+/// A recorder that left during the check gave a failure with that reason.
+#[test]
+fn recorder_may_leave_during_the_check() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("short.olv");
+    record(&path, 3);
+    let recorder = Recorder::open(&path, &RecorderSettings::default()).unwrap();
+    let mut replay = Replay::open(&path).unwrap();
+    while replay.next_run().unwrap().is_some() {}
+    crate::points::hook::at("journal.looked", move || {
+        recorder.close().unwrap();
+    });
+    assert!(!replay.is_finished().unwrap());
+    assert!(replay.is_finished().unwrap());
+}
+
+/// A file may come between the first look for it and the listing.
+#[test]
+fn gap_is_believed_only_after_a_second_look() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("late.olv");
+    record(&path, 12);
+    let (second, aside) = (term::path_of(&path, 2), folder.path().join("aside"));
+    std::fs::rename(&second, &aside).unwrap();
+    let read = || {
+        let mut replay = Replay::open(&path).unwrap();
+        let mut runs = 0;
+        while replay.next_run()?.is_some() {
+            runs += 1;
+        }
+        Ok::<_, JournalError>(runs)
+    };
+    let error = read().unwrap_err().to_string();
+    assert!(error.contains("blocks are missing"), "{error}");
+    crate::points::hook::at("journal.listed", move || {
+        std::fs::rename(&aside, &second).unwrap();
+    });
+    assert_eq!(read().unwrap(), 12);
+}
+
+#[test]
+fn journal_without_its_newest_file_is_unfinished() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cut.olv");
+    record(&path, 12);
+    let newest = *term::list(&path).unwrap().last().unwrap();
+    let read = || {
+        let mut replay = Replay::open(&path).unwrap();
+        while replay.next_run().unwrap().is_some() {}
+        (replay.state(), replay.check_finished())
+    };
+    assert!(read().1.is_ok());
+    for gone in (1..=newest).rev() {
+        let missing = term::path_of(&path, gone);
+        std::fs::remove_file(&missing).unwrap();
+        let (state, finished) = read();
+        let text = finished.unwrap_err().to_string();
+        let shown = missing.display().to_string();
+        assert!(text.contains(&format!("{shown} is missing")), "{text}");
+        assert_eq!(state, ReplayState::NextMissing { path: missing });
+    }
+    // The next recorder continues, and finishes it.
+    record(&path, 3);
+    assert!(read().1.is_ok());
+}

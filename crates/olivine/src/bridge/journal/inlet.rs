@@ -4,22 +4,23 @@
 //! those of the journal: after a killed replay into shared memory, the next one continues exactly
 //! where it ended.
 
+mod awaited;
+mod replaying;
+
 use super::lane::Lane;
 use super::outlet::link_error;
 use super::pace::Pacer;
-use super::replay::{Replay, ReplayState, Run};
-use crate::bridge::ingress::{Ingress, NotTaken};
+use super::replay::{Replay, ReplayState};
 use crate::bridge::{Destination, Inlet};
-use crate::error::JournalError;
-use crate::error::{LinkError, OpenError};
+use crate::error::{JournalError, LinkError, OpenError};
 use crate::link::{Control, LinkStage};
-use crate::region::HEADER_BYTES;
-use crate::ring::layout::{Geometry, frame_bytes};
 use crate::uri::{Config, Start, Unfinished};
+use awaited::AwaitedChannel;
+use replaying::{Replaying, resumed_at};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The only lane.
 const LANE: u32 = 0;
@@ -27,8 +28,6 @@ const LANE: u32 = 0;
 const AT_HOLE: u64 = 1 << 63;
 /// As [`AT_HOLE`]: the hole there was reported, and nothing behind it was delivered yet.
 const PAST_HOLE: u64 = 1 << 62;
-/// Pause between two checks for room in the ring.
-const ROOM_NAP: Duration = Duration::from_micros(100);
 /// Pause between two checks for a missing journal.
 const MISSING_NAP: Duration = Duration::from_millis(100);
 /// Longest wait for a journal to grow.
@@ -311,10 +310,8 @@ impl JournalInlet {
     ) -> Result<(), LinkError> {
         let mut note = String::new();
         let mut looked_again = false;
-        let mut awaited = AwaitedChannel {
-            is_awaited: self.config.groups.file.named && !replaying.is_resumed,
-            ..AwaitedChannel::default()
-        };
+        let mut awaited =
+            AwaitedChannel::new(self.config.groups.file.named && !replaying.is_resumed);
         // End of the journal when the end was requested: a recorder that continues cannot delay the
         // end.
         let mut goal = None;
@@ -411,322 +408,5 @@ impl JournalInlet {
             status.note = note;
         });
         Ok(())
-    }
-}
-
-/// A channel that is named and that the journal does not hold yet.
-#[derive(Debug, Default)]
-struct AwaitedChannel {
-    is_awaited: bool,
-    /// The channels that it holds, once they were looked for.
-    others: Option<BTreeSet<String>>,
-    /// They are in the status.
-    is_reported: bool,
-}
-
-impl AwaitedChannel {
-    /// A run of another channel was recorded.
-    fn saw(&mut self, channel: &str) {
-        if let Some(others) = &mut self.others
-            && !others.contains(channel)
-        {
-            others.insert(channel.to_owned());
-            self.is_reported = false;
-        }
-    }
-
-    /// The end of the journal is reached: reports the wait, unless the journal holds the channel.
-    fn report(&mut self, inlet: &JournalInlet, control: &Control) -> Result<(), LinkError> {
-        if !self.is_awaited || self.is_reported {
-            return Ok(());
-        }
-        self.is_reported = true;
-        let others = match self.others.take() {
-            Some(others) => others,
-            None => match inlet.find_lane().map_err(link_error)? {
-                Ok(_) => {
-                    self.is_awaited = false;
-                    return Ok(());
-                }
-                Err(others) => others,
-            },
-        };
-        let names: Vec<&str> = others.iter().map(String::as_str).collect();
-        let held = match names.as_slice() {
-            [] => "no channel yet".to_owned(),
-            names => names.join(", "),
-        };
-        control.report(|status| {
-            status.stage = LinkStage::Waiting;
-            status.note = format!(
-                "waiting for the channel '{}' to be recorded into {}, which holds {held}",
-                inlet.config.channel(),
-                inlet.path().display()
-            );
-        });
-        self.others = Some(others);
-        Ok(())
-    }
-
-    /// A run of the channel was recorded.
-    fn has_come(&mut self, inlet: &JournalInlet, control: &Control) {
-        self.is_awaited = false;
-        if self.others.take().is_some() {
-            control.report(|status| {
-                status.stage = LinkStage::Connected;
-                status.note = format!("the channel '{}' is recorded", inlet.config.channel());
-            });
-        }
-    }
-}
-
-/// Position in the journal up to which a replay before this one delivered it.
-fn resumed_at(destination: &Ingress, journal: u64) -> Option<u64> {
-    let lanes = destination.resume(journal);
-    let lane = lanes.iter().find(|(lane, _)| *lane == LANE);
-    lane.map(|(_, position)| *position)
-}
-
-struct Replaying {
-    /// Path of the journal, for messages.
-    path: String,
-    destination: Ingress,
-    journal: u64,
-    /// The number that the lane stores: that of the journal, or with [`PAST_HOLE`].
-    source: u64,
-    /// Journal position behind the last delivered frame.
-    position: u64,
-    pacer: Pacer,
-    /// The channel whose messages are delivered.
-    channel: Option<String>,
-    /// The lane is open.
-    is_open: bool,
-    /// A replay before this one delivered messages.
-    is_resumed: bool,
-    /// A recorder was active since the last end of the journal.
-    is_live: bool,
-    /// The last look found no recorder.
-    saw_end: bool,
-    /// Holes that were passed, and the bytes that are missing there.
-    holes: (u64, u64),
-    /// They do not end the replay.
-    accepts_holes: bool,
-    /// Position of a hole that a replay before this one reported.
-    reported_hole: Option<u64>,
-    /// Where a replay before this one stopped, for the status; empty if there was none.
-    continues: String,
-    bytes: u64,
-}
-
-impl Replaying {
-    /// Opens the lane at the position of the ring.
-    fn open(&mut self) -> Result<(), LinkError> {
-        if self.is_open {
-            return Ok(());
-        }
-        if let Some(position) = resumed_at(&self.destination, self.source) {
-            self.position = position;
-        }
-        let opened = self.destination.open_from(self.source, LANE, self.position);
-        opened.map_err(|why| not_taken(why, &self.path))?;
-        self.is_open = true;
-        Ok(())
-    }
-
-    /// At the end of a followed journal: a recorder that closed it in order ends the stream, like a
-    /// publisher that closes. The next one begins it again. Returns `true` if one more look must
-    /// show that nothing was recorded before the end was seen.
-    fn looks_again(&mut self, state: &ReplayState) -> Result<bool, LinkError> {
-        let is_closed = matches!(state, ReplayState::Ended { is_sealed: true });
-        self.is_live |= *state == ReplayState::Growing;
-        let sees_first = is_closed && self.is_live && !self.saw_end;
-        if is_closed && self.is_live && self.saw_end {
-            // Also if nothing was recorded: a lane must report the end.
-            self.open()?;
-            self.destination.close_lane(LANE);
-            (self.is_open, self.is_live) = (false, false);
-        }
-        self.saw_end = sees_first;
-        Ok(sees_first)
-    }
-
-    /// Fails if messages are missing before `run`, unless a replay before this one reported that.
-    fn check_hole(&mut self, run: &Run<'_>, control: &Control) -> Result<(), LinkError> {
-        let (bytes, journal_position) = (run.missed_bytes, run.journal_position);
-        if bytes == 0 {
-            return Ok(());
-        }
-        let is_reported = self.reported_hole == Some(journal_position);
-        if !self.accepts_holes && !is_reported {
-            // The lane is closed with this error. The next replay goes on.
-            self.open()?;
-            // Runs of other channels, or before the start, may lie before the hole.
-            let skipped = self.destination.skip_to(LANE, journal_position);
-            skipped.map_err(|why| not_taken(why, &self.path))?;
-            self.position = journal_position;
-            self.source = self.journal ^ AT_HOLE;
-            self.destination.rename(LANE, self.source);
-            return Err(link_error(JournalError::Hole {
-                path: self.path.clone().into(),
-                channel: run.lane.channel.clone(),
-                lane: run.lane.publisher,
-                position: run.position - bytes,
-                journal_position,
-                bytes,
-            }));
-        }
-        let (holes, sum) = &mut self.holes;
-        (*holes, *sum) = (*holes + 1, *sum + bytes);
-        let note = self.holes_note();
-        control.report(|status| status.note = note);
-        Ok(())
-    }
-
-    /// Waits until the first of these frames has room; `false` if an end request leaves no time.
-    fn wait_for_room(&mut self, frames: &[u8], control: &Control) -> bool {
-        let length = frame_bytes(first_header(frames)).saturating_sub(HEADER_BYTES);
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        self.destination.request_room(LANE, length);
-        while self.destination.retry_room() {
-            if control.must_stop() {
-                return false;
-            }
-            control.pause(ROOM_NAP);
-        }
-        true
-    }
-
-    /// The holes that were passed, for the status.
-    fn holes_note(&self) -> String {
-        match self.holes {
-            (0, _) => String::new(),
-            (holes, bytes) => format!(
-                "{bytes} bytes were never recorded in {}, in {holes} places",
-                self.path
-            ),
-        }
-    }
-
-    /// Refuses lanes that do not fit the ring.
-    fn check(&mut self, lane: &Lane) -> Result<(), LinkError> {
-        let far = || self.path.clone();
-        match &self.channel {
-            Some(channel) if *channel == lane.channel => {}
-            Some(channel) => {
-                return Err(LinkError::Settings {
-                    far: far(),
-                    key: "channel",
-                    theirs: lane.channel.clone(),
-                    ours: channel.clone(),
-                    rule: "the journal holds several channels: choose one with 'channel='",
-                });
-            }
-            None => self.channel = Some(lane.channel.clone()),
-        }
-        // Nothing was recorded when the ring was opened.
-        self.destination.adopt(lane.type_hash, &lane.type_name);
-        let Geometry {
-            align,
-            type_hash,
-            type_name,
-            ..
-        } = self.destination.geometry();
-        if *align != u64::from(lane.align) {
-            return Err(LinkError::Settings {
-                far: far(),
-                key: "align",
-                theirs: lane.align.to_string(),
-                ours: align.to_string(),
-                rule: "replay into a channel with the 'align=' of the recording",
-            });
-        }
-        if *type_hash != lane.type_hash && *type_hash != 0 {
-            return Err(LinkError::Settings {
-                far: far(),
-                key: "type",
-                theirs: lane.type_name.clone(),
-                ours: type_name.clone(),
-                rule: "open the journal with the type that was recorded",
-            });
-        }
-        Ok(())
-    }
-
-    /// Publishes whole frames once they are due and have room; `false` if an end request leaves no
-    /// time.
-    fn deliver(
-        &mut self,
-        position: u64,
-        time_ns: u64,
-        frames: &[u8],
-        control: &Arc<Control>,
-    ) -> Result<bool, LinkError> {
-        loop {
-            let left = self.pacer.left(time_ns, Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            control.pause(left);
-            if control.stopping().is_some() {
-                return Ok(false);
-            }
-        }
-        let far = self.path.clone();
-        self.open()?;
-        (self.is_live, self.saw_end) = (true, false);
-        if position != self.position {
-            let skipped = self.destination.skip_to(LANE, position);
-            skipped.map_err(|why| not_taken(why, &far))?;
-        }
-        if self.source != self.journal {
-            // First, so that a kill between the two repeats the report of the hole, and hides none.
-            if !self.wait_for_room(frames, control) {
-                return Ok(false);
-            }
-            self.source = self.journal;
-            self.destination.rename(LANE, self.source);
-        }
-        let mut done = 0;
-        loop {
-            match self
-                .destination
-                .take(LANE, position + done as u64, &frames[done..])
-            {
-                Ok(()) => break,
-                Err(NotTaken::NoRoom { taken }) => done += taken,
-                Err(NotTaken::Closed) => return Ok(false),
-                Err(why) => return Err(not_taken(why, &far)),
-            }
-            if !self.wait_for_room(&frames[done..], control) {
-                return Ok(false);
-            }
-        }
-        self.position = position + frames.len() as u64;
-        self.bytes += frames.len() as u64;
-        let (messages, bytes) = (self.destination.messages(), self.bytes);
-        control.report(|status| {
-            status.messages = messages;
-            status.bytes = bytes;
-            status.acknowledged_bytes = bytes;
-        });
-        Ok(true)
-    }
-}
-
-/// The header of the first of these frames; 0 if there is none.
-fn first_header(frames: &[u8]) -> u64 {
-    u64::from_le_bytes(frames.first_chunk().copied().unwrap_or_default())
-}
-
-fn not_taken(why: NotTaken, place: &str) -> LinkError {
-    match why {
-        NotTaken::Ring(source) => crate::bridge::ring_error(source),
-        other => LinkError::Damaged {
-            place: place.to_owned(),
-            problem: format!(
-                "it cannot be replayed into this channel: {other}; longer messages need a larger \
-                'capacity='"
-            ),
-        },
     }
 }

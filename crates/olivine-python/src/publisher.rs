@@ -1,19 +1,24 @@
 //! The sending end.
 
-use crate::batch::{Array, Messages, Part, send_batch};
+mod sending;
+mod state;
+
+pub(crate) use sending::{is_everyday, label, room};
+pub(crate) use state::{State, lock};
+
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{BackPressured, NotConnected, closed, in_use, of_sent, viewed, with};
-use crate::rows::{Rows, Tags};
+use crate::errors::{of_sent, viewed};
 use crate::settings::{Opening, link};
-use crate::views::{Bytes, Span, Views};
-use crate::waits::{Cancel, aside, forget, seconds, wait};
-use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use crate::views::Bytes;
+use crate::waits::{Cancel, aside, forget, seconds};
+use olivine::{Outgoing, Publisher as RustPublisher};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use sending::{means_no_room, send};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Sends messages into a channel; each publisher has its lane.
 ///
@@ -32,134 +37,6 @@ pub(crate) struct Publisher {
     value_length: Option<usize>,
     /// Why the stream has failed, where ending it was refused and it is still open.
     failed: Mutex<Option<String>>,
-}
-
-/// A publisher, and what it is in the middle of.
-pub(crate) enum State {
-    Open(Box<RustPublisher>),
-    Claimed {
-        claim: OwnedClaim,
-        serial: u64,
-        views: Views,
-    },
-    Closed,
-}
-
-impl State {
-    /// The publisher, for whatever an open claim forbids.
-    fn idle(&mut self) -> PyResult<&mut RustPublisher> {
-        match self {
-            Self::Open(publisher) => Ok(publisher),
-            Self::Claimed { .. } => Err(PyValueError::new_err(
-                "the publisher has an open claim: commit or abort it first",
-            )),
-            Self::Closed => Err(closed("publisher")),
-        }
-    }
-
-    /// The publisher, to look at.
-    fn look(&self) -> PyResult<&RustPublisher> {
-        match self {
-            Self::Open(publisher) => Ok(publisher),
-            Self::Claimed { claim, .. } => Ok(claim.publisher()),
-            Self::Closed => Err(closed("publisher")),
-        }
-    }
-
-    /// Takes the claim of this number out, if it is open; refuses while its bytes are looked at.
-    pub(crate) fn take_claim(&mut self, wanted: u64) -> PyResult<Option<OwnedClaim>> {
-        match self {
-            Self::Claimed { serial, views, .. } if *serial == wanted => {
-                if views.count() > 0 {
-                    return Err(viewed("the claim", views.count()));
-                }
-            }
-            _ => return Ok(None),
-        }
-        match std::mem::replace(self, Self::Closed) {
-            Self::Claimed { claim, .. } => Ok(Some(claim)),
-            other => {
-                *self = other;
-                Ok(None)
-            }
-        }
-    }
-}
-
-/// The state, unless another thread is in the middle of a call.
-pub(crate) fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
-    match state.try_lock() {
-        Ok(state) => Ok(state),
-        // A panic was an exception already; the publisher is whole.
-        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(in_use("publisher")),
-    }
-}
-
-/// The label of what is sent.
-#[inline]
-pub(crate) fn label(tag: u32, topic: Option<&str>) -> Label<'_> {
-    let label = Label::new().tag(tag);
-    topic.map_or(label, |topic| label.topic(topic))
-}
-
-/// Whether waiting may help.
-pub(crate) fn is_everyday(error: NotSent) -> bool {
-    matches!(error, NotSent::BackPressured | NotSent::NotConnected)
-}
-
-/// Whether an exception says that there was no room in time.
-fn means_no_room(py: Python<'_>, error: &PyErr) -> bool {
-    error.is_instance_of::<BackPressured>(py) || error.is_instance_of::<NotConnected>(py)
-}
-
-/// Waits for room, a slice of the time at a time.
-pub(crate) fn room(
-    py: Python<'_>,
-    cancel: &Cancel,
-    publisher: &mut RustPublisher,
-    room: Outgoing<'_, usize>,
-    timeout: Option<Duration>,
-) -> PyResult<()> {
-    let mut last = NotSent::BackPressured;
-    let found = wait(py, Some(cancel), timeout, |slice| {
-        match publisher.wait_for_room(room, Some(slice)) {
-            Err(error) if is_everyday(error) => {
-                last = error;
-                None
-            }
-            done => Some(done),
-        }
-    })?;
-    found
-        .unwrap_or(Err(last))
-        .map_err(|error| of_sent(py, error, Some(publisher)))
-}
-
-/// Sends within a time.
-fn send(
-    py: Python<'_>,
-    cancel: &Cancel,
-    publisher: &mut RustPublisher,
-    label: Label<'_>,
-    message: &Bytes,
-    timeout: Option<Duration>,
-) -> PyResult<u64> {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    loop {
-        match publisher.try_publish(Outgoing::new(message.get(py)).label(label)) {
-            Ok(position) => return Ok(position.0),
-            Err(error) if is_everyday(error) => {
-                // Also where there is room each time, and others take it.
-                py.check_signals()?;
-                let left =
-                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                let wanted = Outgoing::sized(message.len()).label(label);
-                room(py, cancel, publisher, wanted, left)?;
-            }
-            Err(error) => return Err(of_sent(py, error, Some(publisher))),
-        }
-    }
 }
 
 #[pymethods]
@@ -585,132 +462,5 @@ impl Publisher {
             State::Claimed { claim, .. } => Some(claim.abort()),
             State::Closed => None,
         })
-    }
-
-    /// Refuses a message that is not one value of the channel's type.
-    #[inline]
-    fn check(&self, length: usize) -> PyResult<()> {
-        match self.value_length {
-            Some(value) if value != length => Err(PyValueError::new_err(format!(
-                "the message has {length} bytes, and values of the channel's type have {value}"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    fn batch(
-        &self,
-        py: Python<'_>,
-        messages: &Bound<'_, PyAny>,
-        timeout: Option<Duration>,
-    ) -> PyResult<usize> {
-        let parts = messages
-            .try_iter()?
-            .map(|message| Part::of(&message?))
-            .collect::<PyResult<Vec<_>>>()
-            // Nothing is sent before all of them are there.
-            .map_err(|error| with(py, error, "published", 0_u64))?;
-        self.send_all(py, parts.as_slice(), timeout)
-    }
-
-    fn array(
-        &self,
-        array: &Bound<'_, PyAny>,
-        tag: Option<&Bound<'_, PyAny>>,
-        topic: Option<&str>,
-        timeout: Option<Duration>,
-    ) -> PyResult<usize> {
-        let py = array.py();
-        let messages = Rows::of(array, false).and_then(|rows| {
-            let tags = tag.map_or(Ok(Tags::One(0)), |tag| Tags::of(tag, rows.count))?;
-            Ok(Array { rows, tags, topic })
-        });
-        let messages = messages.map_err(|error| with(py, error, "published", 0_u64))?;
-        self.send_all(py, &messages, timeout)
-    }
-
-    fn send_all<M: Messages + ?Sized>(
-        &self,
-        py: Python<'_>,
-        messages: &M,
-        timeout: Option<Duration>,
-    ) -> PyResult<usize> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        if self.value_length.is_some() {
-            // Nothing is sent before all of them are values.
-            (0..messages.count())
-                .try_for_each(|index| self.check(messages.length(index)))
-                .map_err(|error| with(py, error, "published", 0_u64))?;
-        }
-        let mut state = lock(&self.state)?;
-        let publisher = state.idle()?;
-        let mut published = 0;
-        match send_batch(
-            py,
-            &self.cancel,
-            publisher,
-            messages,
-            deadline,
-            &mut published,
-        ) {
-            Ok(()) => Ok(published),
-            // A repetition begins behind those.
-            Err(error) => Err(with(py, error, "published", published as u64)),
-        }
-    }
-
-    fn reserve(
-        slf: &Bound<'_, Self>,
-        wanted: Outgoing<'_, usize>,
-        timeout: Option<Duration>,
-    ) -> PyResult<Claim> {
-        let py = slf.py();
-        let mut state = lock(&slf.get().state)?;
-        room(py, &slf.get().cancel, state.idle()?, wanted, timeout)?;
-        let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
-            return Err(closed("publisher"));
-        };
-        match OwnedClaim::try_claim(publisher, wanted) {
-            Ok(mut claim) => {
-                let span = Span {
-                    data: claim.as_mut_ptr(),
-                    length: claim.len(),
-                    writable: true,
-                };
-                let views = Views::default();
-                let serial = Claim::number();
-                *state = State::Claimed {
-                    claim,
-                    serial,
-                    views: views.clone(),
-                };
-                Ok(Claim::new(slf, serial, span, views))
-            }
-            Err((publisher, error)) => {
-                let error = of_sent(py, error, Some(&publisher));
-                *state = State::Open(publisher);
-                Err(error)
-            }
-        }
-    }
-
-    fn wait_until(
-        &self,
-        py: Python<'_>,
-        timeout: Option<f64>,
-        mut reached: impl FnMut(&mut RustPublisher, Duration) -> Result<bool, NotSent> + Send,
-    ) -> PyResult<bool> {
-        let timeout = seconds(timeout)?;
-        let mut state = lock(&self.state)?;
-        let publisher = state.idle()?;
-        let found = wait(py, Some(&self.cancel), timeout, |slice| {
-            match reached(publisher, slice) {
-                Ok(false) => None,
-                done => Some(done),
-            }
-        })?;
-        found
-            .unwrap_or(Ok(false))
-            .map_err(|error| of_sent(py, error, Some(publisher)))
     }
 }

@@ -1,0 +1,208 @@
+//! Sending, claiming and waiting for room, within a time.
+
+use super::{Publisher, State, lock};
+use crate::batch::{Array, Messages, Part, send_batch};
+use crate::claim::Claim;
+use crate::errors::{BackPressured, NotConnected, closed, of_sent, with};
+use crate::rows::{Rows, Tags};
+use crate::views::{Bytes, Span, Views};
+use crate::waits::{Cancel, seconds, wait};
+use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::time::{Duration, Instant};
+
+/// The label of what is sent.
+#[inline]
+pub(crate) fn label(tag: u32, topic: Option<&str>) -> Label<'_> {
+    let label = Label::new().tag(tag);
+    topic.map_or(label, |topic| label.topic(topic))
+}
+
+/// Whether waiting may help.
+pub(crate) fn is_everyday(error: NotSent) -> bool {
+    matches!(error, NotSent::BackPressured | NotSent::NotConnected)
+}
+
+/// Whether an exception says that there was no room in time.
+pub(super) fn means_no_room(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<BackPressured>(py) || error.is_instance_of::<NotConnected>(py)
+}
+
+/// Waits for room, a slice of the time at a time.
+pub(crate) fn room(
+    py: Python<'_>,
+    cancel: &Cancel,
+    publisher: &mut RustPublisher,
+    room: Outgoing<'_, usize>,
+    timeout: Option<Duration>,
+) -> PyResult<()> {
+    let mut last = NotSent::BackPressured;
+    let found = wait(py, Some(cancel), timeout, |slice| {
+        match publisher.wait_for_room(room, Some(slice)) {
+            Err(error) if is_everyday(error) => {
+                last = error;
+                None
+            }
+            done => Some(done),
+        }
+    })?;
+    found
+        .unwrap_or(Err(last))
+        .map_err(|error| of_sent(py, error, Some(publisher)))
+}
+
+/// Sends within a time.
+pub(super) fn send(
+    py: Python<'_>,
+    cancel: &Cancel,
+    publisher: &mut RustPublisher,
+    label: Label<'_>,
+    message: &Bytes,
+    timeout: Option<Duration>,
+) -> PyResult<u64> {
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        match publisher.try_publish(Outgoing::new(message.get(py)).label(label)) {
+            Ok(position) => return Ok(position.0),
+            Err(error) if is_everyday(error) => {
+                // Also where there is room each time, and others take it.
+                py.check_signals()?;
+                let left =
+                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                let wanted = Outgoing::sized(message.len()).label(label);
+                room(py, cancel, publisher, wanted, left)?;
+            }
+            Err(error) => return Err(of_sent(py, error, Some(publisher))),
+        }
+    }
+}
+
+impl Publisher {
+    /// Refuses a message that is not one value of the channel's type.
+    #[inline]
+    pub(super) fn check(&self, length: usize) -> PyResult<()> {
+        match self.value_length {
+            Some(value) if value != length => Err(PyValueError::new_err(format!(
+                "the message has {length} bytes, and values of the channel's type have {value}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn batch(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        timeout: Option<Duration>,
+    ) -> PyResult<usize> {
+        let parts = messages
+            .try_iter()?
+            .map(|message| Part::of(&message?))
+            .collect::<PyResult<Vec<_>>>()
+            // Nothing is sent before all of them are there.
+            .map_err(|error| with(py, error, "published", 0_u64))?;
+        self.send_all(py, parts.as_slice(), timeout)
+    }
+
+    pub(super) fn array(
+        &self,
+        array: &Bound<'_, PyAny>,
+        tag: Option<&Bound<'_, PyAny>>,
+        topic: Option<&str>,
+        timeout: Option<Duration>,
+    ) -> PyResult<usize> {
+        let py = array.py();
+        let messages = Rows::of(array, false).and_then(|rows| {
+            let tags = tag.map_or(Ok(Tags::One(0)), |tag| Tags::of(tag, rows.count))?;
+            Ok(Array { rows, tags, topic })
+        });
+        let messages = messages.map_err(|error| with(py, error, "published", 0_u64))?;
+        self.send_all(py, &messages, timeout)
+    }
+
+    fn send_all<M: Messages + ?Sized>(
+        &self,
+        py: Python<'_>,
+        messages: &M,
+        timeout: Option<Duration>,
+    ) -> PyResult<usize> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        if self.value_length.is_some() {
+            // Nothing is sent before all of them are values.
+            (0..messages.count())
+                .try_for_each(|index| self.check(messages.length(index)))
+                .map_err(|error| with(py, error, "published", 0_u64))?;
+        }
+        let mut state = lock(&self.state)?;
+        let publisher = state.idle()?;
+        let mut published = 0;
+        match send_batch(
+            py,
+            &self.cancel,
+            publisher,
+            messages,
+            deadline,
+            &mut published,
+        ) {
+            Ok(()) => Ok(published),
+            // A repetition begins behind those.
+            Err(error) => Err(with(py, error, "published", published as u64)),
+        }
+    }
+
+    pub(super) fn reserve(
+        slf: &Bound<'_, Self>,
+        wanted: Outgoing<'_, usize>,
+        timeout: Option<Duration>,
+    ) -> PyResult<Claim> {
+        let py = slf.py();
+        let mut state = lock(&slf.get().state)?;
+        room(py, &slf.get().cancel, state.idle()?, wanted, timeout)?;
+        let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
+            return Err(closed("publisher"));
+        };
+        match OwnedClaim::try_claim(publisher, wanted) {
+            Ok(mut claim) => {
+                let span = Span {
+                    data: claim.as_mut_ptr(),
+                    length: claim.len(),
+                    writable: true,
+                };
+                let views = Views::default();
+                let serial = Claim::number();
+                *state = State::Claimed {
+                    claim,
+                    serial,
+                    views: views.clone(),
+                };
+                Ok(Claim::new(slf, serial, span, views))
+            }
+            Err((publisher, error)) => {
+                let error = of_sent(py, error, Some(&publisher));
+                *state = State::Open(publisher);
+                Err(error)
+            }
+        }
+    }
+
+    pub(super) fn wait_until(
+        &self,
+        py: Python<'_>,
+        timeout: Option<f64>,
+        mut reached: impl FnMut(&mut RustPublisher, Duration) -> Result<bool, NotSent> + Send,
+    ) -> PyResult<bool> {
+        let timeout = seconds(timeout)?;
+        let mut state = lock(&self.state)?;
+        let publisher = state.idle()?;
+        let found = wait(py, Some(&self.cancel), timeout, |slice| {
+            match reached(publisher, slice) {
+                Ok(false) => None,
+                done => Some(done),
+            }
+        })?;
+        found
+            .unwrap_or(Ok(false))
+            .map_err(|error| of_sent(py, error, Some(publisher)))
+    }
+}

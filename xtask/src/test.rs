@@ -48,7 +48,7 @@ pub(crate) fn ci(report: &mut Report) {
     report.run("lock", || {
         // The lock file fits the manifests.
         let mut step = Step::new("packages");
-        step.passed = packages()?;
+        step.passed = packages(root())?;
         Ok(step)
     });
     report.run("fmt", || judge("fmt --all --check", ""));
@@ -168,12 +168,12 @@ fn model_tests(test: &str) -> Result<Step> {
     tests(command.args(["--", "--nocapture", "--test-threads=1"]), 60)
 }
 
-/// Number of packages in the workspace. Fails if the lock file would have to change.
-fn packages() -> Result<usize> {
-    let words = "metadata --locked --format-version 1 --no-deps";
-    let said = child::output(cargo().args(words.split(' ')))?;
-    let metadata: serde_json::Value = serde_json::from_str(&said)?;
-    Ok(metadata["packages"].as_array().map_or(0, Vec::len))
+/// Number of packages in the workspace of `folder`. Fails if its lock file would have to change.
+fn packages(folder: &Path) -> Result<usize> {
+    // `cargo metadata --no-deps` would not read the lock file.
+    let words = "tree --locked --workspace --depth 0 --edges normal --prefix none";
+    let said = child::output(cargo().args(words.split(' ')).current_dir(folder))?;
+    Ok(said.lines().filter(|line| !line.is_empty()).count())
 }
 
 /// Licences, sources, duplicates and advisories of all dependencies (`deny.toml`).
@@ -216,7 +216,7 @@ fn judge(words: &str, documentation: &str) -> Result<Step> {
     let outcome = child::stream(&mut command, 30, |line| output.line(line))?;
     let mut step = Step::new("packages");
     if outcome.success() {
-        step.passed = packages()?;
+        step.passed = packages(root())?;
     } else {
         step.failed = 1;
         step.note = outcome.words();
@@ -227,6 +227,30 @@ fn judge(words: &str, documentation: &str) -> Result<Step> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lock_file_that_does_not_fit_the_manifest_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let package = |name: &str| format!("package]\nname = \"{name}\"\nversion = \"1.0.0\"\n");
+        write("src/lib.rs", "");
+        write("Cargo.toml", &format!("[{}", package("a")));
+        write(
+            "Cargo.lock",
+            &format!("version = 4\n\n[[{}", package("a").replace("e]", "e]]")),
+        );
+        assert_eq!(packages(folder.path()).unwrap(), 1);
+        write("b/src/lib.rs", "");
+        write("b/Cargo.toml", &format!("[{}", package("b")));
+        let more = "[dependencies]\nb.path = \"b\"\n";
+        write("Cargo.toml", &format!("[{}{more}", package("a")));
+        let error = packages(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("--locked"), "{error}");
+    }
 
     #[test]
     fn a_cargo_command_that_fails_fails_its_step() {

@@ -99,6 +99,8 @@ pub use bridge::between::Bridge;
 pub use bridge::journal;
 #[cfg(not(loom))]
 pub use channel::async_publisher::AsyncPublisher;
+#[cfg(all(feature = "stream", not(loom)))]
+pub use channel::async_publisher::ItemPublisher;
 #[cfg(not(loom))]
 pub use channel::async_subscriber::AsyncSubscriber;
 #[cfg(not(loom))]

@@ -166,6 +166,15 @@ impl<'a, B: AsRef<[u8]> + ?Sized> From<&'a B> for Outgoing<'a> {
     }
 }
 
+/// With its tag and its topic; a message without a topic is sent without one.
+impl<'a> From<&'a OwnedMessage> for Outgoing<'a> {
+    fn from(message: &'a OwnedMessage) -> Self {
+        Self::new(&message.bytes)
+            .tag(message.tag)
+            .topic(&message.topic)
+    }
+}
+
 impl<'a, T: Plain> From<&'a T> for Outgoing<'a, &'a T> {
     #[inline(always)]
     fn from(value: &'a T) -> Self {

@@ -415,3 +415,249 @@ fn executor_that_ends_in_its_waker_ends_no_stream_wrongly() {
         assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
     }
 }
+
+#[cfg(feature = "stream")]
+mod sinks {
+    use super::*;
+    use futures_util::{SinkExt as _, StreamExt as _, TryStreamExt as _, sink::Sink};
+    use olivine::{AsyncSubscriber, ItemPublisher};
+
+    fn sink(uri: &str) -> ItemPublisher<Vec<u8>> {
+        open(uri).into_item_publisher()
+    }
+
+    fn item(n: u32) -> Vec<u8> {
+        n.to_le_bytes().to_vec()
+    }
+
+    /// Feeds the sink until it keeps an item. Returns how many it has taken.
+    fn fill(sink: &mut ItemPublisher<Vec<u8>>) -> u32 {
+        let mut taken = 0;
+        while !sink.is_keeping() {
+            match once(sink.feed(item(taken))) {
+                Poll::Ready(result) => {
+                    result.unwrap();
+                    taken += 1;
+                }
+                // It lets other tasks run.
+                Poll::Pending => {}
+            }
+        }
+        taken
+    }
+
+    #[test]
+    fn sink_sends_every_item_once_under_tokio_and_smol() {
+        let place = TestFolder::new();
+        for (name, is_tokio) in [("sunk-by-tokio", true), ("sunk-by-smol", false)] {
+            let uri = place.uri(name, "capacity=4KiB");
+            let mut subscriber = Subscriber::open(&uri).unwrap();
+            let mut sink = sink(&uri);
+            let sends = async move {
+                let items = (0..MESSAGES).map(|n| Ok(item(n)));
+                sink.send_all(&mut smol::stream::iter(items)).await.unwrap();
+                sink.close().await.unwrap();
+                let refused = sink.feed(item(0)).await;
+                assert_eq!(refused, Err(NotSent::Closed));
+            };
+            let sender = thread::spawn(move || match is_tokio {
+                true => tokio().block_on(sends),
+                false => smol::block_on(sends),
+            });
+            expect(&mut subscriber, 0..MESSAGES);
+            assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+            sender.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn dropped_feed_has_taken_nothing_and_dropped_flush_keeps_the_item() {
+        let place = TestFolder::new();
+        let uri = place.uri("dropped-feeds", "capacity=4KiB");
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut sink = sink(&uri);
+        tokio().block_on(async {
+            let limit = Duration::from_millis(5);
+            let (mut taken, mut expected) = (0, 0);
+            for round in 0..20 {
+                let mut dropped = 0;
+                while dropped < 3 {
+                    let is_dropped = if round % 2 == 0 || !sink.is_keeping() {
+                        let fed = tokio::time::timeout(limit, sink.feed(item(taken))).await;
+                        if let Ok(result) = &fed {
+                            result.as_ref().unwrap();
+                            taken += 1;
+                        }
+                        fed.is_err()
+                    } else {
+                        tokio::time::timeout(limit, sink.flush()).await.is_err()
+                    };
+                    dropped += u32::from(is_dropped);
+                }
+                while let Some(message) = subscriber.try_receive().unwrap() {
+                    assert_eq!(numbers::number(&message), expected, "round {round}");
+                    expected += 1;
+                }
+                subscriber.release();
+                assert_eq!(expected + 1, taken, "round {round}: it keeps the last one");
+            }
+            sink.flush().await.unwrap();
+            assert!(!sink.is_keeping());
+            expect(&mut subscriber, expected..taken);
+        });
+    }
+
+    #[test]
+    fn stream_forwarded_to_a_sink_keeps_tags_and_topics() {
+        let subscriber = Subscriber::open("inproc://forwarded-from").unwrap();
+        let subscriber = AsyncSubscriber::new(subscriber).unwrap();
+        let mut last = Subscriber::open("inproc://forwarded-to?capacity=4KiB").unwrap();
+        let mut publisher = Publisher::open("inproc://forwarded-from").unwrap();
+        let sink = open("inproc://forwarded-to?topic=its-own").into_item_publisher();
+        let forwards = thread::spawn(move || {
+            let sink = sink.sink_map_err(|error: NotSent| error.to_string());
+            let stream = subscriber.map_err(|error| error.to_string());
+            tokio().block_on(stream.forward(sink)).unwrap();
+        });
+        for n in 0..MESSAGES {
+            let message = item(n);
+            let message = Outgoing::new(&message).tag(n % 3);
+            let topic = format!("topic-{}", n % 7);
+            let message = if n % 7 == 0 {
+                message
+            } else {
+                message.topic(&topic)
+            };
+            publisher.publish(message).unwrap();
+        }
+        publisher.close().unwrap();
+        for n in 0..MESSAGES {
+            let message = last.receive().unwrap();
+            assert_eq!((numbers::number(&message), message.tag()), (n, n % 3));
+            match n % 7 {
+                0 => assert_eq!(message.topic(), ""),
+                topic => assert_eq!(message.topic(), format!("topic-{topic}")),
+            }
+        }
+        assert!(matches!(last.receive(), Err(ReceiveError::Closed)));
+        forwards.join().unwrap();
+    }
+
+    #[test]
+    fn sink_dropped_with_an_item_ends_the_stream_as_failed() {
+        let place = TestFolder::new();
+        let uri = place.uri("dropped-sink", "capacity=4KiB");
+        for is_waiting in [false, true] {
+            let mut subscriber = Subscriber::open(&uri).unwrap();
+            let mut sink = sink(&uri);
+            let taken = fill(&mut sink);
+            if is_waiting {
+                assert!(once(sink.flush()).is_pending());
+            }
+            drop(sink);
+            expect(&mut subscriber, 0..taken - 1);
+            assert!(failure(&mut subscriber).contains("sink was dropped"));
+        }
+        // Without one the stream just ends.
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut sink = sink(&uri);
+        assert!(once(sink.feed(item(0))).is_ready());
+        drop(sink);
+        expect(&mut subscriber, 0..1);
+        assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    }
+
+    #[test]
+    fn sink_goes_on_behind_an_item_that_was_refused() {
+        let mut subscriber = Subscriber::open("inproc://refused-item?capacity=4KiB").unwrap();
+        let mut sink = sink("inproc://refused-item");
+        smol::block_on(async {
+            let refused = sink.send(vec![0; 5000]).await;
+            assert!(
+                matches!(refused, Err(NotSent::TooLong { .. })),
+                "{refused:?}"
+            );
+            sink.send(item(0)).await.unwrap();
+        });
+        expect(&mut subscriber, 0..1);
+    }
+
+    #[test]
+    fn publisher_of_a_sink_is_used_between_its_items() {
+        let mut subscriber = Subscriber::open("inproc://between-items?capacity=4KiB").unwrap();
+        let mut sink = sink("inproc://between-items");
+        let taken = fill(&mut sink);
+        assert!(once(sink.flush()).is_pending());
+        smol::block_on(async {
+            // It ends the wait of the flush.
+            let cursor = sink.get_mut().get_mut().await.unwrap().cursor();
+            expect(&mut subscriber, 0..taken - 1);
+            assert!(subscriber.try_receive().unwrap().is_none());
+            assert_eq!(cursor, subscriber.position());
+            subscriber.release();
+            sink.flush().await.unwrap();
+        });
+        expect(&mut subscriber, taken - 1..taken);
+    }
+
+    #[test]
+    fn close_sends_the_kept_item_and_waits_while_other_tasks_run() {
+        let place = TestFolder::new();
+        let uri = place.uri("sink-lingers", "capacity=4KiB&linger=1h");
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut sink = sink(&uri);
+        let taken = fill(&mut sink);
+        tokio().block_on(async {
+            let limit = Duration::from_millis(20);
+            assert!(tokio::time::timeout(limit, sink.close()).await.is_err());
+            // This thread, which the wait did not block, reads what it waits for.
+            expect(&mut subscriber, 0..taken - 1);
+            subscriber.release();
+            assert!(tokio::time::timeout(limit, sink.close()).await.is_err());
+            expect(&mut subscriber, taken - 1..taken);
+            assert!(subscriber.try_receive().unwrap().is_none());
+            subscriber.release();
+            sink.close().await.unwrap();
+        });
+        assert_next(&mut subscriber, |error| {
+            matches!(error, ReceiveError::Closed)
+        });
+    }
+
+    #[test]
+    fn sink_of_values_sends_them() {
+        let uri = "inproc://sunk-quotes?capacity=4KiB";
+        let mut subscriber = Subscriber::<Quote>::typed(uri).unwrap();
+        let publisher = AsyncPublisher::new(Publisher::<Quote>::typed(uri).unwrap()).unwrap();
+        let mut sink = publisher.into_item_publisher();
+        let sends = thread::spawn(move || {
+            smol::block_on(async {
+                for bid in 0..1000 {
+                    sink.feed(Quote { bid, ask: bid + 1 }).await.unwrap();
+                }
+                sink.close().await.unwrap();
+            });
+        });
+        for bid in 0..1000 {
+            let value = subscriber.receive().unwrap();
+            assert_eq!(*value, Quote { bid, ask: bid + 1 });
+        }
+        sends.join().unwrap();
+    }
+
+    #[test]
+    fn sink_that_always_finds_room_lets_others_run() {
+        let mut sink = sink("inproc://sink-room");
+        let woken = Arc::new(Count::default());
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let mut pauses = 0;
+        for n in 0..1000 {
+            while pin!(&mut sink).poll_ready(&mut context).is_pending() {
+                pauses += 1;
+            }
+            pin!(&mut sink).start_send(item(n)).unwrap();
+        }
+        assert_eq!((pauses, woken.now()), (15, 15));
+    }
+}

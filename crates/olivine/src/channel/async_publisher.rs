@@ -1,5 +1,7 @@
 //! A publisher whose waits are futures: a thread waits for room with it, and closes it.
 
+#[cfg(feature = "stream")]
+mod sink;
 mod worker;
 
 use super::publisher::{Ending, PANICKED, Publisher};
@@ -11,6 +13,9 @@ use std::fmt;
 use std::io;
 use std::panic::resume_unwind;
 use worker::{Task, Worker};
+
+#[cfg(feature = "stream")]
+pub use sink::ItemPublisher;
 
 /// Messages that a task sends in a row before other tasks of its thread run.
 const TURN_MAX: u32 = 64;
@@ -27,6 +32,8 @@ const NO_THREAD: &str = "its publisher got no thread or no memory for its waits"
 ///
 /// A future that is dropped before it is ready has sent nothing. The next call ends the thread's
 /// wait and gets the publisher back. So time limits and `select!` of the executor work.
+///
+/// With the feature `stream`, `AsyncPublisher::into_item_publisher` makes a `Sink` of it.
 ///
 /// Close it by [`AsyncPublisher::close`]. Dropping it blocks as dropping a [`Publisher`] does: it
 /// ends the thread's wait and closes the publisher, and so waits for `linger`; over a bridge

@@ -8,7 +8,7 @@ use crate::message::{Outgoing, Position};
 use core::any::Any;
 use core::future::poll_fn;
 use core::mem::ManuallyDrop;
-use core::task::{Poll, Waker};
+use core::task::{Context, Poll, Waker};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -153,23 +153,32 @@ impl<T: ?Sized> Worker<T> {
     ///
     /// # Errors
     ///
-    /// [`NotSent::Forked`] in a forked child, which may be a copy of this task.
+    /// As [`Worker::poll_returned`].
     pub(super) async fn returned(&self) -> Result<Returned<T>, NotSent> {
-        poll_fn(|context| {
-            // Before the lock: the parent's thread may have held it.
-            if !self.is_ours() {
-                return Poll::Ready(Err(NotSent::Forked));
+        poll_fn(|context| self.poll_returned(context)).await
+    }
+
+    /// What the thread gives back, once it does; keeps the waker until then.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent::Forked`] in a forked child, which may be a copy of this task.
+    pub(super) fn poll_returned(
+        &self,
+        context: &Context<'_>,
+    ) -> Poll<Result<Returned<T>, NotSent>> {
+        // Before the lock: the parent's thread may have held it.
+        if !self.is_ours() {
+            return Poll::Ready(Err(NotSent::Forked));
+        }
+        let mut handover = self.shared.handover();
+        match handover.returned.take() {
+            Some(returned) => Poll::Ready(Ok(returned)),
+            None => {
+                handover.waker = Some(context.waker().clone());
+                Poll::Pending
             }
-            let mut handover = self.shared.handover();
-            match handover.returned.take() {
-                Some(returned) => Poll::Ready(Ok(returned)),
-                None => {
-                    handover.waker = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
+        }
     }
 
     /// Ends the wait and the thread. What the thread had, if it had the publisher.
@@ -200,7 +209,6 @@ impl<T: ?Sized> Worker<T> {
 mod tests {
     use super::*;
     use core::pin::pin;
-    use core::task::Context;
 
     #[test]
     fn task_for_a_thread_that_has_ended_panics_and_returns_the_publisher() {

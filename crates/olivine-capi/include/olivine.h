@@ -58,8 +58,9 @@ enum olivine_status
  {
   // Done.
   OLIVINE_STATUS_OK = 0,
-  // Nothing came within the time-out; nothing is wrong. `olivine_subscriber_try_receive` has a
-  // time-out of 0: it answers this where there is no message.
+  // What the call waits for did not happen within the time-out; nothing is wrong.
+  // `olivine_subscriber_try_receive` has a time-out of 0: it answers this where there is no
+  // message.
   OLIVINE_STATUS_TIMED_OUT = 1,
   // A pointer that must not be NULL is.
   OLIVINE_STATUS_NULL_ARGUMENT = 101,

@@ -187,6 +187,9 @@ class Message : public Bytes {
     Position position() const noexcept { return message_.position; }
     // What it is about; empty for a message without a topic.
     std::string_view topic() const noexcept { return {message_.topic, message_.topic_length}; }
+    // A copy of the value that it carries. UsageError if `T` has another size. Defined in
+    // olivine_typed.hpp, whose handles check the type.
+    template <class T> T as() const;
 
   private:
     olivine_message message_;

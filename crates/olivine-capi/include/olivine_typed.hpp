@@ -5,6 +5,8 @@
 
 #include "olivine.hpp"
 
+#include <cstring>
+
 namespace olivine {
 
 // Name and version of the layout of `T`, 1 to 64 bytes; change it when a field changes. `T` has it
@@ -28,6 +30,20 @@ template <class T> constexpr olivine_type type_of() noexcept {
         "a value travels as its bytes: use a type without pointers and virtual functions");
     static_assert(alignof(T) <= 8, "messages start on 8-byte boundaries");
     return {TypeName<T>::value, sizeof(T), alignof(T), TypeFields<T>::value};
+}
+
+template <class T> T Message::as() const {
+    static_assert(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T>,
+        "a value travels as its bytes: use a type without pointers and virtual functions");
+    static_assert(std::is_default_constructible_v<T>, "a value is received into a new one");
+    if (size() != sizeof(T)) {
+        const std::string text = "the message has " + std::to_string(size()) +
+                                 " bytes, and the value has " + std::to_string(sizeof(T));
+        detail::fail<UsageError>(OLIVINE_STATUS_BAD_ARGUMENT, text.c_str());
+    }
+    T value{};
+    std::memcpy(&value, data(), sizeof(T));
+    return value;
 }
 
 // Sends values of one type, each as the bytes that it has in memory, padding included. `T` is
@@ -78,8 +94,9 @@ template <class T> class TypedPublisher {
 };
 
 // Receives values of one type, as copies. A value is consumed when a call returns it, also by a
-// durable subscriber: where it must come again if the program dies, use subscriber(). A message of
-// another length, which no typed publisher sends, is not consumed: UsageError says its length.
+// durable subscriber. Where it must come again if the program dies, receive its message:
+// `for (const Message &message : values.subscriber()) { deal_with(message.as<T>()); }`. A message
+// of another length, which no typed publisher sends, is not consumed: UsageError says its length.
 template <class T> class TypedSubscriber {
     static_assert(std::is_default_constructible_v<T>, "a value is received into a new one");
 

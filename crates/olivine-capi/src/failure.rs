@@ -74,8 +74,8 @@ impl Failure {
             }
             Self::NoClaim => "there is no open claim to commit: claim first".to_owned(),
             Self::TimedOut => {
-                "nothing came within the time-out, which is 0 for a call that never waits: call \
-                 again, or wait longer"
+                "what the call waits for did not happen within the time-out, which is 0 for a call \
+                 that never waits: call again, or wait longer"
                     .to_owned()
             }
             Self::System { action, source } => format!("cannot {action}: {source}"),

@@ -16,8 +16,9 @@ use olivine::{NotSent, OpenError, ReceiveError, UriError};
 pub enum Status {
     /// Done.
     Ok = 0,
-    /// Nothing came within the time-out; nothing is wrong. `olivine_subscriber_try_receive` has a
-    /// time-out of 0: it answers this where there is no message.
+    /// What the call waits for did not happen within the time-out; nothing is wrong.
+    /// `olivine_subscriber_try_receive` has a time-out of 0: it answers this where there is no
+    /// message.
     TimedOut = 1,
 
     /// A pointer that must not be NULL is.

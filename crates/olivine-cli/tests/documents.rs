@@ -5,23 +5,6 @@ mod common;
 use common::TestFolder;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 15] = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "RELEASING.md",
-    "crates/olivine/README.md",
-    "crates/olivine-capi/README.md",
-    "crates/olivine-cli/README.md",
-    "crates/olivine-net/README.md",
-    "crates/olivine-python/README.md",
-    "docs/book/guides.md",
-    "docs/book/limits.md",
-    "docs/book/migration.md",
-    "docs/book/quick-start.md",
-    "docs/containers.md",
-    "docs/syscalls.md",
-    "docs/types.md",
-];
 const SHELLS: [&str; 4] = ["sh", "bash", "shell", "console"];
 
 fn root() -> PathBuf {
@@ -30,6 +13,44 @@ fn root() -> PathBuf {
 
 fn read(document: &str) -> String {
     std::fs::read_to_string(root().join(document)).unwrap()
+}
+
+/// Every page of the site that has commands. The changes name commands of former versions.
+fn documents() -> Vec<String> {
+    let summary = read("docs/book/SUMMARY.md");
+    let links = summary.split("](").skip(1);
+    let links = links.filter_map(|link| link.split_once(')'));
+    let pages = links.map(|(path, _)| match path.strip_prefix("../../") {
+        Some(path) => path.to_owned(),
+        None => path.strip_prefix("../").map_or_else(
+            || format!("docs/book/{path}"),
+            |path| format!("docs/{path}"),
+        ),
+    });
+    pages.filter(|page| page != "CHANGELOG.md").collect()
+}
+
+/// The commands of the tool in the sentences of a document, as arguments: `olivine ls`. Without
+/// those that leave out something (`…`).
+fn inline_commands(text: &str) -> Vec<Vec<String>> {
+    // Every second piece is a block, and then every second one a command.
+    let prose: Vec<_> = text.split("\n```").step_by(2).collect();
+    let prose = prose.join("\n\n");
+    let spans = prose
+        .split("\n\n")
+        .flat_map(|part| part.split('`').skip(1).step_by(2));
+    let is_ours = |span: &&str| span.split_whitespace().next() == Some("olivine");
+    let ours = spans.filter(|span| is_ours(span) && !span.contains('…'));
+    let words = |span| {
+        let words = shlex::split(span).unwrap_or_else(|| panic!("open quotes: {span}"));
+        words.into_iter().take_while(|word| word != "|").collect()
+    };
+    ours.map(words)
+        .filter(|words: &Vec<String>| {
+            let first = words.get(1).map(String::as_str);
+            !matches!(first, None | Some("=" | "COMMAND"))
+        })
+        .collect()
 }
 
 /// The commands in the shell blocks of a document, as arguments, without settings and redirections.
@@ -117,15 +138,18 @@ fn judge(place: &TestFolder, command: &[String]) -> Option<Result<(), String>> {
 fn every_documented_command_is_understood() {
     let place = TestFolder::new();
     let mut count = 0;
-    for document in DOCUMENTS {
-        for command in commands(&read(document)) {
+    let documents = documents();
+    assert!(documents.len() > 25, "{documents:?}");
+    for document in documents {
+        let text = read(&document);
+        for command in commands(&text).into_iter().chain(inline_commands(&text)) {
             if let Some(verdict) = judge(&place, &command) {
                 count += 1;
                 verdict.unwrap_or_else(|why| panic!("{document}: {}: {why}", command.join(" ")));
             }
         }
     }
-    assert!(count >= 15, "only {count} commands");
+    assert!(count >= 100, "only {count} commands");
     let readme = read("README.md");
     for first in ["cargo run --release -- demo", "cargo xtask test"] {
         let words: Vec<_> = first.split(' ').collect();
@@ -161,6 +185,16 @@ fn refused_command_is_found() {
         assert_eq!(judged(good), Some(Ok(())), "{good}");
     }
     assert_eq!(judged("git status"), None);
+}
+
+#[test]
+fn command_in_a_sentence_is_found() {
+    let text = "Use `olivine ls` or `olivine\nrm x`, and `ls`.\n\n```sh\nolivine gc\n```\n\
+                `olivine bench … --json` and `olivine = \"0.1\"` are none.";
+    assert_eq!(
+        inline_commands(text),
+        [vec!["olivine", "ls"], vec!["olivine", "rm", "x"]]
+    );
 }
 
 /// The cells of a document's tables.
@@ -199,6 +233,41 @@ fn figures_of_the_readme_are_recorded() {
                 "docs/figures.md has no {figure} of {document}"
             );
         }
+    }
+}
+
+/// Each row of the comparison names a method, whose rows of the recorded run have its figures.
+#[test]
+fn comparison_with_other_libraries_is_recorded() {
+    let recorded = read("docs/figures.md");
+    let (_, recorded) = recorded.split_once("`olivine bench pingpong").unwrap();
+    let rows_of = |method: &str| -> Vec<Vec<&str>> {
+        let rows = recorded.lines().filter(|line| line.starts_with('|'));
+        let rows = rows.map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+        let is_of = |row: &Vec<&str>| {
+            row.get(2)
+                .is_some_and(|name| name.trim_matches('*') == method)
+        };
+        rows.filter(is_of).collect()
+    };
+    let text = read("docs/book/migration.md");
+    let (_, table) = text.split_once("| 32 B | version |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let mut names = String::new();
+    for line in table.lines().skip(2) {
+        let row: Vec<_> = line.split('|').map(str::trim).collect();
+        let found = rows_of(row[3].trim_matches('`'));
+        // The first row of a method in each table is that of 32 B, one by one.
+        let is_there = |cells: &[&str]| {
+            let has_all = |row: &&Vec<&str>| cells.iter().all(|cell| row.contains(cell));
+            found.iter().any(|row| has_all(&row))
+        };
+        assert!(is_there(&row[4..7]), "{line}");
+        assert!(is_there(&row[7..9]), "{line}");
+        names.push_str(row[1]);
+    }
+    for name in ["Olivine", "Aeron", "iceoryx2", "ZeroMQ", "NNG"] {
+        assert!(names.contains(name), "no row of {name}");
     }
 }
 

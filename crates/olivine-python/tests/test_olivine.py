@@ -292,6 +292,13 @@ class Views(Case):
         del view
         self.assertEqual(publisher.count_subscribers(), 0)
 
+    def test_the_collector_tracks_no_copy(self):
+        publisher, subscriber = self.pair()
+        for _ in range(2):
+            publisher.publish(b"untracked")
+        for copy in [next(subscriber), *subscriber.poll(1)]:
+            self.assertFalse(gc.is_tracked(copy))
+
     def test_copies_live_as_long_as_they_like(self):
         publisher, subscriber = self.pair()
         for n in range(3):

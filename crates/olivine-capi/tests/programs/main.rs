@@ -277,24 +277,39 @@ fn a_killed_publisher_in_c_leaves_the_channel_working() {
 #[test]
 fn the_programs_of_the_readme_run() {
     let readme = std::fs::read_to_string(stage::source("README.md")).unwrap();
-    for (language, compiler, standard) in [("c", "cc", "c11"), ("cpp", "c++", "c++17")] {
-        let place = TestFolder::new();
-        let (_, rest) = readme.split_once(&format!("```{language}\n")).unwrap();
-        let file = place.0.path().join(format!("readme.{language}"));
-        std::fs::write(&file, rest.split("```").next().unwrap()).unwrap();
-        let file = file.display().to_string();
-        if let Some(program) = place.compile(compiler, standard, &file, Link::Shared) {
-            let program = program.display().to_string();
-            let checked = has_valgrind().then_some([&VALGRIND[..], &[&program]].concat());
-            for words in [vec![&*program]].into_iter().chain(checked) {
-                let mut command = std::process::Command::new(words[0]);
-                command.args(&words[1..]).env("OLIVINE_DIR", place.0.path());
-                let output = command.output().unwrap();
-                let said = String::from_utf8_lossy(&output.stdout);
-                assert!(output.status.success(), "{words:?}: {output:?}");
-                assert_eq!(said, "hello\n", "{words:?}");
-            }
+    let hello = "hello\n";
+    for (language, compiler, standard, prints) in [
+        ("c", "cc", "c11", [hello, "EURUSD 1.5\n"]),
+        ("cpp", "c++", "c++17", [hello, "1.5\nEURUSD 1.7\n"]),
+    ] {
+        let begin = format!("```{language}\n");
+        let blocks = readme.split(&begin).skip(1);
+        let blocks = blocks.map(|rest| rest.split("```").next().unwrap());
+        let programs: Vec<_> = blocks.filter(|block| block.contains("int main")).collect();
+        assert_eq!(programs.len(), prints.len(), "{language}");
+        for (program, prints) in programs.into_iter().zip(prints) {
+            run_block(language, compiler, standard, program, prints);
         }
+    }
+}
+
+fn run_block(language: &str, compiler: &str, standard: &str, program: &str, prints: &str) {
+    let place = TestFolder::new();
+    let file = place.0.path().join(format!("readme.{language}"));
+    std::fs::write(&file, program).unwrap();
+    let file = file.display().to_string();
+    let Some(program) = place.compile(compiler, standard, &file, Link::Shared) else {
+        return;
+    };
+    let program = program.display().to_string();
+    let checked = has_valgrind().then_some([&VALGRIND[..], &[&program]].concat());
+    for words in [vec![&*program]].into_iter().chain(checked) {
+        let mut command = std::process::Command::new(words[0]);
+        command.args(&words[1..]).env("OLIVINE_DIR", place.0.path());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        assert_eq!(said, prints, "{words:?}");
     }
 }
 

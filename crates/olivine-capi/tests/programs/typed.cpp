@@ -88,7 +88,19 @@ int main(int argc, char **argv) {
     // Bytes of every type can be read.
     olivine::Subscriber reader("inproc://typed");
     publisher.publish({1.5, 2.5, "EURUSD", {1, 2, 3}}, 7);
-    WANT(reader.receive().size() == sizeof(Quote));
+    const olivine::Message message = reader.receive();
+    WANT(message.size() == sizeof(Quote));
+    WANT(message.as<Quote>().ask == 2.5 && message.as<Quote>().levels[1] == 2);
+#if defined(__cpp_exceptions)
+    try {
+        message.as<double>();
+        WANT(false);
+    } catch (const olivine::UsageError &error) {
+        const std::string said = error.what();
+        WANT(said == "the message has 40 bytes, and the value has 8");
+        WANT(error.status() == OLIVINE_STATUS_BAD_ARGUMENT);
+    }
+#endif
     reader.close();
     const Quote quote = subscriber.receive();
     WANT(quote.bid == 1.5 && quote.ask == 2.5 && std::string(quote.name) == "EURUSD");

@@ -59,6 +59,7 @@ ok "$name.tar.gz in an empty root"
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 system=$target/tools/$release-$debian.tar
 if [ ! -f "$system" ]; then
+    mkdir -p "$target/tools"
     debootstrap --variant=minbase --include=man-db,bash-completion "$release" "$place/new" \
         >"$place/debootstrap.log" 2>&1 ||
         missing "debootstrap $release: $(tail -n 1 "$place/debootstrap.log")"

@@ -122,7 +122,7 @@ fn observer_sees_each_way_to_replace_a_channel_in_folders_that_had_not_changed_f
 }
 
 #[test]
-fn names_are_those_of_the_folder_now_also_of_one_that_had_not_changed_for_long() {
+fn names_of_a_folder_that_was_unchanged_for_long_are_those_of_now() {
     let place = TestFolder::new();
     let folder = place.file("later");
     let mut names = Names::new(&folder);

@@ -240,7 +240,10 @@ impl Traced {
             assert_eq!(found, self.pid, "{}", io::Error::last_os_error());
             if libc::WIFSTOPPED(status) {
                 let signal = libc::WSTOPSIG(status);
-                assert!(signal == libc::SIGTRAP || is_job_control(signal), "{signal}");
+                assert!(
+                    signal == libc::SIGTRAP || is_job_control(signal),
+                    "{signal}"
+                );
                 marks += usize::from(signal == libc::SIGTRAP);
                 continue;
             }

@@ -139,12 +139,19 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     let (cut, attack) = (plan.cut.as_secs(), plan.sealed.as_millis());
     let pictures = target().join("browser");
     let pictures = ("OLIVINE_BROWSER", &pictures.display() as &dyn Display);
-    let suites: [Suite<'_>; 10] = [
+    let suites: [Suite<'_>; 11] = [
         // A release build has the figures.
         (
             "instructions",
             "olivine --release",
             "instructions",
+            &[],
+            &[],
+        ),
+        (
+            "instructions-c",
+            "olivine-capi --release",
+            "programs claim_and_commit",
             &[],
             &[],
         ),

@@ -224,12 +224,30 @@ pub(crate) unsafe fn fill<T: Versioned>(
 ) -> Result<(), Failure> {
     // SAFETY: the contract is the same.
     let size = unsafe { check(argument, to.cast_const()) }?;
-    let length = size.min(size_of::<T>());
-    // SAFETY: both have `length` bytes, by contract and by type; they do not overlap.
-    unsafe { core::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), to.cast(), length) };
+    // SAFETY: the contract is the same; checked just now.
+    unsafe { fill_checked(to, size, value) };
+    Ok(())
+}
+
+/// As [`fill`], after [`check`] found `size`.
+///
+/// # Safety
+///
+/// `to` has as many bytes that may be written as its first word says: `size`.
+#[inline(always)]
+pub(crate) unsafe fn fill_checked<T: Versioned>(to: *mut T, size: usize, value: T) {
+    if size == size_of::<T>() {
+        // A length that the compiler knows: no call.
+        // SAFETY: it has that many bytes by contract.
+        unsafe { to.write_unaligned(value) };
+    } else {
+        let length = size.min(size_of::<T>());
+        let from = (&raw const value).cast::<u8>();
+        // SAFETY: both have `length` bytes, by contract and by type; they do not overlap.
+        unsafe { core::ptr::copy_nonoverlapping(from, to.cast(), length) };
+    }
     // SAFETY: as it was read.
     unsafe { to.cast::<usize>().write(size) };
-    Ok(())
 }
 
 /// A time-out in milliseconds; negative is none.

@@ -152,11 +152,12 @@ thread_local! {
 pub(crate) fn guard(call: impl FnOnce() -> Result<(), Failure>) -> Status {
     // A panic leaves handles as they are when a call fails: whole, and in the worst case without
     // the message.
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(Ok(())) => Status::Ok,
-        Ok(Err(failure)) => keep(failure),
-        Err(_) => keep(Failure::Panicked),
-    }
+    // The failure is kept inside, so that only a status comes back.
+    let call = || match call() {
+        Ok(()) => Status::Ok,
+        Err(failure) => keep(failure),
+    };
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|_| keep(Failure::Panicked))
 }
 
 /// Keeps the failure for [`olivine_last_error`]; returns its status.

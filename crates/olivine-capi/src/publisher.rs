@@ -1,7 +1,8 @@
 //! The sending end.
 
 use crate::argument::{
-    bytes, check, config, fill, give, label, labelled, message_type, place, row, text, timeout,
+    bytes, check, config, fill, fill_checked, give, label, labelled, message_type, place, row,
+    text, timeout,
 };
 use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, take, with};
@@ -10,7 +11,7 @@ use crate::status::Status;
 use crate::structs::{Claim, Label, Part, PublisherStats, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::{BatchNotSent, Outgoing, Publisher as RustPublisher};
+use olivine::{BatchNotSent, Label as RustLabel, Outgoing, Publisher as RustPublisher};
 use std::time::Duration;
 
 /// Sends messages into a channel.
@@ -47,12 +48,15 @@ unsafe fn send<R>(
     // SAFETY: the contract is the same.
     unsafe {
         with(publisher, |end| {
-            call(end).map_err(|failure| end.state.explained(failure))
+            call(end).map_err(|failure| end.explained(failure))
         })
     }
 }
 
 /// Sends a copy of a message within a time.
+///
+/// `timeout` is a function, so that each caller has an instance of [`guard`] for itself: then the
+/// compiler puts everything into one function, and the arguments stay in registers.
 ///
 /// # Safety
 ///
@@ -62,7 +66,7 @@ unsafe fn publish(
     publisher: *mut Publisher,
     (data, length): (*const c_void, usize),
     with_label: *const Label,
-    timeout: Option<Duration>,
+    timeout: impl FnOnce() -> Option<Duration>,
     position: *mut u64,
 ) -> Status {
     guard(|| {
@@ -74,8 +78,8 @@ unsafe fn publish(
         let sent = unsafe {
             send(publisher, |end| {
                 end.check("length", length)?;
-                let publisher = end.state.idle()?;
-                Ok(match timeout {
+                let publisher = end.idle()?;
+                Ok(match timeout() {
                     None => publisher.publish(message),
                     NOT_AT_ALL => publisher.try_publish(message),
                     Some(timeout) => publisher.publish_timeout(message, timeout),
@@ -117,7 +121,7 @@ unsafe fn publish_batch(
                 for part in parts {
                     end.check("messages[].length", part.length)?;
                 }
-                let publisher = end.state.idle()?;
+                let publisher = end.idle()?;
                 let done = match timeout {
                     None => publisher.publish_batch(messages),
                     Some(timeout) => publisher.publish_batch_timeout(messages, timeout),
@@ -125,7 +129,7 @@ unsafe fn publish_batch(
                 Ok(match done {
                     Ok(all) => (all, Ok(())),
                     Err(BatchNotSent { published, reason }) => {
-                        (published, Err(end.state.explained(reason.into())))
+                        (published, Err(end.explained(reason.into())))
                     }
                 })
             })
@@ -136,7 +140,7 @@ unsafe fn publish_batch(
     })
 }
 
-/// Reserves a message within a time.
+/// Reserves a message within a time, a function as in [`publish`].
 ///
 /// # Safety
 ///
@@ -146,30 +150,73 @@ unsafe fn claim(
     publisher: *mut Publisher,
     length: usize,
     with_label: *const Label,
-    timeout: Option<Duration>,
+    timeout: impl FnOnce() -> Option<Duration>,
     claim: *mut Claim,
 ) -> Status {
     guard(|| {
         // Looked at before anything is reserved.
         // SAFETY: the contract is the same.
-        unsafe { check("claim", claim) }?;
-        // SAFETY: the contract is the same.
-        let room = Outgoing::sized(length).label(unsafe { label(with_label) }?);
-        // SAFETY: the contract is the same.
-        let (data, length) = unsafe {
-            send(publisher, |end| {
-                end.check("length", length)?;
-                end.state.claim(room, timeout)
-            })
-        }?;
-        let reserved = Claim {
-            struct_size: size_of::<Claim>(),
-            data,
-            length,
+        let size = unsafe { check("claim", claim) }?;
+        let hand_over = |data| {
+            let reserved = Claim {
+                struct_size: size,
+                data,
+                length,
+            };
+            // SAFETY: the contract is the same; `check` found its size.
+            unsafe { fill_checked(claim, size, reserved) };
         };
-        // SAFETY: the contract is the same.
-        unsafe { fill("claim", claim, reserved) }
+        // In both branches, so that a place stays in a register.
+        if with_label.is_null() {
+            // SAFETY: the contract is the same.
+            hand_over(unsafe { reserve(publisher, length, || Ok(RustLabel::new()), timeout) }?);
+        } else {
+            // SAFETY: the contract is the same.
+            hand_over(unsafe { reserve_labelled(publisher, length, with_label, timeout) }?);
+        }
+        Ok(())
     })
+}
+
+/// The place of a claimed message. `with_label` gives the same label each time.
+///
+/// # Safety
+///
+/// As for the functions that call it.
+#[inline(always)]
+unsafe fn reserve<'l>(
+    publisher: *mut Publisher,
+    length: usize,
+    with_label: impl Fn() -> Result<RustLabel<'l>, Failure>,
+    timeout: impl FnOnce() -> Option<Duration>,
+) -> Result<*mut u8, Failure> {
+    let room = || Ok(Outgoing::sized(length).label(with_label()?));
+    let wanted = room()?;
+    // SAFETY: the contract is the same.
+    unsafe {
+        send(publisher, |end| {
+            end.check("length", length)?;
+            end.claim(wanted, room, timeout())
+        })
+    }
+}
+
+/// As [`reserve`], apart from it: without a label there is nothing to carry along.
+///
+/// # Safety
+///
+/// As for the functions that call it.
+#[inline(never)]
+unsafe fn reserve_labelled(
+    publisher: *mut Publisher,
+    length: usize,
+    with_label: *const Label,
+    timeout: impl FnOnce() -> Option<Duration>,
+) -> Result<*mut u8, Failure> {
+    // SAFETY: the contract is the same.
+    let label = || unsafe { label(with_label) };
+    // SAFETY: the contract is the same.
+    unsafe { reserve(publisher, length, label, timeout) }
 }
 
 /// Opens the channel that `uri` names as a publisher, and creates it if necessary. `*publisher` is
@@ -276,7 +323,7 @@ pub unsafe extern "C" fn olivine_publisher_try_publish(
     position: *mut u64,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { publish(publisher, (data, length), label, NOT_AT_ALL, position) }
+    unsafe { publish(publisher, (data, length), label, || NOT_AT_ALL, position) }
 }
 
 /// As `olivine_publisher_try_publish`, but waits for room by the channel's wait strategy, as long
@@ -294,7 +341,7 @@ pub unsafe extern "C" fn olivine_publisher_publish(
     position: *mut u64,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { publish(publisher, (data, length), label, None, position) }
+    unsafe { publish(publisher, (data, length), label, || None, position) }
 }
 
 /// As `olivine_publisher_publish`, but gives up after `timeout_ms` milliseconds; negative is as
@@ -319,7 +366,7 @@ pub unsafe extern "C" fn olivine_publisher_publish_timeout(
             publisher,
             (data, length),
             label,
-            timeout(timeout_ms),
+            || timeout(timeout_ms),
             position,
         )
     }
@@ -405,7 +452,7 @@ pub unsafe extern "C" fn olivine_publisher_try_claim(
     claim: *mut Claim,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { self::claim(publisher, length, label, NOT_AT_ALL, claim) }
+    unsafe { self::claim(publisher, length, label, || NOT_AT_ALL, claim) }
 }
 
 /// As `olivine_publisher_try_claim`, but waits for room by the channel's wait strategy, as long as
@@ -422,7 +469,7 @@ pub unsafe extern "C" fn olivine_publisher_claim(
     claim: *mut Claim,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { self::claim(publisher, length, label, None, claim) }
+    unsafe { self::claim(publisher, length, label, || None, claim) }
 }
 
 /// As `olivine_publisher_claim`, but gives up after `timeout_ms` milliseconds; negative is as long
@@ -440,7 +487,7 @@ pub unsafe extern "C" fn olivine_publisher_claim_timeout(
     claim: *mut Claim,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { self::claim(publisher, length, label, timeout(timeout_ms), claim) }
+    unsafe { self::claim(publisher, length, label, || timeout(timeout_ms), claim) }
 }
 
 /// Makes the claimed message visible. Never waits. `*position`, if `position` is not NULL, is where
@@ -460,7 +507,7 @@ pub unsafe extern "C" fn olivine_publisher_commit(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let sent = unsafe { send(publisher, |end| end.state.commit()) }?;
+        let sent = unsafe { send(publisher, |end| end.commit()) }?;
         // SAFETY: the contract is the same.
         unsafe { give(position, sent) };
         Ok(())
@@ -478,7 +525,7 @@ pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> S
         // SAFETY: the contract is the same.
         unsafe {
             with(publisher, |end| {
-                end.state.abort();
+                end.publisher.abort();
                 Ok(())
             })
         }
@@ -501,7 +548,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
         // SAFETY: the contract is the same.
         let reached = unsafe {
             send(publisher, |end| {
-                let publisher = end.state.idle()?;
+                let publisher = end.idle()?;
                 Ok(publisher.wait_for_subscribers(count, timeout(timeout_ms))?)
             })
         }?;
@@ -524,7 +571,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
         // SAFETY: the contract is the same.
         let reached = unsafe {
             send(publisher, |end| {
-                Ok(end.state.idle()?.wait_drained(timeout(timeout_ms))?)
+                Ok(end.idle()?.wait_drained(timeout(timeout_ms))?)
             })
         }?;
         reached.then_some(()).ok_or_else(|| Failure::TimedOut)
@@ -546,7 +593,7 @@ pub unsafe extern "C" fn olivine_publisher_cursor(
         // SAFETY: the contract is the same.
         let to = unsafe { place("position", position) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |end| Ok(end.state.look()?.cursor().0)) }?;
+        *to = unsafe { with(publisher, |end| Ok(end.look().cursor().0)) }?;
         Ok(())
     })
 }
@@ -566,7 +613,7 @@ pub unsafe extern "C" fn olivine_publisher_message_max(
         // SAFETY: the contract is the same.
         let to = unsafe { place("length", length) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |end| Ok(end.state.look()?.message_max())) }?;
+        *to = unsafe { with(publisher, |end| Ok(end.look().message_max())) }?;
         Ok(())
     })
 }
@@ -585,7 +632,7 @@ pub unsafe extern "C" fn olivine_publisher_count_subscribers(
         // SAFETY: the contract is the same.
         let to = unsafe { place("count", count) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |end| Ok(end.state.look()?.count_subscribers())) }?;
+        *to = unsafe { with(publisher, |end| Ok(end.look().count_subscribers())) }?;
         Ok(())
     })
 }
@@ -605,11 +652,7 @@ pub unsafe extern "C" fn olivine_publisher_check_unlinked(
         // SAFETY: the contract is the same.
         let to = unsafe { place("is_unlinked", is_unlinked) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe {
-            with(publisher, |end| {
-                Ok(end.state.look()?.check_unlinked().into())
-            })
-        }?;
+        *to = unsafe { with(publisher, |end| Ok(end.look().check_unlinked().into())) }?;
         Ok(())
     })
 }
@@ -626,7 +669,7 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let now = unsafe { with(publisher, |end| Ok(end.state.look()?.stats().into())) }?;
+        let now = unsafe { with(publisher, |end| Ok(end.look().stats().into())) }?;
         // SAFETY: the contract is the same.
         unsafe { fill("stats", stats, now) }
     })
@@ -659,10 +702,7 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        unsafe { take(publisher) }?
-            .state
-            .into_publisher()?
-            .close()?;
+        unsafe { take(publisher) }?.into_publisher().close()?;
         Ok(())
     })
 }
@@ -686,7 +726,7 @@ pub unsafe extern "C" fn olivine_publisher_close_failed(
         // SAFETY: the contract is the same.
         let reason = unsafe { text("reason", reason) }?;
         // SAFETY: the contract is the same.
-        let publisher = unsafe { take(publisher) }?.state.into_publisher()?;
+        let publisher = unsafe { take(publisher) }?.into_publisher();
         publisher.close_failed(reason)?;
         Ok(())
     })

@@ -1,24 +1,24 @@
-//! What a publisher is in the middle of, and the length of its messages.
+//! A publisher with the claim that it has open, and the length of its messages.
 
 use crate::failure::Failure;
-use olivine::{NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
+use olivine::{ClaimingPublisher, NotSent, Outgoing, Publisher as RustPublisher};
 use std::time::Duration;
 
 /// The time-out of verbs that never wait.
 pub(crate) const NOT_AT_ALL: Option<Duration> = Some(Duration::ZERO);
 
-/// A publisher, and the length of its messages if it has a type.
+/// A publisher, its claim if one is open, and the length of its messages if it has a type.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    pub(crate) state: State,
+    pub(crate) publisher: ClaimingPublisher,
     length: Option<usize>,
 }
 
 impl Sending {
     /// `length`: of each message, if the channel has a type.
     pub(crate) fn new(publisher: RustPublisher, length: Option<usize>) -> Self {
-        let state = State::Open(Box::new(publisher));
-        Self { state, length }
+        let publisher = ClaimingPublisher::new(publisher);
+        Self { publisher, length }
     }
 
     /// Refuses a message that is not one value.
@@ -29,43 +29,25 @@ impl Sending {
             _ => Ok(()),
         }
     }
-}
 
-#[cold]
-fn not_a_value(argument: &'static str, length: usize, value: usize) -> Failure {
-    Failure::Bad {
-        argument,
-        problem: format!("is {length}, and values of the channel's type have {value} bytes").into(),
-    }
-}
-
-/// What a publisher is in the middle of.
-#[derive(Debug)]
-pub(crate) enum State {
-    Open(Box<RustPublisher>),
-    Claimed(OwnedClaim),
-    /// A call panicked half way.
-    Gone,
-}
-
-impl State {
     /// The publisher, for whatever an open claim forbids.
     #[inline(always)]
     pub(crate) fn idle(&mut self) -> Result<&mut RustPublisher, Failure> {
-        match self {
-            Self::Open(publisher) => Ok(publisher),
-            Self::Claimed(_) => Err(Failure::ClaimOpen),
-            Self::Gone => Err(Failure::Panicked),
+        // No failure is made, and dropped, where there is none.
+        match self.publisher.publisher_mut() {
+            Some(publisher) => Ok(publisher),
+            None => Err(Failure::ClaimOpen),
         }
     }
 
     /// The publisher, to look at.
-    pub(crate) fn look(&self) -> Result<&RustPublisher, Failure> {
-        match self {
-            Self::Open(publisher) => Ok(publisher),
-            Self::Claimed(claim) => Ok(claim.publisher()),
-            Self::Gone => Err(Failure::Panicked),
-        }
+    pub(crate) fn look(&self) -> &RustPublisher {
+        self.publisher.publisher()
+    }
+
+    /// The publisher, to close it; an open claim is given up.
+    pub(crate) fn into_publisher(self) -> RustPublisher {
+        self.publisher.into_publisher()
     }
 
     /// `failure`, with the reason where the link has failed.
@@ -73,80 +55,60 @@ impl State {
     #[inline(never)]
     pub(crate) fn explained(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::Sent(NotSent::LinkFailed) => Failure::Link(
-                self.look()
-                    .ok()
-                    .and_then(|publisher| publisher.link_failure())
-                    .map(Box::new),
-            ),
+            Failure::Sent(NotSent::LinkFailed) => {
+                Failure::Link(self.look().link_failure().map(Box::new))
+            }
             other => other,
         }
     }
 
+    /// Reserves a message within a time; returns its place. `again` makes the same `room`: so the
+    /// room stays in registers, and the slow path makes its own.
     #[inline(always)]
-    pub(crate) fn claim(
+    pub(crate) fn claim<'m>(
         &mut self,
-        room: Outgoing<'_, usize>,
+        room: Outgoing<'m, usize>,
+        again: impl FnOnce() -> Result<Outgoing<'m, usize>, Failure>,
         timeout: Option<Duration>,
-    ) -> Result<(*mut u8, usize), Failure> {
-        match self.try_claim(room) {
-            Err(Failure::Sent(NotSent::BackPressured | NotSent::NotConnected))
-                if timeout != NOT_AT_ALL =>
-            {
-                self.idle()?.wait_for_room(room, timeout)?;
-                self.try_claim(room)
+    ) -> Result<*mut u8, Failure> {
+        if self.publisher.is_claimed() {
+            return Err(Failure::ClaimOpen);
+        }
+        match self.publisher.try_claim(room) {
+            Ok(place) => Ok(place.as_mut_ptr()),
+            Err(NotSent::BackPressured | NotSent::NotConnected) if timeout != NOT_AT_ALL => {
+                self.claim_later(again, timeout)
             }
-            done => done,
+            Err(error) => Err(error.into()),
         }
     }
 
-    #[inline(always)]
-    fn try_claim(&mut self, room: Outgoing<'_, usize>) -> Result<(*mut u8, usize), Failure> {
-        self.idle()?;
-        let Self::Open(publisher) = core::mem::replace(self, Self::Gone) else {
-            return Err(Failure::Panicked);
-        };
-        match OwnedClaim::try_claim(publisher, room) {
-            Ok(mut claim) => {
-                let place = (claim.as_mut_ptr(), claim.len());
-                *self = Self::Claimed(claim);
-                Ok(place)
-            }
-            Err((publisher, error)) => {
-                *self = Self::Open(publisher);
-                Err(error.into())
-            }
-        }
+    #[cold]
+    #[inline(never)]
+    fn claim_later<'m>(
+        &mut self,
+        room: impl FnOnce() -> Result<Outgoing<'m, usize>, Failure>,
+        timeout: Option<Duration>,
+    ) -> Result<*mut u8, Failure> {
+        let room = room()?;
+        self.idle()?.wait_for_room(room, timeout)?;
+        Ok(self.publisher.try_claim(room)?.as_mut_ptr())
     }
 
+    /// Makes the claimed message visible.
     #[inline(always)]
     pub(crate) fn commit(&mut self) -> Result<u64, Failure> {
-        match core::mem::replace(self, Self::Gone) {
-            Self::Claimed(claim) => {
-                let (publisher, position) = claim.commit();
-                *self = Self::Open(publisher);
-                Ok(position?.0)
-            }
-            other => {
-                *self = other;
-                Err(Failure::NoClaim)
-            }
+        match self.publisher.commit() {
+            Some(sent) => Ok(sent?.0),
+            None => Err(Failure::NoClaim),
         }
     }
+}
 
-    /// The publisher, to close it; an open claim is given up.
-    pub(crate) fn into_publisher(self) -> Result<RustPublisher, Failure> {
-        match self {
-            Self::Open(publisher) => Ok(*publisher),
-            Self::Claimed(claim) => Ok(*claim.abort()),
-            Self::Gone => Err(Failure::Panicked),
-        }
-    }
-
-    pub(crate) fn abort(&mut self) {
-        match core::mem::replace(self, Self::Gone) {
-            Self::Claimed(claim) => *self = Self::Open(claim.abort()),
-            other => *self = other,
-        }
+#[cold]
+fn not_a_value(argument: &'static str, length: usize, value: usize) -> Failure {
+    Failure::Bad {
+        argument,
+        problem: format!("is {length}, and values of the channel's type have {value} bytes").into(),
     }
 }

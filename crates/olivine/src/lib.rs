@@ -106,7 +106,7 @@ pub use channel::async_subscriber::AsyncSubscriber;
 #[cfg(not(loom))]
 pub use channel::batch::{Batch, BatchNotSent};
 #[cfg(not(loom))]
-pub use channel::claim::{Claim, OwnedClaim};
+pub use channel::claim::{Claim, ClaimingPublisher, OwnedClaim};
 #[cfg(not(loom))]
 pub use channel::publisher::{Publisher, PublisherStats};
 #[cfg(not(loom))]

@@ -12,8 +12,8 @@ use olivine::raw::{
     self, CheckedEgress, CheckedIngress, Control, Destination, Inlet, NotRead, NotTaken,
 };
 use olivine::{
-    AsyncPublisher, Config, LaneState, NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError,
-    Subscriber,
+    AsyncPublisher, ClaimingPublisher, Config, LaneState, NotSent, Outgoing, OwnedClaim, Publisher,
+    ReceiveError, Subscriber,
 };
 use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -299,8 +299,22 @@ fn only_the_parent_commits_a_claim_across_fork() {
         i32::from(!matches!(committed, Err(NotSent::Forked)))
     });
     assert!(subscriber.try_receive().unwrap().is_none());
-    let (_publisher, committed) = claim.unwrap().commit();
+    let (publisher, committed) = claim.unwrap().commit();
     committed.unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"parent");
+
+    let mut claiming = ClaimingPublisher::new(*publisher);
+    claiming.try_claim(6).unwrap().copy_from_slice(b"parent");
+    let mut claiming = Some(claiming);
+    forked(|| {
+        let mut claiming = claiming.take().unwrap();
+        let mine = matches!(claiming.commit(), Some(Err(NotSent::Forked)));
+        let next = matches!(claiming.try_claim(6), Err(NotSent::Forked))
+            && claiming.try_claim(usize::MAX - 7).is_err();
+        i32::from(!mine || !next || claiming.is_claimed())
+    });
+    assert!(subscriber.try_receive().unwrap().is_none());
+    claiming.unwrap().commit().unwrap().unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"parent");
 }
 

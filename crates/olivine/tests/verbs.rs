@@ -311,7 +311,9 @@ fn the_table_has_every_combination_once() {
 
 /// The basics: publishers, subscribers, order, room, the end.
 mod basics {
-    use olivine::{NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError, Subscriber};
+    use olivine::{
+        ClaimingPublisher, NotSent, Outgoing, OwnedClaim, Publisher, ReceiveError, Subscriber,
+    };
 
     fn channel(name: &str) -> String {
         format!("inproc://basics-{name}?capacity=4KiB")
@@ -374,5 +376,143 @@ mod basics {
         let claim = OwnedClaim::try_claim(publisher, 5).unwrap();
         drop(claim);
         assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    }
+
+    /// A claim that stays in place is committed, given up, refused or replaced, and keeps the
+    /// publisher from sending anything else.
+    #[test]
+    fn claiming_publisher_sends_what_was_claimed_and_nothing_else_meanwhile() {
+        let uri = channel("claiming");
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut claiming = ClaimingPublisher::new(Publisher::open(&uri).unwrap());
+        assert!(claiming.commit().is_none() && !claiming.is_claimed());
+
+        let room = claiming.try_claim(Outgoing::sized(3).tag(7)).unwrap();
+        room.copy_from_slice(b"one");
+        assert!(subscriber.try_receive().unwrap().is_none());
+        assert!(claiming.is_claimed() && claiming.publisher_mut().is_none());
+        assert_eq!(claiming.publisher().cursor().0, 0);
+        let position = claiming.commit().unwrap().unwrap();
+        assert_eq!(position, claiming.publisher().cursor());
+        assert!(claiming.commit().is_none(), "a claim is committed once");
+        let message = subscriber.receive().unwrap();
+        assert_eq!((&*message, message.tag()), (&b"one"[..], 7));
+
+        claiming.try_claim(1000).unwrap().fill(0xff);
+        claiming.abort();
+        claiming.publisher_mut().unwrap().publish(b"two").unwrap();
+        assert_eq!(&*subscriber.receive().unwrap(), b"two");
+
+        // A refused claim leaves none open, also not the one before it.
+        claiming.try_claim(1000).unwrap().fill(0xff);
+        let error = claiming.try_claim(1 << 20).unwrap_err();
+        assert!(matches!(error, NotSent::TooLong { .. }), "{error}");
+        assert!(claiming.commit().is_none());
+        claiming.try_claim(1000).unwrap().fill(0xff);
+        claiming.try_claim(5).unwrap().copy_from_slice(b"three");
+        claiming.commit().unwrap().unwrap();
+        assert_eq!(&*subscriber.receive().unwrap(), b"three");
+
+        // Without room nothing is claimed; with room again it goes on.
+        let mut sent = 0_u32;
+        let refused = loop {
+            match claiming.try_claim(100) {
+                Ok(room) => room[..4].copy_from_slice(&sent.to_le_bytes()),
+                Err(error) => break error,
+            }
+            claiming.commit().unwrap().unwrap();
+            sent += 1;
+        };
+        assert_eq!(refused, NotSent::BackPressured);
+        assert!(sent > 10 && !claiming.is_claimed());
+        for number in 0..sent {
+            let message = subscriber.receive().unwrap();
+            assert_eq!(message[..4], number.to_le_bytes());
+        }
+        subscriber.release();
+        claiming.try_claim(0).unwrap();
+
+        // Dropped with a claim, it closes its publisher.
+        drop(claiming);
+        assert!(matches!(subscriber.receive(), Err(ReceiveError::Closed)));
+    }
+
+    /// Lengths near the largest number are too long, whatever the publisher did before.
+    #[test]
+    fn claim_of_an_impossible_length_is_too_long_in_every_state() {
+        let refuses = |claiming: &mut ClaimingPublisher, state: &str| {
+            for length in (0..=17).map(|less| usize::MAX - less) {
+                for tag in [0, 7] {
+                    let room = Outgoing::sized(length).tag(tag);
+                    let error = claiming.try_claim(room).unwrap_err();
+                    assert!(matches!(error, NotSent::TooLong { .. }), "{state}: {error}");
+                    assert!(claiming.commit().is_none(), "{state}");
+                    let publisher = claiming.publisher_mut().unwrap();
+                    let error = publisher.try_claim(room).unwrap_err();
+                    assert!(matches!(error, NotSent::TooLong { .. }), "{state}: {error}");
+                }
+            }
+        };
+        for topic in ["", "?topic=words"] {
+            let uri = format!("{}{topic}", channel("impossible"));
+            let mut subscriber = Subscriber::open(&uri).unwrap();
+            let mut claiming = ClaimingPublisher::new(Publisher::open(&uri).unwrap());
+            refuses(&mut claiming, "fresh");
+            let publisher = claiming.publisher_mut().unwrap();
+            publisher.publish(b"one").unwrap();
+            refuses(&mut claiming, "after a message");
+            let publisher = claiming.publisher_mut().unwrap();
+            publisher.publish_batch(["two", "three"]).unwrap();
+            refuses(&mut claiming, "after a batch");
+            let publisher = claiming.publisher_mut().unwrap();
+            publisher
+                .publish(Outgoing::new(b"four").topic("words"))
+                .unwrap();
+            refuses(&mut claiming, "after a topic");
+            drop(claiming.publisher_mut().unwrap().try_claim(100).unwrap());
+            refuses(&mut claiming, "after a claim that was dropped");
+            for expected in ["one", "two", "three", "four"] {
+                assert_eq!(&*subscriber.receive().unwrap(), expected.as_bytes());
+            }
+            assert!(subscriber.try_receive().unwrap().is_none());
+            let publisher = claiming.publisher_mut().unwrap();
+            while publisher.try_publish(&[1; 100]).is_ok() {}
+            refuses(&mut claiming, "without room");
+        }
+    }
+
+    /// A batch of one length has room for exactly as many messages as single ones have.
+    #[test]
+    fn batch_of_one_length_ends_where_the_room_does() {
+        let uri = channel("batch-room");
+        let mut subscriber = Subscriber::open(&uri).unwrap();
+        let mut publisher = Publisher::open(&uri).unwrap();
+        for lap in 0..50_u32 {
+            let mut batch = publisher.batch();
+            let mut pushed = 0_u32;
+            let refused = loop {
+                // Runs of three lengths, and the fourth message has another.
+                let message = [lap, pushed, !lap, !pushed].map(u32::to_le_bytes).concat();
+                let length = [16, 16, 16, 8][pushed as usize % 4];
+                match batch.push(Outgoing::new(&message[..length]).tag(pushed)) {
+                    Ok(()) => pushed += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(refused, NotSent::BackPressured);
+            assert_eq!(batch.len(), pushed as usize);
+            // Four frames take 88 bytes, and the next header 8.
+            assert!(pushed.abs_diff(4096 / 22) <= 2, "{pushed}");
+            let end = batch.commit();
+            assert_eq!(publisher.cursor(), end);
+            for number in 0..pushed {
+                let message = subscriber.receive().unwrap();
+                let length = [16, 16, 16, 8][number as usize % 4];
+                assert_eq!((message.len(), message.tag()), (length, number));
+                let words = [lap, number, !lap, !number].map(u32::to_le_bytes).concat();
+                assert_eq!(*message, words[..length]);
+            }
+            assert!(subscriber.try_receive().unwrap().is_none());
+        }
     }
 }

@@ -129,6 +129,62 @@ fn valgrind_finds_nothing_in_programs_in_c() {
     }
 }
 
+/// Messages of the two runs whose difference is counted: it has neither start nor end.
+const COUNTS: [u64; 2] = [2_000, 22_000];
+/// Instructions of a message of 32 bytes, the loop of the program included: 5 % above those counted
+/// here (ADR 0035).
+const PUBLISH_MOST: f64 = 129.3;
+/// Those of claim and commit to those of publish, at most.
+const CLAIM_MOST: f64 = 1.2;
+
+/// Instructions of a message that `costs.c` sends by this verb.
+fn instructions(program: &std::path::Path, verb: &str) -> f64 {
+    let [less, more] = COUNTS.map(|count| {
+        let mut counted = std::process::Command::new("valgrind");
+        counted.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+        let output = counted
+            .arg(program)
+            .args([verb, &count.to_string()])
+            .output();
+        let output = output.expect("valgrind was there");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{verb}: {said}");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            format!("{}\n", count * 40)
+        );
+        let line = said.lines().find_map(|line| line.split_once("Collected :"));
+        let (_, number) = line.unwrap_or_else(|| panic!("{verb}: {said}"));
+        number.trim().parse::<f64>().unwrap()
+    });
+    (more - less) / (COUNTS[1] - COUNTS[0]) as f64
+}
+
+/// A claim stays in the handle, and nothing is made for an error that did not happen. Counted in
+/// release builds only: `cargo xtask ci --deep`.
+#[test]
+fn claim_and_commit_take_little_more_than_publish() {
+    if cfg!(debug_assertions) {
+        return stage::skip("instructions are counted in a release build only");
+    }
+    let place = TestFolder::new();
+    if !has_valgrind() {
+        return;
+    }
+    let Some(program) = place.compile("cc", "c11 -O2", "costs.c", Link::Static) else {
+        return;
+    };
+    let [publish, claim] = ["publish", "claim"].map(|verb| instructions(&program, verb));
+    println!(
+        "publish {publish:.1}, claim and commit {claim:.1}: {:.2}",
+        claim / publish
+    );
+    assert!(
+        publish <= PUBLISH_MOST && claim <= CLAIM_MOST * publish,
+        "{publish} {claim}"
+    );
+}
+
 #[test]
 fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
     let place = TestFolder::new();

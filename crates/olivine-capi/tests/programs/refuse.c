@@ -90,6 +90,12 @@ static void messages(void) {
     WANT(olivine_publisher_try_publish(publisher, "", 1 << 20, NULL, NULL)
         == OLIVINE_STATUS_TOO_LONG);
     WANT(says("the message is too long: this ring takes up to"));
+    for (size_t less = 0; less < 18; less++) {
+        olivine_claim impossible = OLIVINE_CLAIM_INIT;
+        WANT(olivine_publisher_try_claim(publisher, SIZE_MAX - less, NULL, &impossible)
+            == OLIVINE_STATUS_TOO_LONG);
+        WANT(olivine_publisher_commit(publisher, NULL) == OLIVINE_STATUS_NO_CLAIM);
+    }
     WANT(olivine_publisher_try_publish(publisher, "x", 1, &(olivine_label){"a..b", 0}, NULL)
         == OLIVINE_STATUS_TOPIC);
     WANT_OK(olivine_publisher_try_publish(publisher, NULL, 0, &(olivine_label){NULL, 1}, NULL));

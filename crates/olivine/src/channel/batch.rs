@@ -3,6 +3,7 @@
 use super::publisher::Publisher;
 use crate::error::NotSent;
 use crate::message::{Outgoing, Position};
+use crate::ring::publish::FrameShape;
 use std::time::{Duration, Instant};
 
 /// Messages that become visible together. A dropped batch is given up and never becomes visible.
@@ -25,6 +26,8 @@ pub struct Batch<'a, T: ?Sized = [u8]> {
     pub(super) end: u64,
     pub(super) first: (u32, usize),
     pub(super) count: usize,
+    /// The shape of the message pushed last, if it had no topic: the next one is often as long.
+    pub(super) last: FrameShape,
 }
 
 impl Batch<'_> {
@@ -45,28 +48,45 @@ impl<T: ?Sized> Batch<'_, T> {
     pub(super) fn add(&mut self, message: Outgoing<'_>) -> Result<(), NotSent> {
         let at = self.end;
         let Outgoing { body, label } = message;
+        if label.topic.is_none() && self.last.is_of(body.len()) {
+            let header = (self.count > 0).then_some(label.tag);
+            let producer = &mut self.publisher.producer;
+            let written = producer.write_alike(at, self.last, header, body);
+            if let Some(end) = written {
+                if self.count == 0 {
+                    self.first = (label.tag, body.len());
+                }
+                self.end = end;
+                self.count += 1;
+                return Ok(());
+            }
+        }
+        self.add_other(message)
+    }
+
+    /// As [`Batch::add`], for a message that is not as long as the one before, has a topic, or has
+    /// no room by the cached limit.
+    #[inline(always)]
+    fn add_other(&mut self, message: Outgoing<'_>) -> Result<(), NotSent> {
+        let at = self.end;
+        let Outgoing { body, label } = message;
         let (end, length) = match self.publisher.fits(at, body.len(), label.topic) {
             Ok(end) => {
                 self.publisher.producer.write(at, body);
+                self.last = FrameShape::new(body.len(), end - at);
                 (end, body.len())
             }
             // In a function of the publisher: the batch's own words stay in registers.
             Err(_) => self.publisher.write_with_topic(at, message)?,
         };
-        self.count(end, label.tag, length);
-        Ok(())
-    }
-
-    /// Counts a frame that was written up to `end`.
-    #[inline(always)]
-    fn count(&mut self, end: u64, tag: u32, length: usize) {
         if self.count == 0 {
-            self.first = (tag, length);
+            self.first = (label.tag, length);
         } else {
-            self.publisher.producer.prepare(self.end, tag, length);
+            self.publisher.producer.prepare(at, label.tag, length);
         }
         self.end = end;
         self.count += 1;
+        Ok(())
     }
 
     /// Messages in the batch.

@@ -3,7 +3,9 @@
 use super::publisher::Publisher;
 use crate::error::NotSent;
 use crate::message::{Outgoing, Position};
+use crate::ring::layout::header_word;
 use crate::ring::publish::Producer;
+use core::num::NonZeroU64;
 use core::ops::{Deref, DerefMut};
 
 /// A reserved message: fill it, then [`Claim::commit`]. A dropped claim is given up and never
@@ -147,5 +149,113 @@ impl DerefMut for OwnedClaim {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         self.publisher.producer.payload_mut(self.length)
+    }
+}
+
+/// A publisher and the claim that it has open, if any, in one value: for bindings of other
+/// languages, which cannot borrow the publisher meanwhile. An [`OwnedClaim`] takes the publisher
+/// along and gives it back; here it stays where it is.
+///
+/// Dropping it gives an open claim up and closes the publisher.
+///
+/// ```
+/// # use olivine::{ClaimingPublisher, Outgoing, Publisher, Subscriber};
+/// # let mut subscriber = Subscriber::open("inproc://claiming")?;
+/// let mut claiming = ClaimingPublisher::new(Publisher::open("inproc://claiming")?);
+/// let room = claiming.try_claim(Outgoing::sized(5).tag(7))?;
+/// room.copy_from_slice(b"hello");
+/// assert!(claiming.publisher_mut().is_none(), "it can send nothing else meanwhile");
+/// let position = claiming.commit().expect("there is a claim")?;
+/// assert_eq!(position, claiming.publisher().cursor());
+/// assert_eq!(subscriber.receive()?.tag(), 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct ClaimingPublisher {
+    publisher: Publisher,
+    /// The header of the claimed frame, which begins at the publisher's position: nothing else is
+    /// sent while there is a claim.
+    header: Option<NonZeroU64>,
+    /// Its end.
+    end: u64,
+}
+
+impl ClaimingPublisher {
+    /// `publisher`, with no claim open.
+    #[must_use]
+    pub fn new(publisher: Publisher) -> Self {
+        Self {
+            publisher,
+            header: None,
+            end: 0,
+        }
+    }
+
+    /// As [`Publisher::try_claim`]: reserves a message, if there is room; returns its bytes. Never
+    /// waits. A claim that is open is given up first.
+    ///
+    /// # Errors
+    ///
+    /// [`NotSent`]; nothing is reserved.
+    #[inline(always)]
+    pub fn try_claim<'m>(
+        &mut self,
+        room: impl Into<Outgoing<'m, usize>>,
+    ) -> Result<&mut [u8], NotSent> {
+        self.header = None;
+        let claim = self.publisher.reserve(room.into())?;
+        // Never zero: it has the frame's length.
+        self.header = NonZeroU64::new(header_word(claim.tag, claim.carried));
+        self.end = claim.end;
+        Ok(claim.producer.new_payload_mut(claim.length))
+    }
+
+    /// Whether a claim is open.
+    #[must_use]
+    #[inline(always)]
+    pub fn is_claimed(&self) -> bool {
+        self.header.is_some()
+    }
+
+    /// Makes the claimed message visible; returns the position after it. `None` without a claim. In
+    /// a forked child it returns [`NotSent::Forked`], because the message belongs to the parent.
+    #[inline(always)]
+    pub fn commit(&mut self) -> Option<Result<Position, NotSent>> {
+        let header = self.header.take()?;
+        let producer = &mut self.publisher.producer;
+        if producer.is_shut() {
+            return Some(Err(NotSent::Forked));
+        }
+        let end = producer.commit_as(self.end, header.get());
+        Some(Ok(Position(end)))
+    }
+
+    /// Gives the claim up, if there is one.
+    #[inline(always)]
+    pub fn abort(&mut self) {
+        self.header = None;
+    }
+
+    /// The publisher, for reading its state.
+    #[must_use]
+    #[inline(always)]
+    pub fn publisher(&self) -> &Publisher {
+        &self.publisher
+    }
+
+    /// The publisher; `None` while a claim is open, because it can send nothing else then.
+    #[must_use]
+    #[inline(always)]
+    pub fn publisher_mut(&mut self) -> Option<&mut Publisher> {
+        match self.header {
+            None => Some(&mut self.publisher),
+            Some(_) => None,
+        }
+    }
+
+    /// The publisher; an open claim is given up.
+    #[must_use = "dropped, the publisher is closed"]
+    pub fn into_publisher(self) -> Publisher {
+        self.publisher
     }
 }

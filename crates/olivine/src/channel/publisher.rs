@@ -17,7 +17,7 @@ use crate::link::Link;
 use crate::message::{Outgoing, Position};
 use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte};
-use crate::ring::publish::Producer;
+use crate::ring::publish::{FrameShape, Producer};
 use crate::sync::Ordering;
 use crate::uri::topic::trailer_length;
 use crate::uri::{Config, UriError};
@@ -282,6 +282,7 @@ impl<T: ?Sized> Publisher<T> {
             end: start,
             first: (0, 0),
             count: 0,
+            last: FrameShape::NONE,
         }
     }
 

@@ -303,10 +303,8 @@ impl Ring {
     )]
     pub(crate) unsafe fn payload_mut(&self, position: u64, length: usize) -> &mut [u8] {
         assert!(length as u64 <= self.capacity - HEADER_BYTES);
-        let to = self.at(position + HEADER_BYTES);
-        // SAFETY: in the doubled mapping, initialised (shared memory starts as zeros), and ours
-        // alone by the claim.
-        unsafe { core::slice::from_raw_parts_mut(to, length) }
+        // SAFETY: the length was checked, the rest is the caller's duty.
+        unsafe { self.address(position).payload_mut(length) }
     }
 
     /// The payload of the committed frame at `position`.
@@ -489,6 +487,21 @@ impl<'a> RingAddress<'a> {
         // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
         // and `bytes` is memory of this process, so the ranges cannot overlap.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// The payload after the header, to be filled in place.
+    ///
+    /// # Safety
+    ///
+    /// As for [`RingAddress::write`], for as long as the slice lives; and only one such slice at a
+    /// time.
+    #[inline(always)]
+    pub(crate) unsafe fn payload_mut(self, length: usize) -> &'a mut [u8] {
+        // SAFETY: at most a capacity further on: in the doubled mapping.
+        let to = unsafe { self.at.add(size_of::<u64>()) };
+        // SAFETY: in the doubled mapping, initialised (shared memory starts as zeros), and ours
+        // alone by the claim.
+        unsafe { core::slice::from_raw_parts_mut(to, length) }
     }
 
     /// The payload after the header.

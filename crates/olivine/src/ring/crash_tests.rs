@@ -59,11 +59,11 @@ fn stores(channel: &Channel, steps: &[Step]) -> Vec<Store> {
                 // The cached limit is private.
                 let Some(place) = place else { continue };
                 let part = (place, bytes.clone());
-                // Two parts of a long payload are enough for a torn one. More parts would be too
-                // many deaths.
+                // Two parts of a long payload are enough for a torn one, and of zeros in line after
+                // line for some that are missing. More parts would be too many deaths.
                 if let [.., before, last] = &mut found[..]
-                    && continues(before, last.parts[0].0)
-                    && continues(last, place)
+                    && continues(before, &last.parts[0])
+                    && continues(last, &part)
                     && !release
                 {
                     last.parts.push(part);
@@ -80,9 +80,13 @@ fn stores(channel: &Channel, steps: &[Step]) -> Vec<Store> {
     found
 }
 
-/// Whether a payload continues at `place`.
-fn continues(store: &Store, place: usize) -> bool {
-    !store.release && store.parts.last().is_some_and(|last| last.0 + 1 == place)
+/// Whether a payload continues with `part`, or zeros do a line further on.
+fn continues(store: &Store, part: &(usize, Vec<u8>)) -> bool {
+    let is_next = |last: &(usize, Vec<u8>)| {
+        let is_zero = [last, part].iter().all(|(_, bytes)| bytes[..] == [0; 8]);
+        last.0 + 1 == part.0 || last.0 + 8 == part.0 && is_zero
+    };
+    !store.release && store.parts.last().is_some_and(is_next)
 }
 
 /// Whether store `early` is visible if store `late` is.

@@ -320,9 +320,12 @@ fn aborted_claim_never_becomes_visible() {
         assert!(send(&mut producer, round, &[7; 8]));
         let at = producer.position();
         let end = producer.room(at, 40).unwrap();
-        // A claim and a batch, both aborted after they were filled with words like headers.
-        if round % 2 == 0 {
+        // Claims and a batch, all aborted after they were filled with words like headers.
+        if round % 3 == 0 {
             producer.begin(end);
+            producer.payload_mut(40).fill(0x11);
+        } else if round % 3 == 1 {
+            assert_eq!(producer.reserve(40), Ok(end));
             producer.payload_mut(40).fill(0x11);
         } else {
             producer.begin_batch();
@@ -335,34 +338,42 @@ fn aborted_claim_never_becomes_visible() {
     assert_eq!(producer.position(), 200 * 16);
 }
 
-/// A publisher prefetches the lines of the next message, but none that a subscriber still reads.
+/// A publisher takes the lines of the next messages, but none that a subscriber still reads.
 #[test]
 fn lines_are_prefetched_only_within_room() {
-    const MESSAGE: [u8; 600] = [0x11; 600];
-    let channel = channel(8, 0);
-    let mut producer = channel.producer();
-    let mut consumer = channel.consumer(0);
-    let mut sent = 0;
-    while send(&mut producer, sent, &MESSAGE) {
-        sent += 1;
+    // A length, how many fit a ring of 4096 bytes, and how many lines are prefetched at once.
+    for (length, fit, lines) in [(600, 6, 10), (104, 36, 17), (32, 102, 17)] {
+        let message = vec![0x11; length];
+        let channel = channel(8, 0);
+        let mut producer = channel.producer();
+        let mut consumer = channel.consumer(0);
+        let mut sent = 0;
+        while send(&mut producer, sent, &message) {
+            sent += 1;
+        }
+        assert_eq!(sent, fit, "{length}");
+        while let Some(found) = consumer.next().unwrap() {
+            assert_eq!(consumer.view(&found), message, "message {}", found.tag);
+            consumer.advance(&found);
+            sent -= 1;
+        }
+        assert_eq!(sent, 0, "none was overwritten");
+        consumer.at_tail();
+        assert!(send(&mut producer, fit, &message));
+        let from = producer.position();
+        let taken: Vec<u64> = (0..lines)
+            .map(|line| {
+                channel
+                    .ring
+                    .header(from + 64 * line)
+                    .load(Ordering::Relaxed)
+            })
+            .collect();
+        assert!(
+            taken.iter().all(|word| *word == 0),
+            "{length}: the next lines, where others lay: {taken:x?}"
+        );
     }
-    assert_eq!(sent, 6, "a ring of 4096 bytes holds 6 frames of 608");
-    while let Some(found) = consumer.next().unwrap() {
-        assert_eq!(consumer.view(&found), MESSAGE, "message {}", found.tag);
-        consumer.advance(&found);
-        sent -= 1;
-    }
-    assert_eq!(sent, 0, "none was overwritten");
-    consumer.at_tail();
-    assert!(send(&mut producer, 6, &MESSAGE));
-    let taken: Vec<u64> = (producer.position()..producer.position() + 608)
-        .step_by(64)
-        .map(|at| channel.ring.header(at).load(Ordering::Relaxed))
-        .collect();
-    assert_eq!(
-        taken, [0; 10],
-        "the lines of the next message, where others lay"
-    );
 }
 
 /// A batch longer than the ring would let the message after it be as long, unchecked.

@@ -29,11 +29,49 @@ use zerocopy::IntoBytes as _;
 
 /// Bytes of a cache line. On machines with other lines only time is lost.
 const LINE_BYTES: u64 = 64;
-/// Largest number of bytes after a frame to prefetch for write. The store queue of the processor
-/// holds that many lines.
-const PREFETCH_MAX: u64 = 1088;
-/// Lengths of messages for which that is done. Shorter ones gain nothing, longer ones are streamed.
+/// Lines after that of a frame that are prefetched at once. The processor's store queue holds them.
+const PREFETCH_LINES: u64 = 16;
+/// Bytes in which they are.
+const PREFETCH_BYTES: u64 = (PREFETCH_LINES + 1) * LINE_BYTES;
+/// Lengths of messages after each of which the lines of a next one are prefetched. Longer ones are
+/// streamed; lines of shorter ones are prefetched at once for several.
 const PREFETCH_FOR: RangeInclusive<u64> = 505..=4152;
+/// For lengths up to this one that pays in any ring, for longer ones in rings up to a size.
+const PREFETCH_SHORT: u64 = 64;
+/// The second-level cache of the other side keeps all lines of a ring up to this size.
+const PREFETCH_RING: u64 = 1 << 20;
+
+/// What [`Producer::fits`] found of a message's frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FrameShape {
+    /// Bytes of header and payload; 0 for no frame.
+    frame: u64,
+    /// Bytes of the frame in the ring.
+    padded: u64,
+}
+
+impl FrameShape {
+    /// The shape of no frame.
+    pub(crate) const NONE: Self = Self {
+        frame: 0,
+        padded: 0,
+    };
+
+    /// The shape of a message of `length` bytes whose frame takes `padded` bytes.
+    #[inline(always)]
+    pub(crate) fn new(length: usize, padded: u64) -> Self {
+        Self {
+            frame: length as u64 + HEADER_BYTES,
+            padded,
+        }
+    }
+
+    /// Whether the frame of a message of `length` bytes has it.
+    #[inline(always)]
+    pub(crate) fn is_of(self, length: usize) -> bool {
+        self.frame == length as u64 + HEADER_BYTES
+    }
+}
 
 /// Writes frames into one lane. Exactly one exists per lane: its owner holds the lane's lock.
 #[derive(Debug)]
@@ -52,6 +90,9 @@ pub(crate) struct Producer {
     /// Cached limit, on a page that reads as zeros in a forked child. So every call there takes the
     /// slow path.
     limit: PrivateWord,
+    /// Lines before this position are prefetched, if that pays. At most the cached limit: headers
+    /// up to it are zeroed on the fast path.
+    prefetched: u64,
     align_mask: u64,
     /// Its complement.
     align_bits: u64,
@@ -167,6 +208,21 @@ impl Producer {
         }
     }
 
+    /// A claim of `length` bytes begins at the position, and may be aborted; returns its end. The
+    /// header there reads zero, and stays so: the claim ends before it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Producer::fits`].
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, NotSent> {
+        // Zero in a forked child, and without room. A sum that overflowed would be zero, too.
+        if (length as u64).saturating_add(HEADER_BYTES) != self.ready.get() {
+            self.get_ready(length)?;
+        }
+        Ok(self.position + self.stride)
+    }
+
     /// A claim up to `end` begins, and may be aborted. The bytes after the position may change.
     #[inline(always)]
     pub(crate) fn begin(&mut self, end: u64) {
@@ -194,6 +250,37 @@ impl Producer {
         unsafe { self.ring.write(at, message) };
     }
 
+    /// [`Producer::fits`], [`Producer::write`] and [`Producer::prepare`] for a message as long as
+    /// one before it in the batch, for which [`Producer::fits`] found the `shape`. Without `tag`
+    /// the frame is the first of the batch, and gets no header. Returns the end of the frame;
+    /// `None` without room by the cached limit.
+    #[inline(always)]
+    pub(crate) fn write_alike(
+        &mut self,
+        at: u64,
+        shape: FrameShape,
+        tag: Option<u32>,
+        message: &[u8],
+    ) -> Option<u64> {
+        debug_assert!(shape.is_of(message.len()));
+        debug_assert!(self.stride == 0 || mutant("claim_keeps_zeroed"));
+        let end = at + shape.padded;
+        // Zero in a forked child.
+        if end + HEADER_BYTES > self.limit.get() {
+            return None;
+        }
+        // One place for both stores: the compiler must expect that the first changes `self`.
+        let address = self.ring.address(at);
+        // SAFETY: `fits` found that the length is at most the ring's. The rest is as in `write`.
+        unsafe { address.write(message) };
+        if let Some(tag) = tag {
+            // Relaxed: released by the COMMIT of the batch's first frame.
+            let word = header_word(tag, message.len());
+            address.header().store(word, Ordering::Relaxed);
+        }
+        Some(end)
+    }
+
     /// The payload of the claimed frame at the position. A forked child gets leaked zeros instead,
     /// because its parent may be filling the frame.
     #[cfg(not(loom))]
@@ -204,6 +291,16 @@ impl Producer {
         }
         // SAFETY: as in `write`; `&mut self` makes the slice the only one.
         unsafe { self.ring.payload_mut(self.position, length) }
+    }
+
+    /// As [`Producer::payload_mut`], in the call that claims: no fork came between.
+    /// [`Producer::reserve`] or [`Producer::fits_whole`] has just found room for `length` bytes.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn new_payload_mut(&mut self, length: usize) -> &mut [u8] {
+        debug_assert!(length as u64 <= self.message_max && !self.is_shut());
+        // SAFETY: the length fits the ring. The rest is as in `payload_mut`.
+        unsafe { self.ring.address(self.position).payload_mut(length) }
     }
 
     /// The payload of the frame at `at` in a batch that may be aborted. [`Producer::fits_whole`]
@@ -237,7 +334,7 @@ impl Producer {
         }
         // Read before the stores below: the compiler must expect that these change `self`.
         let (at, stride) = (self.position, self.stride);
-        let (ring, cursor, limit) = (self.ring.base(), &*self.cursor, self.limit.get());
+        let (ring, cursor, prefetched) = (self.ring.base(), &*self.cursor, self.prefetched);
         let address = ring.address(at);
         // SAFETY: the length is at most the ring's and the frame is below the limit, so no reliable
         // subscriber reads these bytes (REUSE). Its header is not committed: it is at our position.
@@ -249,20 +346,17 @@ impl Producer {
         self.position = end;
         publish_cursor(cursor, end);
         let ahead = end + stride;
-        if ahead + HEADER_BYTES <= limit || mutant("zero_past_limit") {
+        if ahead + HEADER_BYTES <= prefetched {
             zero_ahead(ring, ahead);
-            if PREFETCH_FOR.contains(&(message.len() as u64)) {
-                prefetch_for_write(ring, end, ahead);
-            }
         } else {
-            self.forget_zeroed();
+            self.prefetch_ahead(end, ahead);
         }
         self.look_for_sleepers();
         Ok(end)
     }
 
-    /// Prepares the fast path for a message of `length` bytes at the position: it has room, and the
-    /// header after it reads zero.
+    /// Prepares the fast path for a message or claim of `length` bytes at the position: it has
+    /// room, and the header after it reads zero.
     ///
     /// # Errors
     ///
@@ -332,22 +426,49 @@ impl Producer {
         publish_cursor(&self.cursor, end);
         // The end of a next frame or batch of this length.
         let ahead = end + stride;
-        if ahead + HEADER_BYTES <= self.limit.get() || mutant("zero_past_limit") {
-            let ring = self.ring.base();
-            zero_ahead(ring, ahead);
-            if stride != self.stride {
-                // Another length: no message is known to fit.
-                self.ready.set(0);
-            }
+        if stride != self.stride {
+            // Another length: no message is known to fit.
+            self.ready.set(0);
             self.stride = stride;
-            if PREFETCH_FOR.contains(&(stride - HEADER_BYTES)) {
-                prefetch_for_write(ring, end, ahead);
-            }
+        }
+        if ahead + HEADER_BYTES <= self.prefetched {
+            zero_ahead(self.ring.base(), ahead);
         } else {
-            self.forget_zeroed();
+            self.prefetch_ahead(end, ahead);
         }
         self.look_for_sleepers();
         end
+    }
+
+    /// Zeroes the header at `ahead`, unless it is above the limit, and prefetches the cache lines
+    /// of the messages after `end`: of the next one, or of several short ones, for which this is
+    /// called once (ADR 0018, ADR 0037).
+    #[inline(never)]
+    fn prefetch_ahead(&mut self, end: u64, ahead: u64) {
+        let limit = self.limit.get();
+        let is_free = |to: u64| to <= limit || mutant("zero_past_limit");
+        if !is_free(ahead + HEADER_BYTES) {
+            self.forget_zeroed();
+            return;
+        }
+        let ring = self.ring.base();
+        zero_ahead(ring, ahead);
+        let (length, most) = (ahead - end - HEADER_BYTES, end + PREFETCH_BYTES);
+        if length < *PREFETCH_FOR.start() {
+            // Frames of whole lines: it would slow an exchange of them by a seventh.
+            let pays = !(ahead - end).is_multiple_of(LINE_BYTES)
+                && (length <= PREFETCH_SHORT || self.ring.capacity() <= PREFETCH_RING);
+            let to = if is_free(most) { most } else { limit };
+            self.prefetched = to;
+            if pays && to == most {
+                // As often as the compiler knows: no loop.
+                (1..=PREFETCH_LINES).for_each(|line| prefetch_line(ring, end + line * LINE_BYTES));
+            } else if pays {
+                prefetch_for_write(ring, end, to);
+            }
+        } else if PREFETCH_FOR.contains(&length) {
+            prefetch_for_write(ring, end, ahead.min(most));
+        }
     }
 
     /// Wakes subscribers that sleep, after a commit.
@@ -423,6 +544,7 @@ impl Producer {
     /// Refuses everything from now on. The next call takes the slow path.
     pub(crate) fn shut(&mut self) {
         self.forget_zeroed();
+        self.prefetched = 0;
         self.limit.set(0);
     }
 }
@@ -466,12 +588,17 @@ fn zero_ahead(ring: RingBase<'_>, ahead: u64) {
 #[inline(never)]
 fn prefetch_for_write(ring: RingBase<'_>, from: u64, to: u64) {
     let mut line = from + LINE_BYTES;
-    while line < to.min(from + PREFETCH_MAX) {
-        // Relaxed: not a header. It is read only after the COMMIT of the frame that will contain
-        // it.
-        ring.address(line).header().store(0, Ordering::Relaxed);
+    while line + HEADER_BYTES <= to {
+        prefetch_line(ring, line);
         line += LINE_BYTES;
     }
+}
+
+/// Fetches the cache line at `place` by storing a zero.
+#[inline(always)]
+fn prefetch_line(ring: RingBase<'_>, place: u64) {
+    // Relaxed: not a header. It is read only after the COMMIT of the frame that will contain it.
+    ring.address(place).header().store(0, Ordering::Relaxed);
 }
 
 /// Adds to a counter that only this process writes.

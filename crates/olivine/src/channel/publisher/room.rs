@@ -164,29 +164,30 @@ impl<T: ?Sized> Publisher<T> {
     /// The end of a claimed frame, and the length for its header.
     #[inline(always)]
     fn find_place(&mut self, room: Outgoing<'_, usize>) -> Result<(u64, usize), NotSent> {
-        let at = self.producer.position();
         let Outgoing { body, label } = room;
-        match self.fits(at, body, label.topic) {
-            Ok(end) => Ok((end, body)),
-            Err(_) => self.find_place_slowly(at, body, label.topic),
+        if label.topic.is_none()
+            && let Ok(end) = self.producer.reserve(body)
+        {
+            return Ok((end, body));
         }
+        self.find_place_slowly(body, label.topic)
     }
 
     #[cold]
     #[inline(never)]
     fn find_place_slowly(
         &mut self,
-        at: u64,
         length: usize,
         topic: Option<&str>,
     ) -> Result<(u64, usize), NotSent> {
+        let at = self.producer.position();
         let (end, whole) = self.room_with_topic(at, length, topic)?;
+        self.producer.begin(end);
         Ok((end, self.write_topic(at, length, whole, topic)))
     }
 
     #[inline(always)]
     fn claimed(&mut self, room: Outgoing<'_, usize>, (end, carried): (u64, usize)) -> Claim<'_> {
-        self.producer.begin(end);
         Claim {
             producer: &mut self.producer,
             end,

@@ -135,12 +135,17 @@ fn aborted_claim_never_becomes_visible() {
         let channel = Channel::new(1, 1);
         let mut producer = channel.producer(0);
         let mut consumer = channel.gating(0, 0);
-        for _ in 0..6 {
+        for round in 0..6 {
             producer.room(producer.position(), 5).unwrap();
             producer.send(1, b"short").unwrap();
             let at = producer.position();
+            // As a message with a topic is claimed, and as one without.
             let end = producer.room(at, 20).unwrap();
-            producer.begin(end);
+            if round % 2 == 0 {
+                producer.begin(end);
+            } else {
+                assert_eq!(producer.reserve(20), Ok(end));
+            }
             // SAFETY: claimed just now; loom checks that no thread reads it.
             unsafe { channel.lanes[0].1.write(at, &[0x11; 20]) };
             let frame = consumer.next().unwrap().unwrap();

@@ -15,8 +15,9 @@ impl Producer {
     #[inline(never)]
     pub(crate) fn make_room(&mut self, need: u64) -> bool {
         let capacity = self.ring.capacity();
-        // The limit may fall below it.
+        // The limit may fall below them.
         self.forget_zeroed();
+        self.prefetched = 0;
         self.collect();
         let wanted = match self.gate.slowest() {
             Some(slowest) => self.whole_frames(slowest) + capacity,

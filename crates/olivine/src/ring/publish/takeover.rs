@@ -34,6 +34,7 @@ impl Producer {
                 .min(POSITION_MAX),
             stride: 0,
             ready,
+            prefetched: 0,
             align_mask: geometry.align - 1,
             align_bits: !(geometry.align - 1),
             slow_from: geometry.message_max() + 1,

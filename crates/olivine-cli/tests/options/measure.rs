@@ -71,8 +71,9 @@ pub(crate) const SCENES: &[Scene] = &[
         pingpong,
     ),
     Scene::acts("bench pingpong", &["--count"], |stage| {
-        let words = ["bench", "pingpong", "--method", "pipe", "--runs", "2"];
-        let words = [&words[..], &["--count", "123"]].concat();
+        let plain = ["bench", "pingpong", "--method", "pipe"];
+        assert_eq!(row(stage, &[&plain]).get("messages_count"), None);
+        let words = [&plain[..], &["--runs", "2", "--count", "123"]].concat();
         let found = measured(stage, &[&words]);
         let row = &found["results"][0];
         assert_eq!(row["messages_count"], 123, "{row}");

@@ -453,7 +453,7 @@ mod basics {
                 }
             }
         };
-        for topic in ["", "?topic=words"] {
+        for topic in ["", "&topic=words"] {
             let uri = format!("{}{topic}", channel("impossible"));
             let mut subscriber = Subscriber::open(&uri).unwrap();
             let mut claiming = ClaimingPublisher::new(Publisher::open(&uri).unwrap());

@@ -26,7 +26,7 @@ pub struct Batch<'a, T: ?Sized = [u8]> {
     pub(super) end: u64,
     pub(super) first: (u32, usize),
     pub(super) count: usize,
-    /// The shape of the message pushed last, if it had no topic: the next one is often as long.
+    /// The shape of a message pushed before, without a topic: the next one is often as long.
     pub(super) last: FrameShape,
 }
 

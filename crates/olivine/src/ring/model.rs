@@ -21,8 +21,8 @@
 //!   such a fence here. So a missing release directly after such a fence is not found. For this
 //!   reason the release of the limit in `Producer::make_room` has no mutant, and must stay.
 //! * Loads of values from later stores (load buffering): loom only delays loads.
-//! * Zeros that prefetch more than one line (ADR 0037): a ring of 64 bytes has no room for them. The
-//!   tests on the heap, `crash_tests` and the properties have them.
+//! * Zeros that prefetch more than one line (ADR 0037): a ring of 64 bytes has no room for them.
+//!   The tests on the heap, `crash_tests` and the properties have them.
 //! * The mirrored mapping, locks, the kernel's sleep and wake, the bound on every sleep, and
 //!   process death other than between two steps of the publisher.
 

@@ -16,6 +16,8 @@ use std::time::Duration;
 /// Longer than a tick of the clock with which the kernel stamps files: a change of a folder behind
 /// one of this age has another time.
 const SETTLED_AGE: Duration = Duration::from_millis(200);
+/// The same for a time of whole seconds: some file systems store one or two seconds.
+const SETTLED_AGE_COARSE: Duration = Duration::from_millis(2500);
 
 /// Folder of channels if the URI names none: `$OLIVINE_DIR`, else `/dev/shm/olivine-UID`.
 pub(crate) fn default_folder() -> PathBuf {
@@ -176,17 +178,22 @@ impl ChangeTime {
         Some(Self(Duration::new(seconds, nanoseconds)))
     }
 
-    /// The time that a change at this moment would get, or a little more.
+    /// The time that a change at this moment would get: the kernel stamps files by this clock, and
+    /// where it reads a finer one no two changes have the same time.
     fn now() -> Option<Self> {
-        let now = clock_gettime(ClockId::Realtime);
+        let now = clock_gettime(ClockId::RealtimeCoarse);
         Self::new(now.tv_sec, now.tv_nsec)
     }
 
     /// Whether each change after `now`, which was taken before this time was read, has another
     /// time. A time in the future is that of a clock that was set back since.
     fn is_settled(self, now: Option<Self>) -> bool {
+        let settled = match self.0.subsec_nanos() {
+            0 => SETTLED_AGE_COARSE,
+            _ => SETTLED_AGE,
+        };
         now.and_then(|now| now.0.checked_sub(self.0))
-            .is_some_and(|age| age > SETTLED_AGE)
+            .is_some_and(|age| age > settled)
     }
 }
 
@@ -360,5 +367,22 @@ impl ChannelFolder {
 impl AsFd for ChannelFolder {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_time_settles_later_where_a_file_system_stores_whole_seconds() {
+        let at = |seconds: u64, nanoseconds: u32| ChangeTime::new(seconds, nanoseconds);
+        let settled = |changed, now| ChangeTime::is_settled(Option::unwrap(changed), now);
+        assert!(!settled(at(10, 1), at(10, 150_000_000)));
+        assert!(settled(at(10, 1), at(10, 300_000_000)));
+        assert!(!settled(at(10, 0), at(12, 400_000_000)));
+        assert!(settled(at(10, 0), at(12, 600_000_000)));
+        assert!(!settled(at(10, 1), at(9, 0)), "the clock was set back");
+        assert!(!settled(at(10, 1), None));
     }
 }

@@ -38,7 +38,9 @@ enum Thread {
 /// Closing waits for a kept item and for `linger`, as [`AsyncPublisher::close`] does. If it is
 /// dropped while it keeps an item, the stream ends as failed.
 ///
-/// An error is that of the item which was not sent. The sink goes on with the next one.
+/// An error is that of the item which was not sent, and the sink goes on with the next one. `feed`
+/// and `send` also return the error of the item that was kept before: then neither that one nor the
+/// new one is sent. So does closing, which then has to be called again.
 ///
 /// ```
 /// use futures_util::SinkExt;

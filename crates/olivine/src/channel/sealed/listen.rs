@@ -57,7 +57,7 @@ impl Listener {
     pub(super) fn bind(config: &Config, path: &Path) -> Result<Self, OpenError> {
         let sharing = Sharing::of(config)?;
         // First under a temporary name: no subscriber connects before the permissions are set.
-        let temporary = unused_name(path);
+        let temporary = unused_name(path, '.');
         let io = |action| refused(action, path);
         let socket = new_socket().map_err(io("make"))?;
         // `bind` makes the name with these bits, less those that the umask forbids.
@@ -122,11 +122,13 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev.into(), stat.st_ino.into())
 }
 
-/// An unused name in the same folder.
-fn unused_name(path: &Path) -> PathBuf {
+/// An unused name in the same folder. `mark` tells names apart that a thread uses at one time, the
+/// thread's number those of threads, and the time those of other process number spaces.
+fn unused_name(path: &Path, mark: char) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     let nanos = crate::clock::monotonic_ns() & 0xff_ffff;
-    name.push(format!(".{:x}.{nanos:x}", std::process::id()));
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    name.push(format!(".{thread:x}{mark}{nanos:x}"));
     name.into()
 }
 
@@ -191,7 +193,7 @@ fn remove_dead_socket(path: &Path) -> Result<(), SealedError> {
     refuse_if_served(path, path)?;
     // Rename it first: if another publisher has put a new socket there meanwhile, it gets the name
     // back.
-    let moved = unused_name(path);
+    let moved = unused_name(path, '-');
     match rustix::fs::rename(path, &moved) {
         Ok(()) => {}
         Err(Errno::NOENT) => return Ok(()),
@@ -223,4 +225,25 @@ fn refuse_if_served(place: &Path, path: &Path) -> Result<(), SealedError> {
         socket: path.to_owned(),
         pid,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn unused_names_of_threads_differ_also_at_one_time() {
+        let names = || {
+            let name = |_| unused_name(Path::new("x"), '.');
+            (0..50_000).map(name).collect::<HashSet<_>>()
+        };
+        let other = std::thread::spawn(names);
+        let mine = names();
+        assert_eq!(mine.intersection(&other.join().unwrap()).next(), None);
+        assert_ne!(
+            unused_name(Path::new("x"), '-').to_str().unwrap().find('-'),
+            None
+        );
+    }
 }

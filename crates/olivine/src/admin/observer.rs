@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 const FRAMES_MAX: u64 = 16;
 
 /// The names in a folder that can be channels, as [`names`](super::names) returns them, again and
-/// again. A folder that has not changed since the last look is checked, but not listed. Nor does
-/// [`Observer`](super::Observer) look a channel up again while its folders have not changed. So a
+/// again. A folder that has not changed since the last look is checked, but not listed, and
+/// [`Observer`](super::Observer) does not look up a channel whose folders have not changed. So a
 /// file system that is mounted over one of them later is not noticed.
 #[derive(Debug)]
 pub struct Names {

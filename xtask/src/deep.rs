@@ -149,7 +149,7 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
             &[],
         ),
         (
-            "instructions-c",
+            "costs",
             "olivine-capi --release",
             "programs claim_and_commit",
             &[],

@@ -15,6 +15,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json};
 use crate::replace::{Readers, Target};
 use crate::stop::Stop;
+use crate::watch::past::Past;
 use crate::watch::sample::Sample;
 use crate::watch::tracker::Tracker;
 use crate::watch::{FIRST_WINDOW, Watch};
@@ -46,16 +47,10 @@ pub(crate) struct Meter {
 /// What was lost of the time without room, by channel. A publisher that dies while it waits takes
 /// its last wait out of the sum, and a counter that falls would count as a new one.
 #[derive(Debug, Default)]
-struct Waits {
-    /// Samples taken in.
-    samples: u64,
-    channels: HashMap<String, LaneWaits>,
-}
+struct Waits(Past<LaneWaits>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct LaneWaits {
-    /// Number of the newest sample that names it.
-    sample: u64,
     incarnation: u64,
     /// By index: the newest sum of the lane, and by how much such sums fell.
     lanes: HashMap<usize, (u64, u64)>,
@@ -64,27 +59,21 @@ struct LaneWaits {
 impl Waits {
     /// Adds to each sum what was lost of it.
     fn keep(&mut self, sample: &mut Sample) {
-        self.samples += 1;
-        let newest = self.samples;
         for seen in &mut sample.channels {
             let Ok(channel) = &mut seen.looked else {
                 // It may be readable again.
-                if let Some(past) = self.channels.get_mut(&seen.name) {
-                    past.sample = newest;
-                }
+                self.0.keep(&seen.name);
                 continue;
             };
-            let past = match self.channels.get_mut(&seen.name) {
-                Some(past) => past,
-                None => self.channels.entry(seen.name.clone()).or_default(),
-            };
-            if past.incarnation != channel.incarnation {
-                *past = LaneWaits {
-                    incarnation: channel.incarnation,
-                    ..LaneWaits::default()
-                };
-            }
-            past.sample = newest;
+            let incarnation = channel.incarnation;
+            let (past, _) = self.0.of(
+                &seen.name,
+                |past| past.incarnation == incarnation,
+                || LaneWaits {
+                    incarnation,
+                    lanes: HashMap::new(),
+                },
+            );
             for lane in &mut channel.lanes {
                 let (sum, lost) = past.lanes.entry(lane.index).or_default();
                 *lost = lost.saturating_add(sum.saturating_sub(lane.waited_ns));
@@ -92,7 +81,7 @@ impl Waits {
                 lane.waited_ns = sum.saturating_add(*lost);
             }
         }
-        self.channels.retain(|_, past| past.sample == newest);
+        self.0.forget_unnamed();
     }
 }
 

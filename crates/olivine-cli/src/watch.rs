@@ -1,12 +1,13 @@
 //! The model of the commands that watch channels: `top`, `metrics` and `serve`.
 //!
 //! It only reads: the shared words of the channels and `/proc`. `sample` takes a look at
-//! everything, `tracker` compares two looks, `finding` says what is wrong, `view` is what the
+//! everything, `past` keeps what looks said, `tracker` compares two, `finding` says what is wrong, `view` is what the
 //! commands show, and `format` has its figures and names in short.
 
 mod behind;
 pub(crate) mod finding;
 pub(crate) mod format;
+pub(crate) mod past;
 pub(crate) mod sample;
 pub(crate) mod tracker;
 pub(crate) mod view;

@@ -469,9 +469,8 @@ fn channels(out: &mut Exposition, sample: &Sample, view: &View, lines: &mut Line
             Some(rest) => left = rest,
             None => collapsed += 1,
         }
-        if let Some(lines) = lines.of(&seen.name, channel, FAMILIES) {
-            shown.fill(lines, rest.is_none(), goes_on);
-        }
+        let lines = lines.of(&seen.name, channel, FAMILIES);
+        shown.fill(lines, rest.is_none(), goes_on);
         readable.push((&*seen.name, rest.is_none()));
     }
     let lines = &*lines;

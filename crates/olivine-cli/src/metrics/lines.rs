@@ -5,15 +5,14 @@
 
 use super::exposition::{Known, Part, labels};
 use super::families::of_states;
+use crate::watch::past::Past;
 use crate::watch::sample::Channel;
-use std::collections::HashMap;
 
 /// The lines of all channels of the last text, by the name of the channel.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    channels: HashMap<String, ChannelLines>,
+    channels: Past<ChannelLines>,
     text_bytes: usize,
-    texts: u64,
 }
 
 /// How many families have one sample a channel, a lane and a subscriber.
@@ -27,8 +26,6 @@ pub(super) struct Families {
 /// The lines of one channel.
 #[derive(Debug)]
 pub(super) struct ChannelLines {
-    /// Number of the newest text with it.
-    text: u64,
     /// Labels of the channel.
     pub(super) own: String,
     /// Labels of the numbers of participants.
@@ -51,15 +48,9 @@ impl Lines {
         name: &str,
         channel: &Channel,
         families: Families,
-    ) -> Option<&mut ChannelLines> {
-        let known = self.channels.get(name);
-        if !known.is_some_and(|known| known.fit(channel)) {
-            let new = ChannelLines::new(name, channel, families);
-            self.channels.insert(name.to_owned(), new);
-        }
-        let lines = self.channels.get_mut(name)?;
-        lines.text = self.texts + 1;
-        Some(lines)
+    ) -> &mut ChannelLines {
+        let new = || ChannelLines::new(name, channel, families);
+        self.channels.of(name, |known| known.fit(channel), new).0
     }
 
     /// The lines of a channel that the next text has.
@@ -70,9 +61,7 @@ impl Lines {
     /// The text was written, with so many bytes. Lines of channels that it has not are forgotten.
     pub(super) fn note_text(&mut self, bytes: usize) {
         self.text_bytes = bytes;
-        self.texts += 1;
-        let newest = self.texts;
-        self.channels.retain(|_, lines| lines.text == newest);
+        self.channels.forget_unnamed();
     }
 
     /// Bytes that the next text will probably have at most.
@@ -103,7 +92,6 @@ impl ChannelLines {
         // One more: that of the states.
         let parts = single + 1 + per_lane + per_reader;
         Self {
-            text: 0,
             states,
             own,
             lanes: channel.lanes.iter().map(|one| lane(one.index)).collect(),

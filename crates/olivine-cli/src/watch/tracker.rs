@@ -3,6 +3,7 @@
 
 use super::behind::Behind;
 use super::finding::{Help, findings};
+use super::past::Past;
 use super::sample::{Channel, Lane, Process, Reader, Sample, Seen};
 use super::view::{ChannelView, Participant, Role, State, View};
 use olivine::LaneState;
@@ -21,9 +22,7 @@ const TICK_NS: f64 = 1e7;
 pub(crate) struct Tracker {
     help: Help,
     at_ns: Option<u64>,
-    /// Samples taken in.
-    samples: u64,
-    channels: HashMap<String, PastChannel>,
+    channels: Past<PastChannel>,
     /// CPU ticks by process number and start.
     ticks: HashMap<(u64, u64), u64>,
 }
@@ -32,8 +31,6 @@ pub(crate) struct Tracker {
 struct PastChannel {
     /// When it was read.
     at_ns: u64,
-    /// Number of the newest sample that names it.
-    sample: u64,
     incarnation: u64,
     lanes: BTreeMap<usize, PastLane>,
     /// By slot and ticket.
@@ -107,7 +104,6 @@ impl Tracker {
     pub(crate) fn advance(&mut self, sample: &Sample) -> View {
         let window_ns = self.at_ns.map(|before| sample.at_ns.saturating_sub(before));
         let window_ns = window_ns.filter(|window| *window > 0);
-        self.samples += 1;
         let mut view = View {
             window_ns,
             findings: Vec::new(),
@@ -120,21 +116,15 @@ impl Tracker {
                 Err(error) => {
                     view.channels.push(unreadable(name, error));
                     // Its counts go on when it is readable again.
-                    if let Some(before) = self.channels.get_mut(name) {
-                        before.sample = self.samples;
-                    }
+                    self.channels.keep(name);
                     continue;
                 }
             };
-            let past = match self.channels.get_mut(name) {
-                Some(before) => before,
-                None => self.channels.entry(name.clone()).or_default(),
-            };
-            let is_known = past.sample > 0 && past.incarnation == channel.incarnation;
-            if !is_known {
-                *past = PastChannel::new(channel);
-            }
-            past.sample = self.samples;
+            let (past, is_known) = self.channels.of(
+                name,
+                |past| past.incarnation == channel.incarnation,
+                || PastChannel::new(channel),
+            );
             // Without an earlier look at this channel nothing is known about the window.
             let since = is_known.then_some(past.at_ns);
             let own_ns = since.map(|since| sample.at_ns.saturating_sub(since));
@@ -152,8 +142,7 @@ impl Tracker {
             view.channels.push(shown);
             step.past.at_ns = sample.at_ns;
         }
-        let newest = self.samples;
-        self.channels.retain(|_, past| past.sample == newest);
+        self.channels.forget_unnamed();
         view.findings.sort_by(|a, b| {
             let key = |one: &super::view::Finding| (one.severity, std::cmp::Reverse(one.held_ns));
             key(a)

@@ -34,6 +34,15 @@ pub(crate) struct InprocMemory {
     page: ForkPage,
 }
 
+/// The page that says whether this process is a forked child, for an end or memory at `path`.
+pub(super) fn private_page(path: impl AsRef<Path>) -> Result<ForkPage, OpenError> {
+    ForkPage::new().map_err(|source| OpenError::Io {
+        action: "map a private page for",
+        path: path.as_ref().to_owned(),
+        source,
+    })
+}
+
 /// The channels of this process.
 ///
 /// A `BTreeMap`: its memory is reachable from its first byte, so leak checkers find it.
@@ -45,11 +54,7 @@ impl InprocMemory {
     pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
         let path = PathBuf::from(format!("inproc://{name}"));
         // Before forks are blocked: making a page may block them as well.
-        let page = ForkPage::new().map_err(|source| OpenError::Io {
-            action: "map a private page for",
-            path: path.clone(),
-            source,
-        })?;
+        let page = private_page(&path)?;
         let _still = fork::block_forks();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);
         channels.retain(|_, channel| channel.strong_count() > 0);
@@ -76,11 +81,7 @@ impl InprocMemory {
         control: OwnedFd,
         lanes: HashMap<usize, OwnedFd>,
     ) -> Result<Arc<Self>, OpenError> {
-        let page = ForkPage::new().map_err(|source| OpenError::Io {
-            action: "map a private page for",
-            path: path.clone(),
-            source,
-        })?;
+        let page = private_page(&path)?;
         Ok(Arc::new(Self {
             path,
             control,

@@ -6,6 +6,7 @@ mod wait;
 use super::attach::{self, ShapeRole, TypeTag};
 use super::attached::{Attached, is_unlinked};
 use super::back_pressure::StallMonitor;
+use super::backing::private_page;
 use super::batch::{Batch, BatchNotSent};
 use super::claim::Claim;
 use super::raw::BridgeLaneOwner;
@@ -236,10 +237,7 @@ impl<T: ?Sized> Publisher<T> {
         brought: Option<BridgeLaneOwner>,
     ) -> Result<Self, OpenError> {
         attach::pin(config)?;
-        let page = ForkPage::new().map_err(attach::io_error(
-            "map a private page for",
-            std::path::Path::new(config.channel()),
-        ))?;
+        let page = private_page(config.channel())?;
         let rendezvous = Rendezvous::of(config)?;
         let (attached, (index, mut producer)) =
             attach::open(config, typed, ShapeRole::Fixes, |attached| {

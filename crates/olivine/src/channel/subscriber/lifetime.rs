@@ -3,13 +3,13 @@
 use super::{Pending, Subscriber};
 use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::{Attached, wake_publishers};
+use crate::channel::backing::private_page;
 use crate::channel::join::{Admission, join};
 use crate::channel::sealed;
 use crate::channel::slots::{self, MissedBytes};
 use crate::channel::slow_state::{Joined, LossNotice, SubscriberSlowState};
 use crate::channel::status::Durable;
 use crate::error::OpenError;
-use crate::fork::ForkPage;
 use crate::region::Copied;
 use crate::ring::consume::Row;
 use crate::ring::gate::{clear_slot, set_bit};
@@ -28,10 +28,7 @@ impl<T: ?Sized> Subscriber<T> {
         part: ShapeRole,
     ) -> Result<Self, OpenError> {
         attach::pin(config)?;
-        let page = ForkPage::new().map_err(attach::io_error(
-            "map a private page for",
-            std::path::Path::new(config.channel()),
-        ))?;
+        let page = private_page(config.channel())?;
         let sealed = config.scheme() == Scheme::Sealed;
         let (attached, joined, link) = if sealed {
             let joined_channel = sealed::join(config, typed)?;

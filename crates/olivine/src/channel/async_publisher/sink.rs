@@ -59,6 +59,8 @@ enum Thread {
 /// ```
 pub struct ItemPublisher<M, T: ?Sized = [u8]> {
     publisher: AsyncPublisher<T>,
+    /// The message of an item.
+    outgoing: for<'m> fn(&'m M) -> Outgoing<'m>,
     kept: Option<M>,
     thread: Thread,
 }
@@ -73,7 +75,7 @@ impl AsyncPublisher {
     where
         for<'m> &'m M: Into<Outgoing<'m>>,
     {
-        ItemPublisher::new(self)
+        ItemPublisher::new(self, |item| item.into())
     }
 }
 
@@ -81,14 +83,15 @@ impl<T: Plain> AsyncPublisher<T> {
     /// This publisher as a `Sink` of values.
     #[must_use]
     pub fn into_item_publisher(self) -> ItemPublisher<T, T> {
-        ItemPublisher::new(self)
+        ItemPublisher::new(self, |value| Outgoing::typed(value).as_bytes())
     }
 }
 
 impl<M, T: ?Sized> ItemPublisher<M, T> {
-    fn new(publisher: AsyncPublisher<T>) -> Self {
+    fn new(publisher: AsyncPublisher<T>, outgoing: for<'m> fn(&'m M) -> Outgoing<'m>) -> Self {
         Self {
             publisher,
+            outgoing,
             kept: None,
             thread: Thread::Idle,
         }
@@ -161,11 +164,7 @@ impl<M, T: ?Sized> ItemPublisher<M, T> {
     }
 
     /// Sends the kept item.
-    fn poll_kept(
-        &mut self,
-        context: &Context<'_>,
-        outgoing: for<'m> fn(&'m M) -> Outgoing<'m>,
-    ) -> Poll<Result<(), NotSent>> {
+    fn poll_kept(&mut self, context: &Context<'_>) -> Poll<Result<(), NotSent>> {
         loop {
             if let Err(error) = ready!(self.poll_back(context)) {
                 // It is that of the item: it will not be sent.
@@ -175,7 +174,7 @@ impl<M, T: ?Sized> ItemPublisher<M, T> {
             let Some(item) = self.kept.take() else {
                 return Poll::Ready(Ok(()));
             };
-            let message = outgoing(&item);
+            let message = (self.outgoing)(&item);
             if self.try_send(message)? {
                 return Poll::Ready(Ok(()));
             }
@@ -185,118 +184,45 @@ impl<M, T: ?Sized> ItemPublisher<M, T> {
             self.start(room, Thread::Room)?;
         }
     }
+}
 
-    fn poll_turn(
-        &mut self,
-        context: &Context<'_>,
-        outgoing: for<'m> fn(&'m M) -> Outgoing<'m>,
-    ) -> Poll<Result<(), NotSent>> {
-        if self.publisher.turn == 0 {
-            self.publisher.turn = TURN_MAX;
+impl<M, T: ?Sized> Sink<M> for ItemPublisher<M, T> {
+    type Error = NotSent;
+
+    fn poll_ready(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), NotSent>> {
+        let this = self.get_mut();
+        if this.publisher.turn == 0 {
+            this.publisher.turn = TURN_MAX;
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.poll_kept(context, outgoing)
+        this.poll_kept(context)
     }
 
-    fn take(
-        &mut self,
-        item: M,
-        outgoing: for<'m> fn(&'m M) -> Outgoing<'m>,
-    ) -> Result<(), NotSent> {
+    fn start_send(self: Pin<&mut Self>, item: M) -> Result<(), NotSent> {
+        let this = self.get_mut();
         assert!(
-            self.kept.is_none(),
+            this.kept.is_none(),
             "an item is for a sink that is ready: `poll_ready` comes first"
         );
-        if !self.try_send(outgoing(&item))? {
-            self.kept = Some(item);
+        if !this.try_send((this.outgoing)(&item))? {
+            this.kept = Some(item);
         }
-        self.publisher.turn = self.publisher.turn.saturating_sub(1);
+        this.publisher.turn = this.publisher.turn.saturating_sub(1);
         Ok(())
     }
 
-    fn poll_end(
-        &mut self,
-        context: &Context<'_>,
-        outgoing: for<'m> fn(&'m M) -> Outgoing<'m>,
-    ) -> Poll<Result<(), NotSent>> {
-        if self.thread != Thread::Close {
-            ready!(self.poll_kept(context, outgoing))?;
-            self.start(Task::End { failure: None }, Thread::Close)?;
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), NotSent>> {
+        self.get_mut().poll_kept(context)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<(), NotSent>> {
+        let this = self.get_mut();
+        if this.thread != Thread::Close {
+            ready!(this.poll_kept(context))?;
+            this.start(Task::End { failure: None }, Thread::Close)?;
         }
-        self.poll_back(context)
-    }
-}
-
-fn bytes<M>(item: &M) -> Outgoing<'_>
-where
-    for<'m> &'m M: Into<Outgoing<'m>>,
-{
-    item.into()
-}
-
-fn value<T: Plain>(item: &T) -> Outgoing<'_> {
-    Outgoing::typed(item).as_bytes()
-}
-
-impl<M> Sink<M> for ItemPublisher<M>
-where
-    for<'m> &'m M: Into<Outgoing<'m>>,
-{
-    type Error = NotSent;
-
-    fn poll_ready(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Self::Error>> {
-        self.get_mut().poll_turn(context, bytes)
-    }
-
-    fn start_send(self: Pin<&mut Self>, item: M) -> Result<(), Self::Error> {
-        self.get_mut().take(item, bytes)
-    }
-
-    fn poll_flush(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Self::Error>> {
-        self.get_mut().poll_kept(context, bytes)
-    }
-
-    fn poll_close(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Self::Error>> {
-        self.get_mut().poll_end(context, bytes)
-    }
-}
-
-impl<T: Plain> Sink<T> for ItemPublisher<T, T> {
-    type Error = NotSent;
-
-    fn poll_ready(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Self::Error>> {
-        self.get_mut().poll_turn(context, value)
-    }
-
-    fn start_send(self: Pin<&mut Self>, item: T) -> Result<(), Self::Error> {
-        self.get_mut().take(item, value)
-    }
-
-    fn poll_flush(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Self::Error>> {
-        self.get_mut().poll_kept(context, value)
-    }
-
-    fn poll_close(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<(), Self::Error>> {
-        self.get_mut().poll_end(context, value)
+        this.poll_back(context)
     }
 }
 

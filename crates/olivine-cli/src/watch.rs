@@ -1,8 +1,8 @@
 //! The model of the commands that watch channels: `top`, `metrics` and `serve`.
 //!
 //! It only reads: the shared words of the channels and `/proc`. `sample` takes a look at
-//! everything, `past` keeps what looks said, `tracker` compares two, `finding` says what is wrong, `view` is what the
-//! commands show, and `format` has its figures and names in short.
+//! everything, `past` keeps what looks said, `tracker` compares two, `finding` says what is wrong,
+//! `view` is what the commands show, and `format` has its figures and names in short.
 
 mod behind;
 pub(crate) mod finding;

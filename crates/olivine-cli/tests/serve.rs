@@ -356,20 +356,7 @@ fn hostile_and_broken_channels_are_shown_escaped() {
     let mut command = place.olivine(&["sub", "shm://good", "--out", "none"]);
     let _subscriber = Running::new(command.arg0(evil).spawn().unwrap());
     place.await_subscribers("good", 1);
-    let mut other = std::fs::read(place.path().join("good/control")).unwrap();
-    // The second word is the version of the layout.
-    other[8] += 1;
-    for (channel, bytes) in [
-        ("short", &b"x"[..]),
-        ("zeros", &[0; 8192]),
-        ("empty", b""),
-        ("other", &other),
-    ] {
-        let folder = place.path().join(channel);
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("control"), bytes).unwrap();
-    }
-    std::fs::create_dir(place.path().join("half-made")).unwrap();
+    place.plant_broken_channels("good");
     let server = serve(&place, &[]);
     let view = server.json("/api/v1/view");
     let channels = view["channels"].as_array().unwrap();

@@ -209,20 +209,7 @@ fn unreadable_and_hostile_channels_are_shown_and_none_is_fatal() {
     let name = "a\u{1b}]0;owned\u{7}\u{202e}";
     let _subscriber = place.start(&["sub", "shm://good", "--out", "none", "--name", "audit"]);
     place.await_subscribers("good", 1);
-    let mut other = std::fs::read(place.path().join("good/control")).unwrap();
-    // The second word is the version of the layout.
-    other[8] += 1;
-    for (channel, bytes) in [
-        ("short", &b"x"[..]),
-        ("zeros", &[0; 8192]),
-        ("empty", b""),
-        ("other", &other),
-    ] {
-        let folder = place.path().join(channel);
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("control"), bytes).unwrap();
-    }
-    std::fs::create_dir(place.path().join("half-made")).unwrap();
+    place.plant_broken_channels("good");
     std::fs::create_dir(place.path().join(name)).unwrap();
     let view = look(&place, &[]);
     let error_of = |wanted: &str| {

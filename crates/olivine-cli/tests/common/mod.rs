@@ -128,6 +128,25 @@ impl TestFolder {
         });
     }
 
+    /// Makes channels that cannot be read: `short`, `zeros` and `empty`, `other`, which is `good`
+    /// with another layout, and `half-made`, a folder without files.
+    pub(crate) fn plant_broken_channels(&self, good: &str) {
+        let mut other = std::fs::read(self.path().join(good).join("control")).unwrap();
+        // The second word is the version of the layout.
+        other[8] += 1;
+        for (channel, bytes) in [
+            ("short", &b"x"[..]),
+            ("zeros", &[0; 8192]),
+            ("empty", b""),
+            ("other", &other),
+        ] {
+            let folder = self.path().join(channel);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("control"), bytes).unwrap();
+        }
+        std::fs::create_dir(self.path().join("half-made")).unwrap();
+    }
+
     /// Names of the leftover files.
     pub(crate) fn left(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();

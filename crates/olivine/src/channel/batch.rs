@@ -53,11 +53,7 @@ impl<T: ?Sized> Batch<'_, T> {
             let producer = &mut self.publisher.producer;
             let written = producer.write_alike(at, self.last, header, body);
             if let Some(end) = written {
-                if self.count == 0 {
-                    self.first = (label.tag, body.len());
-                }
-                self.end = end;
-                self.count += 1;
+                self.count(end, label.tag, body.len());
                 return Ok(());
             }
         }
@@ -79,14 +75,21 @@ impl<T: ?Sized> Batch<'_, T> {
             // In a function of the publisher: the batch's own words stay in registers.
             Err(_) => self.publisher.write_with_topic(at, message)?,
         };
-        if self.count == 0 {
-            self.first = (label.tag, length);
-        } else {
+        if self.count > 0 {
             self.publisher.producer.prepare(at, label.tag, length);
+        }
+        self.count(end, label.tag, length);
+        Ok(())
+    }
+
+    /// Counts a frame that was written up to `end`.
+    #[inline(always)]
+    fn count(&mut self, end: u64, tag: u32, length: usize) {
+        if self.count == 0 {
+            self.first = (tag, length);
         }
         self.end = end;
         self.count += 1;
-        Ok(())
     }
 
     /// Messages in the batch.

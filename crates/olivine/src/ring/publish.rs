@@ -216,8 +216,8 @@ impl Producer {
     /// As [`Producer::fits`].
     #[inline(always)]
     pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, NotSent> {
-        // Zero in a forked child, and without room. A sum that overflowed would be zero, too.
-        if (length as u64).saturating_add(HEADER_BYTES) != self.ready.get() {
+        // Zero in a forked child, and without room. A sum that overflowed could be zero, too.
+        if (length as u64).checked_add(HEADER_BYTES) != Some(self.ready.get()) {
             self.get_ready(length)?;
         }
         Ok(self.position + self.stride)

@@ -121,6 +121,36 @@ impl ArenaError {
     pub fn method(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Method(Box::new(error))
     }
+
+    /// Whether the other end is gone or silent: it, or the end of its process, may tell why.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = match self {
+            Self::EndClosed | Self::PeerSilent { .. } => return true,
+            Self::Method(error) => Some(&**error),
+            other => std::error::Error::source(other),
+        };
+        while let Some(error) = cause {
+            if error.downcast_ref().is_some_and(is_of_a_closed_end) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
+    }
+}
+
+/// Whether the system says that the other end of a connection is closed.
+fn is_of_a_closed_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::NotConnected
+            | io::ErrorKind::UnexpectedEof
+    )
 }
 
 /// Longest path of a socket in bytes.
@@ -156,4 +186,26 @@ pub type Result<T> = std::result::Result<T, ArenaError>;
 /// Adds the action to an operating-system error.
 pub fn io(action: &'static str) -> impl FnOnce(io::Error) -> ArenaError {
     move |source| ArenaError::Io { action, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_at_a_closed_end_follow_from_another() {
+        let reset = || io::Error::from(io::ErrorKind::ConnectionReset);
+        for error in [
+            ArenaError::EndClosed,
+            io("take a descriptor")(reset()),
+            ArenaError::method(reset()),
+            ArenaError::method(io("send")(io::ErrorKind::BrokenPipe.into())),
+        ] {
+            assert!(error.follows(), "{error:?}");
+        }
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        for error in [io("bind")(denied), ArenaError::Wrong { sequence: 1 }] {
+            assert!(!error.follows(), "{error:?}");
+        }
+    }
 }

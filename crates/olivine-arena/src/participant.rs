@@ -279,7 +279,7 @@ impl Worker {
             let answer = match self.perform(order, &mut opened) {
                 Ok(done) => Answer::Done(done),
                 Err(error) => Answer::Failed {
-                    follows: matches!(error, ArenaError::EndClosed | ArenaError::PeerSilent { .. }),
+                    follows: error.follows(),
                     message: chain(&error),
                 },
             };

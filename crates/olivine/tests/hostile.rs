@@ -14,6 +14,7 @@ mod refusals;
 
 use crate::common::mapped::SharedWords;
 use common::mapped::{Mapped, nonsense};
+use common::planted::verdict;
 use common::{Deadline, Random, TestFolder, setting, until};
 use olivine::{
     Config, LinkError, MessageType, NotSent, OpenError, Publisher, ReceiveError, Subscriber,
@@ -219,9 +220,7 @@ fn planted_faults_fail_the_suite() {
         let uri = place.uri("victim", SHAPE);
         let _publisher = open_publisher(&uri).unwrap();
         let attacked = || attack(&place, &["control", "lane-0"], victim);
-        let attacked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attacked));
-        let why = attacked.expect_err(what);
-        let why = why.downcast_ref::<String>().cloned().unwrap_or_default();
+        let why = verdict(attacked).expect_err(what);
         assert!(why.contains("no panic"), "{what}: {why}");
     };
     panics("a victim that panics", &mut || panic!("planted"));

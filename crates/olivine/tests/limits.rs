@@ -9,6 +9,7 @@ mod common;
 
 use crate::common::mapped::SharedWords;
 use common::message::{check, fill};
+use common::planted::verdict;
 use common::{TestFolder, WATCHDOG, setting, spawn, until};
 use olivine::{Config, Publisher, ReceiveError, Subscriber};
 use std::error::Error;
@@ -305,12 +306,6 @@ fn streams_cross_position_overflow_between_processes() {
         Others::new(&place, &uri, edge - 4096).stream(3);
         assert!(!place.channel("edge").exists());
     }
-}
-
-/// The message of a failed check.
-fn verdict(check: impl FnOnce()) -> Result<(), String> {
-    let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
-    checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
 }
 
 #[test]

@@ -7,17 +7,10 @@ mod common;
 
 use common::WATCHDOG;
 use common::numbers::{self, expect};
+use common::planted::panic_of;
 use common::tasks::once;
 use olivine::{AsyncPublisher, AsyncSubscriber, Publisher, ReceiveError, Subscriber};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
-
-/// The text with which `call` panics.
-fn panic_of<R: std::fmt::Debug>(call: impl FnOnce() -> R) -> String {
-    let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
-    let text = panic.downcast_ref::<String>().cloned();
-    text.unwrap_or_else(|| (*panic.downcast_ref::<&str>().unwrap()).to_owned())
-}
 
 /// A subscriber, and a publisher without room whose thread waits for some.
 fn waiting() -> (Subscriber, AsyncPublisher, u32) {

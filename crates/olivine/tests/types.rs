@@ -5,6 +5,7 @@
 mod common;
 
 use common::TestFolder;
+use common::planted::panic_of;
 use olivine::{Config, MessageType, OpenError, Publisher, Subscriber};
 
 #[test]
@@ -207,8 +208,7 @@ mod unreadable {
     );
 
     fn refused<T: Plain>() -> String {
-        let panic = std::panic::catch_unwind(MessageType::of::<T>).unwrap_err();
-        *panic.downcast::<String>().unwrap()
+        panic_of(MessageType::of::<T>)
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub(crate) mod bridges;
 pub(crate) mod certificates;
 pub(crate) mod idle;
 pub(crate) mod mapped;
+pub(crate) mod planted;
 pub(crate) mod proxy;
 pub(crate) mod tasks;
 

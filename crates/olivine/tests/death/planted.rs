@@ -1,13 +1,13 @@
 //! Planted faults: the suite must fail, and name each.
 
 use crate::common::mapped::SharedWords;
+use crate::common::planted::verdict;
 use crate::common::{Deadline, TestFolder, until};
 use crate::roles::Seen;
 use crate::stage::{Findings, Stage};
 use crate::tally::Tally;
 use crate::{lanes, roles, zygote};
 use rustix::process::Signal;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// Of the first ten messages of this session only this one is empty.
@@ -18,17 +18,6 @@ fn message(sequence: u64) -> Vec<u8> {
     let mut message = Vec::new();
     lanes::fill(SESSION, sequence, &mut message);
     message
-}
-
-/// The text with which `check` panics.
-fn verdict<R>(check: impl FnOnce() -> R) -> Result<(), String> {
-    let checked = catch_unwind(AssertUnwindSafe(check)).map(drop);
-    checked.map_err(|why| match why.downcast::<String>() {
-        Ok(why) => *why,
-        Err(why) => why
-            .downcast::<&str>()
-            .map_or_else(|_| String::new(), |why| (*why).to_owned()),
-    })
 }
 
 #[track_caller]

@@ -178,8 +178,8 @@ pub(crate) fn length() -> Duration {
 /// Faults planted in the messages of the publisher during an attack, and in the leftovers: each
 /// must fail the run.
 mod planted {
+    use crate::common::planted::verdict;
     use crate::stage::{SocketFolder, beside_peers, message};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
 
     /// The message with the fault.
     const AT: u64 = 50;
@@ -194,8 +194,7 @@ mod planted {
                 || attack(&place),
             ))
         };
-        let checked = catch_unwind(AssertUnwindSafe(run));
-        checked.map_err(|why| why.downcast_ref::<String>().cloned().unwrap_or_default())
+        verdict(run)
     }
 
     #[test]

@@ -232,12 +232,12 @@ fn survivors_continue_after_a_death_at_any_instruction() {
 
 /// Faults planted in the shared memory of a dead child: each makes the check of a scene fail.
 mod planted {
+    use crate::common::planted::verdict;
     use crate::operations::{OPERATIONS, acknowledged};
     use crate::scene::{Handles, Scene};
     use crate::trace::{Traced, mark};
     use crate::{ONE_AT_A_TIME, start};
     use olivine::Subscriber;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::PoisonError;
     use std::time::Duration;
 
@@ -260,15 +260,7 @@ mod planted {
         child.kill();
         plant(&mut scene);
         let sent = acknowledged(publish, true);
-        let checked = catch_unwind(AssertUnwindSafe(|| scene.check(sent)));
-        checked.map_err(|why| match why.downcast::<String>() {
-            Ok(text) => *text,
-            Err(why) => why
-                .downcast_ref::<&str>()
-                .copied()
-                .unwrap_or_default()
-                .to_owned(),
-        })
+        verdict(|| scene.check(sent))
     }
 
     #[test]

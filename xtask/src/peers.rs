@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn what_the_script_builds_and_what_is_a_package_are_what_the_tool_knows() {
         let script = fs::read_to_string(folder().join("build")).unwrap();
-        let known = root().join("crates/olivine-bench/src/load/rivals.rs");
+        let known = root().join("crates/olivine-measure/src/load/rivals.rs");
         let known = fs::read_to_string(known).unwrap();
         let loops = script
             .lines()

@@ -5,16 +5,16 @@
 //! sleeps while they measure. The floor, the hardware limits without a channel, is measured in
 //! slices between the measured slices, so that every result has a ratio to it. No figure is
 //! reported for an unchecked message.
+//!
+//! What runs while it is measured is in [`olivine_measure`] and [`olivine_arena`], which are
+//! optimised for speed. This crate is not: it prepares, compares and prints.
 
-pub mod channel;
+#![forbid(unsafe_code)]
+
 pub mod error;
 pub mod floor;
 pub mod job;
-pub mod kernel;
-pub mod latency;
-pub mod load;
 pub mod machine;
-pub mod method;
 pub mod plan;
 pub mod privileges;
 pub mod render;
@@ -22,15 +22,15 @@ pub mod result;
 pub mod run;
 pub mod scenario;
 pub mod selfcheck;
+pub mod servers;
 pub mod spread;
-mod sys;
-pub mod text;
 pub mod validate;
 pub mod view;
-pub mod worst;
 
 pub use error::BenchError;
 /// The CPUs of threads.
 pub use olivine::affinity as cpus;
 /// What participants link, too.
 pub use olivine_arena::{affinity, clock, pace, participant, payload, protocol, tally, words};
+/// What runs while it is measured.
+pub use olivine_measure::{channel, kernel, latency, load, method, text, worst};

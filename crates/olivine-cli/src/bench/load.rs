@@ -7,10 +7,10 @@ use crate::failure::{Failure, Outcome};
 use crate::stop::Stop;
 use olivine_bench::error::chain;
 use olivine_bench::job::beside_requests;
-use olivine_bench::load::compare::{self, Contest};
 use olivine_bench::load::server::{self, Kind, PATH, Settings};
 use olivine_bench::load::{self, Interface, LoadError, Plan, Server, Url, Waiting, frames, rivals};
 use olivine_bench::scenario::Setup;
+use olivine_bench::servers::{self, Contest};
 use olivine_net::{Backend, WaitStrategy};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -175,7 +175,7 @@ fn stream(args: &TcpArgs, common: Common, bench: Bench, wait: Waiting) -> Outcom
     let names = names.map(|&(backend, batch)| (name(Kind::Frames, backend).to_owned(), batch));
     let names: Vec<(String, u32)> = names.collect();
     let found = bench.measure(|setup, watch| {
-        compare::stream(setup, &names, watch, |case| {
+        servers::stream(setup, &names, watch, |case| {
             let (backend, batch) = cases[case];
             let batch = usize::try_from(batch).unwrap_or(1);
             let server = own(setup, Kind::Frames, backend, wait)?;

@@ -48,13 +48,13 @@ impl TemporaryChannel {
 }
 
 /// Prefix of the wait that looks a number of times, and then sleeps.
-pub(crate) const SPIN_THEN_PARK: &str = "spin:";
+pub const SPIN_THEN_PARK: &str = "spin:";
 
 /// The settings of a measured channel.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub struct Channel {
     /// Those of a subscriber. With topics it filters by all of them.
-    pub(crate) subscriber: Config,
+    pub subscriber: Config,
     /// Those of a publisher.
     pub(crate) publisher: Config,
     /// How often both sides look before they sleep.
@@ -65,7 +65,11 @@ pub(crate) struct Channel {
 
 impl Channel {
     /// Reads a URI: with `wait=spin:N` both sides look N times and then sleep as with `wait=park`.
-    pub(crate) fn parse(uri: &str) -> std::result::Result<Self, UriError> {
+    ///
+    /// # Errors
+    ///
+    /// A key or value that [`Config`] refuses.
+    pub fn parse(uri: &str) -> std::result::Result<Self, UriError> {
         let (place, query) = uri.split_once('?').unwrap_or((uri, ""));
         let (mut looks, mut topics) = (0, Vec::new());
         let (mut both, mut filters) = (Vec::new(), Vec::new());
@@ -137,8 +141,12 @@ impl Drop for TemporaryChannel {
 
 /// Receives one message and returns the result of `handle`. Looks `looks` times, and then waits by
 /// the subscriber's strategy.
+///
+/// # Errors
+///
+/// Those of [`Subscriber::poll`] and [`Subscriber::wait`].
 #[inline(always)]
-pub(crate) fn receive<T>(
+pub fn receive<T>(
     subscriber: &mut Subscriber,
     looks: u32,
     mut handle: impl FnMut(&Message<'_>) -> T,

@@ -3,7 +3,7 @@
 use super::error::{LoadError, io};
 use super::frames;
 use crate::cpus;
-use crate::error::chain;
+use olivine_arena::error::chain;
 use olivine_net::http::{self, Http, Limits, Request, Responder, Service, StaticAnswer};
 use olivine_net::{
     Backend, CloseReason, ConnectionId, Engine, EngineConfig, Handler, Origin, Shard, Slots,

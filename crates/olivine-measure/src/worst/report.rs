@@ -12,7 +12,7 @@ const SHARED_FROM: u64 = 1_000;
 
 /// One of the worst messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LateMessage {
     /// Its sequence number, from 0.
     pub sequence: u64,
@@ -31,7 +31,7 @@ pub struct LateMessage {
 
 /// A share of the messages above p99.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Share {
     /// The cause.
     pub cause: LateCause,
@@ -41,7 +41,7 @@ pub struct Share {
 
 /// The worst messages, and the causes of those above p99.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorstReport {
     /// The worst messages, the longest latency first.
     pub messages: Vec<LateMessage>,

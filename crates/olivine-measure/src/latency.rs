@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 /// this.
 const TICKS_MAX: u64 = 1 << 42;
 /// Samples that must be above a percentile for it to be shown.
-pub(crate) const ABOVE_MIN: f64 = 10.0;
+pub const ABOVE_MIN: f64 = 10.0;
 /// The percentiles of every table, with their names in JSON.
 const SHOWN: [f64; 5] = [50.0, 90.0, 99.0, 99.9, 99.99];
 
@@ -216,7 +216,7 @@ impl Latency {
 
 /// A percentile table in nanoseconds. `None` where fewer than ten samples are above.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Percentiles {
     /// Samples.
     pub count: u64,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Its name, in orders only.
-pub(crate) const CHANNEL: &str = "olivine-channel";
+pub const CHANNEL: &str = "olivine-channel";
 /// How long a publisher waits for a subscriber.
 const JOIN_MAX: Duration = Duration::from_secs(10);
 
@@ -109,8 +109,12 @@ impl Driver for Sending {
     }
 }
 
-/// Publishes one message of `size` bytes; fails if it has no room for the `longest` wait.
-pub(crate) fn publish(
+/// Publishes one message of `size` bytes, and waits for room.
+///
+/// # Errors
+///
+/// No room for the `longest` wait; those of [`Publisher::try_claim`].
+pub fn publish(
     publisher: &mut Publisher,
     size: usize,
     stamp: Stamp,

@@ -23,7 +23,7 @@ mod vm;
 mod wakeup;
 mod wrong_echo;
 
-pub(crate) use olivine_channel::{CHANNEL, publish};
+pub use olivine_channel::{CHANNEL, publish};
 
 use olivine_arena::bare_ring::BARE_RING;
 use olivine_arena::error::{ArenaError, Result};
@@ -36,10 +36,10 @@ pub use olivine_arena::method::{Description, Method, Side, find, names};
 pub const OLIVINE: Method = olivine_shm::SPIN;
 
 /// Two sides that sleep and wake each other: one of the hardware limits.
-pub(crate) const FUTEX: Method = wakeup::FUTEX;
+pub const FUTEX: Method = wakeup::FUTEX;
 
 /// The plain loop beside each stream.
-pub(crate) const BARE: Method = BARE_RING;
+pub const BARE: Method = BARE_RING;
 
 /// Methods that need only the kernel and this library: a row each, in the order of lists. A new one
 /// is a file, its `mod` above, and its row here; help, lists and `all` follow.

@@ -1,8 +1,9 @@
 //! Several servers under several loads, interleaved, so that a disturbance affects all alike.
 
-use super::{FRAMES_BYTES, Interface, LoadError, Outcome, Plan, Waiting};
 use crate::error::{BenchError, Result};
 use crate::kernel::Counts;
+use crate::load::frames::{self, Streamed};
+use crate::load::{Interface, LoadError, Outcome, Plan};
 use crate::result::{self, Figures, Load, Parameters, Ratio, Results, Row, ratio};
 use crate::scenario::turns::{Candidate, measure_all};
 use crate::scenario::{Setup, Watch};
@@ -43,13 +44,13 @@ impl Contest<'_> {
             let servers = self.servers.iter().enumerate();
             servers.map(move |(index, server)| Candidate {
                 scenario: self.scenario,
-                load: plan.load(),
+                load: load_of(plan),
                 method: server.clone(),
                 lacks: String::new(),
-                parameters: plan.parameters(self.size_bytes),
+                parameters: parameters(plan, self.size_bytes),
                 slices: 1,
                 play: Box::new(move |turn| {
-                    let figures = || Ok(load(index, plan)?.figures(plan.load())?);
+                    let figures = || Ok(figures(load(index, plan)?, load_of(plan))?);
                     turn.slice(|_, _| figures()).map(|_| ())
                 }),
             })
@@ -65,7 +66,7 @@ impl Contest<'_> {
 
     /// Every server beside the reference under one load.
     fn ratios(&self, plan: &Plan, rows: &[Row]) -> Vec<Ratio> {
-        let parameters = plan.parameters(self.size_bytes);
+        let parameters = parameters(plan, self.size_bytes);
         let runs = |server: &String| {
             let is_it = |row: &Row| row.method == *server && row.parameters == parameters;
             ratio::runs(rows, self.figure, is_it)
@@ -98,7 +99,7 @@ pub fn stream(
     setup: &Setup,
     cases: &[(String, u32)],
     watch: Watch<'_>,
-    send: impl Fn(usize) -> std::result::Result<Figures, LoadError>,
+    send: impl Fn(usize) -> std::result::Result<Streamed, LoadError>,
 ) -> Result<Results> {
     let send = &send;
     let candidates = cases
@@ -111,11 +112,11 @@ pub fn stream(
             lacks: String::new(),
             parameters: Parameters {
                 batch_count: u64::from(*batch),
-                ..Parameters::pair(FRAMES_BYTES)
+                ..Parameters::pair(frames::FRAME as u64)
             },
             slices: 1,
             play: Box::new(move |turn| {
-                let figures = || Ok(send(index)?);
+                let figures = || Ok(figures_of_frames(send(index)?));
                 turn.slice(|_, _| figures()).map(|_| ())
             }),
         });
@@ -135,32 +136,45 @@ fn without_counters(mut row: Row) -> Row {
     row
 }
 
-impl Plan {
-    /// How requests are offered.
-    fn load(&self) -> Load {
-        match self.rate_per_s {
-            Some(_) => Load::Open,
-            None => Load::Closed,
-        }
+/// How requests are offered.
+fn load_of(plan: &Plan) -> Load {
+    match plan.rate_per_s {
+        Some(_) => Load::Open,
+        None => Load::Closed,
     }
+}
 
-    fn parameters(&self, size_bytes: u64) -> Parameters {
-        let wait = match self.waiting {
-            Waiting::Spin => "spin",
-            Waiting::Block => "block",
-        };
-        let settings = match self.interface {
-            Interface::Epoll => "",
-            Interface::IoUring => "generator=io_uring",
-        };
-        Parameters {
-            rate_per_s: self.rate_per_s,
-            wait: Some(wait.to_owned()),
-            connections_count: Some(self.connections as u64),
-            depth_count: Some(self.depth as u64),
-            settings: settings.to_owned(),
-            ..Parameters::pair(size_bytes)
-        }
+fn parameters(plan: &Plan, size_bytes: u64) -> Parameters {
+    let settings = match plan.interface {
+        Interface::IoUring => "generator=io_uring",
+        _ => "",
+    };
+    Parameters {
+        rate_per_s: plan.rate_per_s,
+        wait: Some(plan.waiting.name().to_owned()),
+        connections_count: Some(plan.connections as u64),
+        depth_count: Some(plan.depth as u64),
+        settings: settings.to_owned(),
+        ..Parameters::pair(size_bytes)
+    }
+}
+
+/// The figures of a run; none of a server that ended early.
+fn figures(outcome: Outcome, load: Load) -> std::result::Result<Figures, LoadError> {
+    let values = outcome.values()?;
+    let mut figures = match load {
+        Load::Open => Figures::one_way(outcome.latency, outcome.send_delay),
+        _ => Figures::round_trips(outcome.latency),
+    };
+    figures.values = values.into_iter().collect();
+    Ok(figures)
+}
+
+fn figures_of_frames(streamed: Streamed) -> Figures {
+    let figures = Figures::rate(streamed.frames_per_s);
+    match streamed.cpu_ns {
+        Some(used) => figures.with("cpu_ns", used),
+        None => figures,
     }
 }
 

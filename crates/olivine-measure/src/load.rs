@@ -17,7 +17,6 @@
 //! | `server` | servers on `olivine-net` to measure, and the bare loop to compare with |
 //! | `process` | servers in separate, pinned processes |
 //! | `rivals` | other people's servers: found, configured, started |
-//! | `compare` | several servers, taking turns |
 //!
 //! **Closed loop**: each connection sends `depth` requests at once, and the next ones after all
 //! replies. Latency is then the time of a batch, and says nothing about a server at a given load.
@@ -26,7 +25,6 @@
 
 mod answer;
 mod client;
-pub mod compare;
 mod driven;
 mod echo;
 mod error;
@@ -43,8 +41,8 @@ pub use url::Url;
 
 use crate::clock::TickClock;
 use crate::cpus;
+use crate::latency::Latency;
 use crate::pace::{Pacer, Rest};
-use crate::result::{Figures, Load};
 use answer::ReplyModel;
 use client::{Client, Protocol, Tally, Times};
 use echo::Echo;
@@ -53,8 +51,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 use usage::Usage;
 
-/// Bytes of a frame, as results have them.
-const FRAMES_BYTES: u64 = frames::FRAME as u64;
 /// Time before the measurement, for caches and windows.
 const WARM_UP: Duration = Duration::from_millis(300);
 
@@ -66,6 +62,17 @@ pub enum Waiting {
     Spin,
     /// Sleeps until data comes, so that its CPU time is meaningful.
     Block,
+}
+
+impl Waiting {
+    /// Its name in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Spin => "spin",
+            Self::Block => "block",
+        }
+    }
 }
 
 /// Kernel interface of the generator.
@@ -100,8 +107,22 @@ pub struct Plan {
 
 /// The result, with everything needed to judge a figure.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Outcome {
-    tally: Tally,
+    /// Round trips, or from the due time in an open loop.
+    pub latency: Latency,
+    /// From the due time to the send; empty in a closed loop.
+    pub send_delay: Latency,
+    /// Answers in the measured time.
+    answers: u64,
+    /// Requests without an answer at its end.
+    unanswered: u64,
+    /// Connections that ended between two answers, and were opened again.
+    closed: u64,
+    /// Connections that ended inside an answer.
+    cut: u64,
+    /// Whether the server was gone before the end.
+    gone: bool,
     /// The time measured.
     seconds: f64,
     /// CPU time of the server's processes; `None` if they are on another machine or may not be
@@ -116,10 +137,16 @@ pub struct Outcome {
     reason = "counts and times stay far below 2^52"
 )]
 impl Outcome {
-    /// The figures of a run; none of a server that ended early.
-    fn figures(self, load: Load) -> Result<Figures, LoadError> {
-        let Tally { answers, cut, .. } = self.tally;
-        if self.tally.gone {
+    /// What was counted and measured besides times, by the names of statistics: messages a second,
+    /// CPU time of a request in nanoseconds, shares of one CPU, connections.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError::Gone`] if the server ended early, [`LoadError::Cut`] if an answer was cut: such
+    /// a run has no figure.
+    pub fn values(&self) -> Result<Vec<(&'static str, f64)>, LoadError> {
+        let Self { answers, cut, .. } = *self;
+        if self.gone {
             return Err(LoadError::Gone { answers, cut });
         }
         if cut > 0 {
@@ -144,18 +171,13 @@ impl Outcome {
             ("system_busy", server(|used| used.system)),
             ("softirq_busy", server(|used| used.softirq)),
             ("generator_busy", Some(share(self.client_cpu_ns))),
-            ("closed_count", some(self.tally.closed)),
-            ("unanswered_count", some(self.tally.unanswered)),
+            ("closed_count", some(self.closed)),
+            ("unanswered_count", some(self.unanswered)),
         ];
-        let mut figures = match load {
-            Load::Open => Figures::one_way(self.tally.latency, self.tally.send_delay),
-            _ => Figures::round_trips(self.tally.latency),
-        };
         let values = values.into_iter();
-        figures.values = values
+        Ok(values
             .filter_map(|(name, value)| Some((name, value?)))
-            .collect();
-        Ok(figures)
+            .collect())
     }
 }
 
@@ -230,7 +252,13 @@ fn load(
     // If the server ends early, the measured time ends with it.
     let end = times.end.min(tally.ended).max(times.begin);
     Ok(Outcome {
-        tally,
+        latency: tally.latency,
+        send_delay: tally.send_delay,
+        answers: tally.answers,
+        unanswered: tally.unanswered,
+        closed: tally.closed,
+        cut: tally.cut,
+        gone: tally.gone,
         seconds: clock.nanos(end - times.begin).max(1) as f64 / 1e9,
         server: server.map(|(after, before)| after.since(before)),
         client_cpu_ns: used[1].1.saturating_sub(used[0].1),
@@ -240,17 +268,18 @@ fn load(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn server_that_ended_early_or_cut_a_reply_has_no_figure() {
         let outcome = |gone, cut| Outcome {
-            tally: Tally {
-                answers: 50,
-                closed: 1,
-                cut,
-                gone,
-                ..Tally::default()
-            },
+            latency: Latency::default(),
+            send_delay: Latency::default(),
+            answers: 50,
+            unanswered: 0,
+            closed: 1,
+            cut,
+            gone,
             seconds: 1.0,
             server: Some(Usage {
                 total: 100,
@@ -258,21 +287,21 @@ mod tests {
             }),
             client_cpu_ns: 1,
         };
-        let found = outcome(false, 0).figures(Load::Closed).unwrap();
+        let found: BTreeMap<_, _> = outcome(false, 0).values().unwrap().into_iter().collect();
         let values = [
             "messages_per_s",
             "cpu_ns",
             "closed_count",
             "unanswered_count",
         ];
-        let values = values.map(|name| found.value(name));
+        let values = values.map(|name| found.get(name).copied());
         assert_eq!(values, [Some(50.0), Some(2.0), Some(1.0), None]);
         for (gone, cut, why) in [
             (true, 0, "after 50 answers; 0 connections ended"),
             (true, 2, "after 50 answers; 2 connections ended"),
             (false, 3, "3 connections ended inside an answer"),
         ] {
-            let error = outcome(gone, cut).figures(Load::Closed).unwrap_err();
+            let error = outcome(gone, cut).values().unwrap_err();
             assert!(error.to_string().contains(why), "{error}");
         }
     }
@@ -332,12 +361,12 @@ mod tests {
                 Err(LoadError::Engine(_)) if interface == Interface::IoUring => continue,
                 found => found.unwrap(),
             };
-            let Tally {
+            let Outcome {
                 answers,
                 closed,
                 gone,
                 ..
-            } = found.tally;
+            } = found;
             assert!(answers > 0, "{interface:?}");
             assert_eq!((closed, gone), (0, false), "{interface:?}");
         }

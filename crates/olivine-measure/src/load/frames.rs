@@ -8,7 +8,6 @@ use super::error::{LoadError, io};
 use super::usage::{self, Usage};
 use crate::clock::TickClock;
 use crate::cpus;
-use crate::result::Figures;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -53,6 +52,17 @@ pub(super) fn check(data: &[u8], mut next: u64) -> (u64, u64) {
     (next - first, right)
 }
 
+/// What a stream of frames came to.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Streamed {
+    /// Frames a second, from the first send to the last confirmation.
+    pub frames_per_s: f64,
+    /// CPU time of the receiving processes for a frame, in nanoseconds; `None` if they are on
+    /// another machine or may not be read.
+    pub cpu_ns: Option<f64>,
+}
+
 /// Streams frames to `address` for `seconds`, `batch` of them in each send, from `cpu`: how many a
 /// second, from the first send to the last confirmation, and the CPU time of the receiving
 /// processes if they are on this machine.
@@ -66,7 +76,7 @@ pub fn stream(
     batch: usize,
     seconds: f64,
     cpu: u32,
-) -> Result<Figures, LoadError> {
+) -> Result<Streamed, LoadError> {
     stream_with(address, batch, seconds, cpu, ANSWER_MAX)
 }
 
@@ -78,7 +88,7 @@ fn stream_with(
     seconds: f64,
     cpu: u32,
     deadline: Duration,
-) -> Result<Figures, LoadError> {
+) -> Result<Streamed, LoadError> {
     cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
     let clock = TickClock::calibrate();
     let mut socket = TcpStream::connect_timeout(&address, ANSWER_MAX)
@@ -118,10 +128,10 @@ fn stream_with(
             found: format!("{arrived} frames arrived, {right} of them as they were sent"),
         });
     }
-    let figures = Figures::rate(number as f64 / elapsed);
-    Ok(match used.map(|(after, before)| after.since(before)) {
-        Some(used) => figures.with("cpu_ns", used.total as f64 / number as f64),
-        None => figures,
+    let used = used.map(|(after, before)| after.since(before).total);
+    Ok(Streamed {
+        frames_per_s: number as f64 / elapsed,
+        cpu_ns: used.map(|used| used as f64 / number as f64),
     })
 }
 

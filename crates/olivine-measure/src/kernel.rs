@@ -22,7 +22,11 @@ const INTERRUPT_MAX_NS: f64 = 200_000.0;
 
 /// Sums over some threads and their CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(deny_unknown_fields)
+)]
 pub struct Counts {
     /// Times a thread was taken off its CPU although it was ready.
     pub forced_switches_count: u64,
@@ -106,7 +110,7 @@ impl Counts {
 
 /// The most likely cause of a long sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Cause {
@@ -156,7 +160,7 @@ impl From<&ThreadCounts> for Counts {
 /// What happened on `cpus` up to now: interrupts and stolen time. Takes some 100 µs: call it
 /// between slices.
 #[must_use]
-pub(crate) fn of_cpus(cpus: &[u32]) -> Counts {
+pub fn of_cpus(cpus: &[u32]) -> Counts {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     Counts {
         interrupts_count: interrupts(&read("/proc/interrupts"), cpus),

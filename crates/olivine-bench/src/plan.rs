@@ -21,6 +21,9 @@ const PARTICIPANTS_MAX: u32 = 64;
 /// Settings of a fast channel: packed, and a cache line for each message, because either may be
 /// faster.
 const ALIGNS: [&str; 2] = ["", "64"];
+/// The calls that take messages.
+const POLL: &str = "poll";
+const RECEIVE: &str = "receive";
 /// Rings of a fast stream: the smallest and the largest default capacity (ADR 0019).
 const RINGS: [&str; 2] = ["1MiB", "4MiB"];
 
@@ -67,6 +70,9 @@ pub struct Matrix {
     /// Not crossed: one list for all.
     #[serde(default)]
     pub topic: Vec<String>,
+    /// The calls by which a subscriber takes messages: `poll`, `receive`.
+    #[serde(default)]
+    pub take: Vec<String>,
     /// Methods of other programs, which are measured if these are there.
     #[serde(default)]
     pub rival: Vec<String>,
@@ -139,14 +145,36 @@ impl Matrix {
             publishers: Vec::new(),
             subscribers: Vec::new(),
             topic: Vec::new(),
+            take: Vec::new(),
             rival: Vec::new(),
             tuned: true,
             published: Vec::new(),
         }
     }
 
+    /// The same by `receive` alone; `None` if that is already said, or cannot be.
+    #[must_use]
+    pub fn by_receive(&self) -> Option<Self> {
+        let streams = self.scenario.reads("take") && self.take.is_empty();
+        let is_ours = |name: &String| name == ALL || is_own(name);
+        let is_own = self.method.is_empty() || self.method.iter().any(is_ours);
+        (streams && is_own && !self.looks()).then(|| Self {
+            method: vec![OWN.to_owned()],
+            rival: Vec::new(),
+            take: vec![RECEIVE.to_owned()],
+            ..self.clone()
+        })
+    }
+
+    /// Whether a side looks some times before it sleeps, which `receive` does not do.
+    fn looks(&self) -> bool {
+        self.wait
+            .iter()
+            .any(|wait| wait.starts_with(SPIN_THEN_PARK))
+    }
+
     /// The given lists, by their keys.
-    fn lists(&self) -> [(&'static str, bool); 10] {
+    fn lists(&self) -> [(&'static str, bool); 11] {
         [
             ("method", !self.method.is_empty()),
             ("wait", !self.wait.is_empty()),
@@ -157,6 +185,7 @@ impl Matrix {
             ("publishers", !self.publishers.is_empty()),
             ("subscribers", !self.subscribers.is_empty()),
             ("topic", !self.topic.is_empty()),
+            ("take", !self.take.is_empty()),
             ("rival", !self.rival.is_empty()),
         ]
     }
@@ -186,6 +215,12 @@ impl Matrix {
                     "does not go with method {named}: a method waits as its name says; only {OWN} \
                      has strategies; name it, or leave wait out"
                 ),
+            ));
+        }
+        if !self.take.is_empty() && !takes(is_own) {
+            return Err(wrong(
+                "take",
+                format!("does not go with method {named}: only {OWN} has two calls; leave one out"),
             ));
         }
         let several = self.subscribers.iter().any(|count| *count > 1);
@@ -233,6 +268,17 @@ impl Matrix {
                      more, before it sleeps"
                 ),
             ));
+        }
+        let is_call = |call: &str| call == POLL || call == RECEIVE;
+        if let Some(call) = self.take.iter().find(|call| !is_call(call)) {
+            return Err(wrong(
+                "take",
+                format!("'{call}' is neither {POLL} nor {RECEIVE}"),
+            ));
+        }
+        if self.take.iter().any(|call| call == RECEIVE) && self.looks() {
+            let message = format!("{RECEIVE} waits by the library's strategies, not by looks");
+            return Err(wrong("take", message));
         }
         if let Some(size) = self.size.iter().find(|size| **size < SIZE_MIN as u64) {
             return Err(wrong(
@@ -389,7 +435,11 @@ impl Matrix {
             String::new(),
         );
         let mut variants = Vec::new();
-        for (wait, slots) in crossed(&waits, &slots) {
+        let mut takes = or(&self.take, POLL.to_owned());
+        takes.truncate(if is_own(method) { takes.len() } else { 1 });
+        let ways = crossed(&waits, &takes);
+        for ((wait, take), slots) in crossed(&ways, &slots) {
+            let take = if take == RECEIVE { RECEIVE } else { "" };
             for (align, ring) in crossed(&self.aligns(method), &self.rings(method)) {
                 let pairs = [
                     ("wait", wait.as_str()),
@@ -397,6 +447,7 @@ impl Matrix {
                     ("capacity", ring),
                     ("subscribers_max", slots.as_str()),
                     ("topic", topics.as_str()),
+                    ("take", take),
                 ];
                 variants.push(self.variant(method, &pairs)?);
             }
@@ -499,6 +550,39 @@ mod tests {
         }
         let wrong = stream(&["pigeon"], &[32], &[], "").variants(2).unwrap_err();
         assert!(wrong.to_string().contains("pigeon"), "{wrong}");
+    }
+
+    #[test]
+    fn received_messages_are_a_separate_variant() {
+        let mut matrix = stream(&[OWN, "pipe"], &[32], &[], "1MiB");
+        matrix.wait = vec!["spin".to_owned()];
+        matrix.take = vec![POLL.to_owned(), RECEIVE.to_owned()];
+        let settings = |matrix: &Matrix| -> Vec<String> {
+            let variants = matrix.variants(2).unwrap().into_iter();
+            variants.map(|found| found.parameters.settings).collect()
+        };
+        let polled = "wait=spin&capacity=1MiB";
+        let received = format!("{polled}&take=receive");
+        assert_eq!(settings(&matrix), [polled, &received, ""]);
+        // What the tool adds where nothing is said.
+        assert!(matrix.by_receive().is_none());
+        matrix.take.clear();
+        assert_eq!(settings(&matrix.by_receive().unwrap()), [received]);
+        assert!(stream(&["pipe"], &[32], &[], "").by_receive().is_none());
+        for (take, wait, method) in [
+            ("give", "spin", OWN),
+            (RECEIVE, "spin:9", OWN),
+            (POLL, "spin", "pipe"),
+        ] {
+            let mut matrix = stream(&[method], &[32], &[], "");
+            matrix.take = vec![take.to_owned()];
+            matrix.wait = vec![wait.to_owned()];
+            let error = matrix.variants(2).unwrap_err().to_string();
+            assert!(error.starts_with("take") || method == "pipe", "{error}");
+        }
+        let mut paced = Matrix::new(&latency::SCENARIO, &[32]);
+        (paced.rate, paced.take) = (vec![1e3], vec![RECEIVE.to_owned()]);
+        assert!(paced.variants(2).is_err());
     }
 
     #[test]

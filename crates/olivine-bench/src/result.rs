@@ -11,6 +11,7 @@ pub mod compare;
 mod distribution;
 pub mod export;
 pub mod file;
+mod goal;
 mod measuring_error;
 mod placement;
 pub mod ratio;
@@ -19,6 +20,8 @@ pub mod statistic;
 pub use collect::{Collector, Figures, Slice};
 pub use distribution::Distribution;
 pub use file::{FileError, ResultFile, Results};
+pub(crate) use goal::Beside;
+pub use goal::Goal;
 pub use measuring_error::MeasuringError;
 pub use placement::{ClockAhead, Placement};
 pub use ratio::Ratio;
@@ -30,6 +33,11 @@ use crate::spread::Spread;
 use crate::worst::WorstReport;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// How names of this library's methods and servers begin.
+const OURS: &str = "olivine";
+/// What names of its bridges have: the scheme of a URI.
+const SCHEME: &str = "://";
 
 /// How messages are offered in a scenario. Figures of different kinds are never in one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -160,6 +168,21 @@ impl Row {
             Outcome::Measured(measured) => Some(measured),
             Outcome::Failed { .. } => None,
         }
+    }
+
+    /// Whether its method is of this library.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.method.starts_with(OURS) || self.method.contains(SCHEME)
+    }
+
+    /// Its method with the settings, without its wait strategy.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let settings = self.parameters.settings.split('&');
+        let more = settings.filter(|pair| !pair.is_empty() && !pair.starts_with("wait="));
+        let parts: Vec<&str> = std::iter::once(self.method.as_str()).chain(more).collect();
+        parts.join(" ")
     }
 
     /// Whether its runs were interleaved with those of another row.

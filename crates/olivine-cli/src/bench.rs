@@ -78,10 +78,14 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
                 matrices[0].size.push(DEFAULT_SIZE);
             }
             if args.size.is_empty() && args.batch.is_empty() {
-                // The three main cases of a stream.
-                matrices.push(matrices[0].clone());
+                // The main cases of a stream.
+                let given = matrices[0].clone();
                 matrices[0].batch = vec![1, 16];
-                matrices[1].size = vec![8192];
+                matrices.extend(given.by_receive());
+                matrices.push(Matrix {
+                    size: vec![1024, 8192],
+                    ..given
+                });
             }
             let mut bench = Bench::new(scenario.name, &args.method_args)?;
             bench.setup.worst = args.worst.map_or(0, usize::from);

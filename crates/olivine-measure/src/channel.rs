@@ -1,7 +1,7 @@
 //! Channels that a measurement creates and removes, and waits on them.
 //!
-//! A measured channel is given by a URI of the library, in which two words mean more: `wait=spin:N`
-//! and a list of topics. `Channel` reads both.
+//! A measured channel is given by a URI of the library, in which three words mean more:
+//! `wait=spin:N`, a list of topics, and `take=receive`. `Channel` reads them.
 
 use olivine::{Config, Message, NotSent, Publisher, Subscriber, UriError, admin};
 use olivine_arena::error::{ArenaError, Result};
@@ -49,6 +49,8 @@ impl TemporaryChannel {
 
 /// Prefix of the wait that looks a number of times, and then sleeps.
 pub const SPIN_THEN_PARK: &str = "spin:";
+/// The setting of a stream whose messages are received one by one.
+pub const BY_RECEIVE: &str = "take=receive";
 
 /// The settings of a measured channel.
 #[derive(Debug)]
@@ -61,6 +63,8 @@ pub struct Channel {
     pub(crate) looks: u32,
     /// The topics that a publisher's messages have in turns.
     pub(crate) topics: Vec<String>,
+    /// Whether a subscriber of a stream receives one message at a call, in place of polling.
+    pub(crate) receives: bool,
 }
 
 impl Channel {
@@ -71,7 +75,7 @@ impl Channel {
     /// A key or value that [`Config`] refuses.
     pub fn parse(uri: &str) -> std::result::Result<Self, UriError> {
         let (place, query) = uri.split_once('?').unwrap_or((uri, ""));
-        let (mut looks, mut topics) = (0, Vec::new());
+        let (mut looks, mut topics, mut receives) = (0, Vec::new(), false);
         let (mut both, mut filters) = (Vec::new(), Vec::new());
         for pair in query.split_terminator('&') {
             let spins = pair.strip_prefix("wait=").and_then(looks_of);
@@ -81,6 +85,8 @@ impl Channel {
             } else if let Some(list) = pair.strip_prefix("topic=") {
                 topics = list.split(',').map(str::to_owned).collect();
                 filters.push(pair);
+            } else if pair == BY_RECEIVE {
+                receives = true;
             } else {
                 both.push(pair);
             }
@@ -96,6 +102,7 @@ impl Channel {
             publisher,
             looks,
             topics,
+            receives,
         })
     }
 }
@@ -214,12 +221,17 @@ mod tests {
             "{uri}"
         );
         let plain = Channel::parse("shm://x").unwrap();
-        assert_eq!((plain.looks, plain.topics.len()), (0, 0));
+        assert_eq!(
+            (plain.looks, plain.topics.len(), plain.receives),
+            (0, 0, false)
+        );
+        assert!(Channel::parse("shm://x?take=receive").unwrap().receives);
         for wrong in [
             "wait=spin:",
             "wait=spin:x",
             "topic=a..b",
             "topic=a,,b",
+            "take=give",
             "colour=red",
         ] {
             assert!(

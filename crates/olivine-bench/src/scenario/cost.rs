@@ -35,6 +35,7 @@ pub const SCENARIO: Scenario = Scenario {
     keys: &["method", "rival", "batch", "wait", "capacity"],
     defaults: &[],
     in_harness: false,
+    goals: &[],
     run: measure::<Bursts>,
 };
 

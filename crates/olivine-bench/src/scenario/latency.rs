@@ -13,7 +13,8 @@ use crate::floor::distribution;
 use crate::latency::Latency;
 use crate::pace::{RATES_PER_S, Rest};
 use crate::protocol::{Paced, Role, Work};
-use crate::result::{ClockAhead, Figures, Load};
+use crate::result::ratio::Target;
+use crate::result::{Beside, ClockAhead, Figures, Goal, Load};
 use crate::run::{CLIENT, Participants, SERVER};
 use crate::worst::Tail;
 use serde::Deserialize as _;
@@ -44,6 +45,12 @@ pub const SCENARIO: Scenario = Scenario {
     ],
     defaults: &[("size", "32"), ("rate", "1K,100K,1M"), ("subscribers", "1")],
     in_harness: false,
+    goals: &[Goal {
+        of: |row| row.method == throughput::OWN && row.parameters.size_bytes == 32,
+        figure: "ratio_p50",
+        beside: Beside::Itself("bare line, to and fro"),
+        target: Target::AtMost(0.7),
+    }],
     run: measure::<Line<false>>,
 };
 

@@ -35,6 +35,7 @@ pub const FANOUT: Scenario = Scenario {
     keys: &["subscribers", "batch", "wait", "capacity", "topic"],
     defaults: &[("size", "32"), ("subscribers", "1,2,4,8"), ("batch", "1")],
     in_harness: false,
+    goals: &[],
     run: measure::<Mesh<true>>,
 };
 
@@ -59,6 +60,7 @@ pub const MESH: Scenario = Scenario {
         ("batch", "1"),
     ],
     in_harness: false,
+    goals: &[],
     run: measure::<Mesh<false>>,
 };
 

@@ -10,8 +10,10 @@ use super::{Session, Variant};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{distribution, middle_ns, nanos};
+use crate::method;
 use crate::protocol::{Role, Work};
-use crate::result::{Figures, Load};
+use crate::result::ratio::Target;
+use crate::result::{Beside, Figures, Goal, Load};
 use crate::run::{CLIENT, Participants};
 use std::time::Duration;
 
@@ -35,6 +37,23 @@ pub const SCENARIO: Scenario = Scenario {
     keys: &["method", "rival", "wait", "capacity", "count"],
     defaults: &[("size", "32"), ("slots", "64")],
     in_harness: true,
+    goals: &[
+        Goal {
+            of: |row| {
+                let is_packed = row.parameters.settings.is_empty();
+                row.method == method::OLIVINE.name && is_packed && row.parameters.size_bytes == 32
+            },
+            figure: "ratio_p50",
+            beside: Beside::Itself("bare line, to and fro"),
+            target: Target::AtMost(0.8),
+        },
+        Goal {
+            of: |row| row.method == method::OLIVINE_TCP && row.parameters.size_bytes == 32,
+            figure: "p50_ns",
+            beside: Beside::Method(method::SOCKET),
+            target: Target::AtMost(1.2),
+        },
+    ],
     run: measure::<PingPong>,
 };
 

@@ -6,7 +6,7 @@
 
 use super::{Found, Setup, Variant, Watch, cost, latency, mesh, pingpong, throughput};
 use crate::error::Result;
-use crate::result::{Load, MeasuringError, Row};
+use crate::result::{Goal, Load, MeasuringError, Ratio, Row};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// Measures every variant in turn, run by run.
@@ -31,6 +31,8 @@ pub struct Scenario {
     /// Whether this library is measured through the harness, as the method `olivine-WAIT`.
     /// Otherwise by its fastest calls, as [`throughput::OWN`].
     pub in_harness: bool,
+    /// What its rows should reach.
+    pub goals: &'static [Goal],
     /// Measures it.
     pub run: Run,
 }
@@ -50,6 +52,18 @@ pub const SCENARIOS: &[&Scenario] = &[
 pub fn find(name: &str) -> Option<&'static Scenario> {
     let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
     found.copied()
+}
+
+/// What `rows` reach of the goals of their scenarios.
+#[must_use]
+pub fn reached(rows: &[Row]) -> Vec<Ratio> {
+    let of = |scenario: &&Scenario| {
+        let own = rows.iter().filter(|row| row.scenario == scenario.name);
+        let own: Vec<&Row> = own.collect();
+        let goals = scenario.goals.iter();
+        goals.flat_map(|goal| goal.ratios(&own)).collect::<Vec<_>>()
+    };
+    SCENARIOS.iter().flat_map(of).collect()
 }
 
 impl Scenario {

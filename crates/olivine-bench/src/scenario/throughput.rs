@@ -8,14 +8,15 @@
 use super::registry::Scenario;
 use super::turns::{Subject, measure};
 use super::{Session, Variant};
-use crate::channel::Channel;
+use crate::channel::{BY_RECEIVE, Channel};
 use crate::clock::TickClock;
 use crate::error::Result;
 use crate::floor::{nanos, per_s};
 pub use crate::method::OWN;
 use crate::method::{self, Side};
 use crate::protocol::{Batches, Limit, Role, Work};
-use crate::result::{Figures, Load};
+use crate::result::ratio::Target;
+use crate::result::{Beside, Figures, Goal, Load, Placement, Row};
 use crate::run::{CLIENT, Participants, SERVER};
 use olivine::OpenError;
 use std::time::Duration;
@@ -41,11 +42,58 @@ pub const SCENARIO: Scenario = Scenario {
     about: "messages and bytes per second at full speed, one publisher, one subscriber",
     heading: "Full speed, one publisher, one subscriber, nothing lost",
     load: Load::Saturated,
-    keys: &["method", "rival", "batch", "wait", "capacity"],
+    keys: &["method", "rival", "batch", "wait", "capacity", "take"],
     defaults: &[],
     in_harness: false,
+    goals: &GOALS,
     run: measure::<BesideBare>,
 };
+
+/// What streams should reach.
+const GOALS: [Goal; 6] = [
+    Goal {
+        of: |row| is_own(row, 32, 1) && !row.parameters.settings.contains(BY_RECEIVE),
+        figure: "ratio_to_bare",
+        beside: Beside::Itself("bare stream"),
+        target: Target::AtLeast(0.9),
+    },
+    Goal {
+        of: |row| is_own(row, 32, 1) && row.parameters.settings.contains(BY_RECEIVE),
+        figure: "messages_per_s",
+        beside: Beside::Without(BY_RECEIVE),
+        target: Target::AtLeast(0.75),
+    },
+    Goal {
+        of: |row| is_own(row, 32, 16),
+        figure: "messages_per_s",
+        beside: Beside::Best,
+        target: Target::AtLeast(1.0),
+    },
+    Goal {
+        of: |row| is_own(row, 1024, 1) || is_own(row, 8192, 1),
+        figure: "ratio_to_copy",
+        beside: Beside::Itself("copy"),
+        target: Target::AtLeast(0.8),
+    },
+    Goal {
+        of: |row| is_own(row, 32, 1),
+        figure: "messages_per_s",
+        beside: Beside::PerS(120e6, Placement::Far),
+        target: Target::AtLeast(1.0),
+    },
+    Goal {
+        of: |row| is_own(row, 32, 16),
+        figure: "messages_per_s",
+        beside: Beside::PerS(150e6, Placement::Far),
+        target: Target::AtLeast(1.0),
+    },
+];
+
+/// Whether a row is of a channel of this library with such messages.
+fn is_own(row: &Row, size: u64, batch: u64) -> bool {
+    let of = &row.parameters;
+    row.method == OWN && of.size_bytes == size && of.batch_count == batch
+}
 
 /// Opens the ends of a method, or of a channel of this library; returns the bytes of its ring, if
 /// it has one.

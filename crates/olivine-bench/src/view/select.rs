@@ -8,10 +8,6 @@ use crate::text;
 /// Settings with a separate parameter.
 const OWN_SETTINGS: [&str; 2] = ["wait=", "capacity="];
 
-/// How names of this library's methods and servers begin.
-const OURS: &str = "olivine";
-/// What names of its bridges have: the scheme of a URI.
-const SCHEME: &str = "://";
 /// Scenarios of servers under load.
 const OF_SERVERS: [&str; 3] = ["http", "tcp", "frames"];
 
@@ -25,7 +21,7 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     /// Whether it is a method of this library.
     pub(super) fn is_ours(&self) -> bool {
-        self.row.method.starts_with(OURS) || self.row.method.contains(SCHEME)
+        self.row.is_ours()
     }
 
     /// Whether both ends are threads of one process.
@@ -47,12 +43,7 @@ impl Entry<'_> {
 
     /// A method with its settings, without its wait strategy, which has a column.
     pub(super) fn name(&self) -> String {
-        let settings = self.row.parameters.settings.split('&');
-        let more = settings.filter(|pair| !pair.is_empty() && !pair.starts_with("wait="));
-        let parts: Vec<&str> = std::iter::once(self.row.method.as_str())
-            .chain(more)
-            .collect();
-        parts.join(" ")
+        self.row.name()
     }
 
     /// How a method waits, where its name does not end in that.

@@ -141,12 +141,16 @@ impl FromArgMatches for Registered {
 }
 
 /// What a stream measures if neither is given.
-const STREAMED: [(&str, &str); 2] = [
+const STREAMED: [(&str, &str); 3] = [
     (
         "size",
-        "32 one by one, 32 in batches of 16, 8KiB one by one",
+        "32 one by one, 32 in batches of 16, 1KiB and 8KiB one by one",
     ),
     ("batch", "with --size 1"),
+    (
+        "take",
+        "poll, and receive for 32 one by one; with --size or --batch poll",
+    ),
 ];
 
 /// Whether a scenario reads an option; those of every measurement, each does.
@@ -156,7 +160,7 @@ fn is_read(scenario: &registry::Scenario, id: &str) -> bool {
         "slots" => scenario.in_harness,
         "worst" => scenario.load == Load::Open,
         "method" | "rate" | "batch" | "count" | "publishers" | "subscribers" | "wait"
-        | "capacity" | "topic" => scenario.reads(id),
+        | "capacity" | "topic" | "take" => scenario.reads(id),
         _ => true,
     }
 }
@@ -170,7 +174,8 @@ impl Subcommand for Registered {
                 let mut defaults = scenario.defaults.iter();
                 let default = defaults.find(|(key, _)| *key == id);
                 let is_hidden = !is_read(scenario, id);
-                let mut cases = STREAMED.iter().filter(|_| scenario.streams());
+                let is_streamed = scenario.streams() && !is_hidden;
+                let mut cases = STREAMED.iter().filter(|_| is_streamed);
                 match (default, cases.find(|(key, _)| *key == id)) {
                     (Some((_, value)), _) => arg.default_value(*value),
                     (None, Some((_, cases))) => {
@@ -267,6 +272,10 @@ pub(crate) struct RegisteredArgs {
         long, value_name = "TOPIC", value_delimiter = ',', conflicts_with_all = ["method", "rivals"]
     )]
     pub(crate) topic: Vec<String>,
+    /// How a channel's messages are taken: poll, receive; a list is measured in
+    /// turns
+    #[arg(long, value_name = "CALL", value_delimiter = ',')]
+    pub(crate) take: Vec<String>,
     /// List the N worst messages of each rate, each with its cause, as far as
     /// the system and the ring show it
     #[arg(
@@ -295,6 +304,7 @@ impl RegisteredArgs {
         matrix.align.clone_from(&self.align);
         matrix.capacity.clone_from(&self.capacity);
         matrix.topic.clone_from(&self.topic);
+        matrix.take.clone_from(&self.take);
         matrix
     }
 }
@@ -323,7 +333,8 @@ every combination of its lists. A list that its scenario lacks is refused:
   batch = [1, 16]                  # throughput, fanout, mesh
   publishers = [6]                 # mesh
   subscribers = [1, 2, 4]          # latency, fanout, mesh
-  topic = [\"a.b\", \"a.c\"]           # latency, fanout, mesh: in turns")]
+  topic = [\"a.b\", \"a.c\"]           # latency, fanout, mesh: in turns
+  take = [\"poll\", \"receive\"]       # throughput: how messages are taken")]
 pub(crate) struct SweepArgs {
     /// Job file in TOML, of at most 1 MiB
     #[arg(required_unless_present = "preset", conflicts_with = "preset")]

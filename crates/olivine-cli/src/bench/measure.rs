@@ -219,8 +219,8 @@ impl Bench {
             cut_short: self.is_used_up.get(),
             privileges: self.setup.privileges,
             measuring_error: found.measuring_error,
+            ratios: [found.ratios, registry::reached(&found.rows)].concat(),
             results: found.rows,
-            ratios: found.ratios,
             left_out: found.left_out,
         }
     }

@@ -86,6 +86,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("bench throughput", STREAM, |stage| {
         stream(stage, "throughput")
     }),
+    Scene::acts("bench throughput", &["--take"], received),
     Scene::acts("bench throughput", &["--method", "--rivals"], |stage| {
         methods(stage, THROUGHPUT, &["bench", "throughput", "--method"])
     }),
@@ -447,6 +448,29 @@ fn stream(stage: &Stage, scenario: &str) {
         2,
     );
     assert!(told.contains("--wait"), "{told}");
+}
+
+/// Messages taken by each call, and the ratio of the two where the CPUs were alike.
+fn received(stage: &Stage) {
+    let found = measured(stage, &[THROUGHPUT, &["--take", "poll,receive"], SHORT]);
+    let placements = |is_received: bool| -> BTreeSet<&str> {
+        let rows = found["results"].as_array().unwrap().iter();
+        let rows = rows.filter(|row| has(row, "take=receive") == is_received);
+        let placements = rows.filter_map(|row| row["placement"].as_str());
+        placements.collect()
+    };
+    let (polled, received) = (placements(false), placements(true));
+    assert!(!polled.is_empty() && !received.is_empty(), "{found}");
+    let both = polled.intersection(&received);
+    let ratios = found["ratios"].as_array().into_iter().flatten();
+    let ratios = ratios.filter(|ratio| {
+        let word = |key: &str| ratio[key].as_str().unwrap();
+        word("ours").contains("take=receive") && word("beside").starts_with("olivine")
+    });
+    let still = both.filter(|placement| **placement != "changed");
+    assert_eq!(ratios.count(), still.count(), "{found}");
+    stage.fails(&["bench", "throughput", "--take", "give"], 2);
+    stage.fails(&["bench", "cost", "--take", "poll"], 2);
 }
 
 /// Each message of a rate had this size.

@@ -35,6 +35,7 @@ fn open(side: Side, _rendezvous: &mut Rendezvous, size: usize, uri: &str) -> Dri
             subscriber,
             size,
             looks: Looks::new(looks),
+            receives: channel.receives,
             late: None,
         }));
     }
@@ -295,6 +296,8 @@ struct Receiving {
     subscriber: Subscriber,
     size: usize,
     looks: Looks,
+    /// Takes one message at a call from a stream.
+    receives: bool,
     /// Keeps the worst messages, once they were asked for.
     late: Option<Late>,
 }
@@ -321,12 +324,13 @@ impl Driver for Receiving {
                 count,
                 publishers: 1,
             } => {
-                if size == payload::COMMON {
-                    // A separate loop, in which nothing else needs a register.
-                    self.take(first, count, payload::check_common, |_| ())?;
-                } else {
-                    let check = |message: &[u8]| payload::check_whole(message, size);
-                    self.take(first, count, check, |_| ())?;
+                let check = |message: &[u8]| payload::check_whole(message, size);
+                // Separate loops, in which nothing else needs a register.
+                match (self.receives, size == payload::COMMON) {
+                    (false, true) => self.take(first, count, payload::check_common, |_| ())?,
+                    (false, false) => self.take(first, count, check, |_| ())?,
+                    (true, true) => self.receive_each(first, count, payload::check_common)?,
+                    (true, false) => self.receive_each(first, count, check)?,
                 }
                 done_now()
             }
@@ -412,6 +416,24 @@ impl Receiving {
                 room,
             );
             self.after_poll(taken, wrong)?;
+        }
+        Ok(())
+    }
+
+    /// Checks `count` messages in order by `check`, each received by a call.
+    #[inline(always)]
+    fn receive_each(
+        &mut self,
+        first: u64,
+        count: u64,
+        check: impl Fn(&[u8]) -> Option<Stamp>,
+    ) -> Result<()> {
+        for sequence in first..first + count {
+            let message = self.subscriber.receive().map_err(ArenaError::method)?;
+            let found = check(&message);
+            if found.is_none_or(|stamp| stamp.sequence != sequence) {
+                return Err(ArenaError::Wrong { sequence });
+            }
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ const RINGS: [u64; 2] = [1 << 20, 4 << 20];
 const TARGET: Target = Target::AtLeast(5.0);
 /// What a stream of small messages should reach alone, in messages a second, and one of large ones,
 /// in bytes.
-const SMALL_PER_S: f64 = 20e6;
+const SMALL_PER_S: f64 = 120e6;
 const LARGE_PER_S: f64 = ((1 << 30) / LARGE) as f64;
 
 /// Rivals: the program, the method of it, and whether it needs a NATS server.

@@ -20,9 +20,11 @@ mod model;
 
 pub(crate) use copied::Copied;
 #[cfg(not(loom))]
-pub(crate) use mapped::{FramePlace, Memory, PrivateWord, Ring, RingBase, View, Word, Words};
+pub(crate) use mapped::{
+    FramePlace, Memory, PrivateWord, Ring, RingAddress, RingBase, View, Word, Words,
+};
 #[cfg(loom)]
-pub(crate) use model::{FramePlace, PrivateWord, Ring, RingBase, View, Word, Words};
+pub(crate) use model::{FramePlace, PrivateWord, Ring, RingAddress, RingBase, View, Word, Words};
 
 /// Bytes of a frame header: one 64-bit word.
 pub(crate) const HEADER_BYTES: u64 = size_of::<u64>() as u64;

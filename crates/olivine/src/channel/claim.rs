@@ -33,7 +33,8 @@ impl Claim<'_> {
     /// ring: do not write to it in the child.
     #[inline(always)]
     pub fn commit(self) -> Position {
-        Position(self.producer.commit(self.end, self.tag, self.carried))
+        let header = header_word(self.tag, self.carried);
+        Position(self.producer.commit_claim(self.end, header))
     }
 
     /// Gives the message up, as dropping does.
@@ -118,7 +119,7 @@ impl OwnedClaim {
         let before = producer.position();
         // The producer makes the only check for a fork: its position moves, or stays in a forked
         // child.
-        let end = producer.commit(self.end, self.tag, self.carried);
+        let end = producer.commit_claim(self.end, header_word(self.tag, self.carried));
         let sent = (end != before).then_some(Position(end));
         (self.publisher, sent.ok_or(NotSent::Forked))
     }
@@ -223,10 +224,13 @@ impl ClaimingPublisher {
     pub fn commit(&mut self) -> Option<Result<Position, NotSent>> {
         let header = self.header.take()?;
         let producer = &mut self.publisher.producer;
+        if let Some(end) = producer.commit_found(header.get()) {
+            return Some(Ok(Position(end)));
+        }
         if producer.is_shut() {
             return Some(Err(NotSent::Forked));
         }
-        let end = producer.commit_as(self.end, header.get());
+        let end = producer.commit_slowly(self.end, header.get());
         Some(Ok(Position(end)))
     }
 

@@ -15,11 +15,11 @@ mod limit;
 mod takeover;
 
 use super::gate::Gate;
-use super::layout::{control, header_word, lane};
+use super::layout::{control, frame_half, header_word, lane};
 use super::pages::{Pages, Sleepers};
 use crate::error::NotSent;
 use crate::points;
-use crate::region::{HEADER_BYTES, PrivateWord, Ring, RingBase, Word, Words};
+use crate::region::{HEADER_BYTES, PrivateWord, Ring, RingAddress, RingBase, Word, Words};
 use crate::sync::{AtomicU64, Ordering, light_barrier, mutant, unless};
 use crate::wait::RAISED;
 use std::ops::RangeInclusive;
@@ -109,6 +109,46 @@ pub(crate) struct Producer {
     published_limit: u64,
     /// Subscribers with pages of their own, on a sealed channel.
     private_pages: Option<Box<Sleepers>>,
+}
+
+/// The next frame and what its commit reads of a producer.
+struct FrameToShow<'a> {
+    address: RingAddress<'a>,
+    end: u64,
+    /// The end of a next frame or batch of this length.
+    ahead: u64,
+    position: &'a mut u64,
+    ring: RingBase<'a>,
+    cursor: &'a AtomicU64,
+    prefetched: u64,
+}
+
+/// A frame that was shown.
+struct Shown {
+    end: u64,
+    /// Where the header ahead is that is not zeroed yet.
+    left: Option<u64>,
+}
+
+impl FrameToShow<'_> {
+    /// Commits the frame, stores the cursor, and zeroes the header ahead if its line is prefetched.
+    #[inline(always)]
+    fn show(self, header: u64) -> Shown {
+        let Self { end, ahead, .. } = self;
+        points::pass("publish.written");
+        publish_header(self.address.header(), header);
+        points::pass("publish.shown");
+        *self.position = end;
+        publish_cursor(self.cursor, end);
+        let is_prefetched = ahead + HEADER_BYTES <= self.prefetched;
+        if is_prefetched {
+            zero_ahead(self.ring, ahead);
+        }
+        Shown {
+            end,
+            left: (!is_prefetched).then_some(ahead),
+        }
+    }
 }
 
 impl Producer {
@@ -332,27 +372,38 @@ impl Producer {
         if message.len() as u64 + HEADER_BYTES != self.ready.get() {
             self.get_ready(message.len())?;
         }
-        // Read before the stores below: the compiler must expect that these change `self`.
-        let (at, stride) = (self.position, self.stride);
-        let (ring, cursor, prefetched) = (self.ring.base(), &*self.cursor, self.prefetched);
-        let address = ring.address(at);
+        let next = self.frame_to_show();
         // SAFETY: the length is at most the ring's and the frame is below the limit, so no reliable
         // subscriber reads these bytes (REUSE). Its header is not committed: it is at our position.
-        unsafe { address.write(message) };
-        points::pass("publish.written");
-        publish_header(address.header(), header_word(tag, message.len()));
-        points::pass("publish.shown");
-        let end = at + stride;
-        self.position = end;
-        publish_cursor(cursor, end);
-        let ahead = end + stride;
-        if ahead + HEADER_BYTES <= prefetched {
-            zero_ahead(ring, ahead);
-        } else {
-            self.prefetch_ahead(end, ahead);
+        unsafe { next.address.write(message) };
+        let shown = next.show(header_word(tag, message.len()));
+        Ok(self.finish(shown))
+    }
+
+    /// What showing the frame at the position takes, if it ends where the header is known to read
+    /// zero. Read before its stores: the compiler must expect that these change `self`.
+    #[inline(always)]
+    fn frame_to_show(&mut self) -> FrameToShow<'_> {
+        let ring = self.ring.base();
+        FrameToShow {
+            address: ring.address(self.position),
+            end: self.position + self.stride,
+            ahead: self.position + 2 * self.stride,
+            position: &mut self.position,
+            ring,
+            cursor: &self.cursor,
+            prefetched: self.prefetched,
+        }
+    }
+
+    /// What follows the commit and the cursor; returns the end of the frame.
+    #[inline(always)]
+    fn finish(&mut self, shown: Shown) -> u64 {
+        if let Some(ahead) = shown.left {
+            self.prefetch_ahead(shown.end, ahead);
         }
         self.look_for_sleepers();
-        Ok(end)
+        shown.end
     }
 
     /// Prepares the fast path for a message or claim of `length` bytes at the position: it has
@@ -383,11 +434,43 @@ impl Producer {
         if self.is_shut() {
             return self.position;
         }
-        points::pass("publish.written");
-        self.zero_next_header(end);
-        publish_header(self.ring.header(self.position), header);
-        points::pass("publish.shown");
-        self.advance(end)
+        if end - self.position != self.stride {
+            self.zero_next_header(end);
+            // Another length: no message is known to fit.
+            self.ready.set(0);
+            self.stride = end - self.position;
+        }
+        self.commit_ready(header)
+    }
+
+    /// As [`Producer::commit_as`], for a claim.
+    #[inline(always)]
+    pub(crate) fn commit_claim(&mut self, end: u64, header: u64) -> u64 {
+        match self.commit_found(header) {
+            Some(end) => end,
+            None => self.commit_slowly(end, header),
+        }
+    }
+
+    /// As [`Producer::commit_as`], for a claim that [`Producer::reserve`] found ready. The same
+    /// word says so again, and reads zero in a forked child. `None` for others; nothing is done.
+    #[inline(always)]
+    pub(crate) fn commit_found(&mut self, header: u64) -> Option<u64> {
+        // Zero in a forked child, and after any claim of another length.
+        (frame_half(header) == self.ready.get()).then(|| self.commit_ready(header))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn commit_slowly(&mut self, end: u64, header: u64) -> u64 {
+        self.commit_as(end, header)
+    }
+
+    /// Shows the frame at the position, which is written and ends where the header reads zero.
+    #[inline(always)]
+    fn commit_ready(&mut self, header: u64) -> u64 {
+        let shown = self.frame_to_show().show(header);
+        self.finish(shown)
     }
 
     /// The commit. A publisher that dies after it has published everything up to `end`.
@@ -416,28 +499,6 @@ impl Producer {
         self.ring
             .header(at)
             .store(header_word(tag, length), Ordering::Relaxed);
-    }
-
-    /// Stores the cursor and wakes sleepers, after COMMIT of a frame or batch up to `end`.
-    #[inline(always)]
-    fn advance(&mut self, end: u64) -> u64 {
-        let stride = end - self.position;
-        self.position = end;
-        publish_cursor(&self.cursor, end);
-        // The end of a next frame or batch of this length.
-        let ahead = end + stride;
-        if stride != self.stride {
-            // Another length: no message is known to fit.
-            self.ready.set(0);
-            self.stride = stride;
-        }
-        if ahead + HEADER_BYTES <= self.prefetched {
-            zero_ahead(self.ring.base(), ahead);
-        } else {
-            self.prefetch_ahead(end, ahead);
-        }
-        self.look_for_sleepers();
-        end
     }
 
     /// Zeroes the header at `ahead`, unless it is above the limit, and prefetches the cache lines

@@ -27,7 +27,7 @@ host=$(rustc --version --verbose | sed -n 's/^host: //p')
 lld=$(rustc --print sysroot)/lib/rustlib/$host/bin/gcc-ld
 export "CC_${triple//-/_}=musl-gcc"
 cargo rustc --quiet --locked --profile tool --package olivine-cli --bin olivine --target "$triple" \
-    --features tls,nats,screen,arrow,mcap,zstd -- -C link-arg="-B$lld" -C link-arg=-fuse-ld=lld \
+    --features "${features// /,}" -- -C link-arg="-B$lld" -C link-arg=-fuse-ld=lld \
     -C link-arg=-Wl,--icf=all,--pack-dyn-relocs=relr,--strip-all
 tool=$target/$triple/tool/olivine
 size=$(stat -c %s "$tool")

@@ -25,3 +25,17 @@ missing() {
 need() {
     PATH=$PATH:/usr/sbin command -v "$1" >/dev/null || missing "no $1: apt-get install $2"
 }
+
+# The features that packages of the tool have.
+features='arrow mcap nats screen tls zstd'
+
+# Sends a message and receives it by `$@ ARGUMENTS…`, the tool in its place; then 1,000, verified.
+try_tool() {
+    "$@" --version | grep -q "^olivine $version" || fail "$*: another version than $version"
+    "$@" --version | grep -q "^features: $features\$" || fail "$*: features"
+    "$@" pub shm://hello 'first message' --log-level warn
+    [ "$("$@" sub shm://hello --from oldest --once)" = 'first message' ] || fail "$*: no message"
+    "$@" pub shm://more --size 32 --count 1000 --log-level warn
+    "$@" sub shm://more --from oldest --once --verify 2>&1 | grep -q ': 0 lost, 0 repeated' ||
+        fail "$*: no 1,000 messages"
+}

@@ -22,17 +22,6 @@ clean() {
 }
 trap clean EXIT
 
-# Sends a message and receives it by `$@ ARGUMENTS…`, the tool in its place; then 1,000, verified.
-try_tool() {
-    "$@" --version | grep -q "^olivine $version" || fail "$*: another version than $version"
-    "$@" --version | grep -q 'features: arrow mcap nats screen tls zstd' || fail "$*: features"
-    "$@" pub shm://hello 'first message' --log-level warn
-    [ "$("$@" sub shm://hello --from oldest --once)" = 'first message' ] || fail "$*: no message"
-    "$@" pub shm://more --size 32 --count 1000 --log-level warn
-    "$@" sub shm://more --from oldest --once --verify 2>&1 | grep -q ': 0 lost, 0 repeated' ||
-        fail "$*: no 1,000 messages"
-}
-
 # Gives a root memory to share and a view of processes.
 mount_in() {
     mkdir -p "$1/dev/shm" "$1/proc"

@@ -19,11 +19,13 @@ const PROGRAMS: [(&str, &str); 6] = [
 /// Exit code of a script that cannot run here. It says what is missing in a line.
 const MISSING: i32 = 3;
 
-/// The archive, the package of Debian and the image; the wheels; the site.
+/// The archive, the package of Debian and the image; the tool from packed crates; the wheels; the
+/// site.
 pub(crate) fn run(report: &mut Report) {
     report.run("programs", || Ok(tools::each(&PROGRAMS)));
     for (step, path) in [
         ("archives", "packages/package.sh"),
+        ("crates", "packages/crates.sh"),
         ("wheels", "crates/olivine-python/wheel.sh"),
         ("book", "docs/book/build.sh"),
     ] {

@@ -1,5 +1,7 @@
 //! The tool accepts the commands in the documents, and the README's figures are recorded.
 
+#[path = "documents/blocks.rs"]
+mod blocks;
 mod common;
 
 use common::TestFolder;

@@ -10,9 +10,9 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
-# Without `--no-verify` each is built from its package alone: `cargo xtask ci --deep --only publish`.
-CARGO_TARGET_DIR=$place/packed cargo package --quiet --locked --workspace --no-verify --allow-dirty \
-    2>"$place/package.log" || fail "$(cat "$place/package.log")"
+# The step `publish` of the deep tests builds each from its package alone.
+CARGO_TARGET_DIR=$place/packed cargo package --quiet --locked --workspace --no-verify \
+    --allow-dirty 2>"$place/package.log" || fail "$(cat "$place/package.log")"
 cargo vendor --quiet --locked --versioned-dirs "$place/registry" >/dev/null 2>"$place/vendor.log" ||
     fail "$(cat "$place/vendor.log")"
 for crate in "$place"/packed/package/*.crate; do

@@ -122,7 +122,9 @@ fn more_features(report: &mut Report) {
 /// Builds the C library, installs it below `prefix`, and tests the installation.
 pub(crate) fn install(report: &mut Report, prefix: &Path) {
     report.run("capi", || {
-        let words = "build --profile dist --package olivine-capi";
+        // A build of the crate's rlib as well would not be optimised as a whole.
+        let words = "rustc --profile dist --package olivine-capi --lib --crate-type \
+                     cdylib,staticlib";
         child::said(cargo().args(words.split(' ')), 15)?;
         let mut step = Step::new("files");
         let source = root().join("crates/olivine-capi");

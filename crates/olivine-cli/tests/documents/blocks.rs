@@ -1,8 +1,9 @@
 //! The shell blocks of every page run, in a folder of the page.
 //!
-//! A block that cannot run has the reason in a line above it: `<!-- not run: REASON -->`. The blocks
-//! of a page run in their order, and in one folder, with the tool on the path and the files of the
-//! repository. Each has a network of its own if the system allows that.
+//! A block that cannot run has the reason in a line above it: `<!-- not run: REASON -->`. The
+//! blocks of a page run in their order, and in one folder, with the tool on the path and the files
+//! of the repository. Each has a separate network if the system allows that. A pipeline does not
+//! stand in the background: the shell forgets how it ended.
 
 use super::{SHELLS, documents, read, root};
 use crate::common::{Running, TestFolder, skip};
@@ -75,7 +76,7 @@ fn blocks(document: &str) -> Vec<Block> {
     found
 }
 
-/// Words before a command that give it a network of its own; `None` if there are none.
+/// Words before a command that give it a separate network; `None` if there are none.
 fn apart() -> Option<Vec<&'static str>> {
     let ways: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
     ways.into_iter().find_map(|way| {

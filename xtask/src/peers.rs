@@ -21,7 +21,7 @@ const TABLES: [(&str, &str); 4] = [
     ),
     (
         "unparsed",
-        "http --unparsed --backend mio,io-uring --depth 64",
+        "http --ours parsed,unparsed,floor --backend mio,io-uring --depth 16,64",
     ),
     ("echo", "tcp --backend mio,io-uring"),
     ("frames", "tcp --frames --backend mio,io-uring"),

@@ -32,7 +32,10 @@ fn every_own_server_is_measured_and_checked() {
             &["bench", "http", "--depth", "1,16", "--connections", "4"][..],
             2,
         ),
-        (&["bench", "http", "--unparsed", "--depth", "64"], 1),
+        (
+            &["bench", "http", "--ours", "unparsed,floor", "--depth", "64"],
+            2,
+        ),
         (&["bench", "http", "--depth", "4", "--rate", "2K"], 1),
         (
             &[

@@ -14,7 +14,8 @@
 //! | `frames` | a stream of small frames, decoded and counted by the other side |
 //! | `url` | what to ask and where |
 //! | `usage` | which processes serve an address, and their CPU time |
-//! | `server` | servers on `olivine-net` to measure, and the bare loop to compare with |
+//! | `server` | servers on `olivine-net` to measure |
+//! | `plain` | loops without an engine, to compare with |
 //! | `process` | servers in separate, pinned processes |
 //! | `rivals` | other people's servers: found, configured, started |
 //!
@@ -29,6 +30,7 @@ mod driven;
 mod echo;
 mod error;
 pub mod frames;
+mod plain;
 mod process;
 pub mod rivals;
 pub mod server;

@@ -36,9 +36,13 @@ pub(crate) struct HttpArgs {
         requires = "peers"
     )]
     pub(crate) rivals: PathBuf,
-    /// Our own server counts requests and does not parse them
-    #[arg(long, conflicts_with = "url")]
-    pub(crate) unparsed: bool,
+    /// Our own servers, measured in turns: one that parses requests, one that
+    /// only counts them, and a plain loop without an engine: the floor
+    #[arg(
+        long, value_name = "SERVERS", value_delimiter = ',', default_value = "parsed",
+        conflicts_with = "url", value_parser = one_of(&OURS)
+    )]
+    pub(crate) ours: Vec<Kind>,
     /// Requests in flight on each connection (with --rate: at most); a list is
     /// measured in turns
     #[arg(
@@ -143,13 +147,20 @@ const INTERFACES: [(&str, Interface); 2] = [
 /// Words of the engine's back ends.
 pub(crate) const BACKENDS: [(&str, Backend); 2] =
     [("mio", Backend::Mio), ("io-uring", Backend::IoUring)];
+/// Words of the HTTP servers of `bench http`.
+const OURS: [(&str, Kind); 3] = [
+    ("parsed", Kind::Hello),
+    ("unparsed", Kind::Unparsed),
+    ("floor", Kind::Floor),
+];
 /// Words of Olivine's servers.
-pub(crate) const KINDS: [(&str, Kind); 5] = [
+pub(crate) const KINDS: [(&str, Kind); 6] = [
     ("hello", Kind::Hello),
     ("unparsed", Kind::Unparsed),
     ("echo", Kind::Echo),
     ("frames", Kind::Frames),
     ("bare", Kind::Bare),
+    ("floor", Kind::Floor),
 ];
 
 /// Arguments of a server process that this tool starts and measures.

@@ -73,13 +73,15 @@ pub(super) fn http(args: &HttpArgs, common: Common) -> Outcome {
     if let Some(url) = &args.url {
         targets.push((url.host.clone(), url.clone()));
     } else {
-        let kind = if args.unparsed {
-            Kind::Unparsed
-        } else {
-            Kind::Hello
-        };
-        for &backend in &args.load.backend {
-            servers.push(own(&bench.setup, kind, backend, Waiting::Block)?);
+        for &kind in &args.ours {
+            // The floor has no engine, so no back end.
+            let backends = match kind {
+                Kind::Floor => &[Backend::Mio][..],
+                _ => &args.load.backend,
+            };
+            for &backend in backends {
+                servers.push(own(&bench.setup, kind, backend, Waiting::Block)?);
+            }
         }
         let found = peers(&bench, &args.peers, &args.rivals, folder.path())?;
         servers.extend(found.0);
@@ -237,6 +239,7 @@ fn own(setup: &Setup, kind: Kind, backend: Backend, wait: Waiting) -> Result<Ser
 fn name(kind: Kind, backend: Backend) -> &'static str {
     match (kind, backend) {
         (Kind::Bare, _) => "bare loop",
+        (Kind::Floor, _) => "floor, unparsed",
         (Kind::Unparsed, Backend::IoUring) => "olivine io_uring, unparsed",
         (Kind::Unparsed, _) => "olivine, unparsed",
         (_, Backend::IoUring) => "olivine io_uring",

@@ -169,7 +169,7 @@ pub(crate) mod servers {
         Scene::acts("bench tcp", LOAD, |stage| load(stage, "tcp")),
         Scene::acts("bench http", IO_URING, |stage| io_uring(stage, HTTP)),
         Scene::acts("bench tcp", IO_URING, |stage| io_uring(stage, TCP)),
-        Scene::acts("bench http", &["--peers", "--rivals", "--unparsed"], peers),
+        Scene::acts("bench http", &["--peers", "--rivals", "--ours"], peers),
         Scene::acts("bench tcp", &["--frames", "--batch", "--size"], frames),
     ];
 
@@ -272,7 +272,9 @@ pub(crate) mod servers {
         let (name, told) = server(&["bench", "http"]);
         assert_eq!(name, "olivine");
         assert!(!told.contains("left out"), "{told}");
-        let (name, told) = server(&["bench", "http", "--unparsed", "--peers", "hyper"]);
+        let (name, _) = server(&["bench", "http", "--ours", "floor"]);
+        assert_eq!(name, "floor, unparsed");
+        let (name, told) = server(&["bench", "http", "--ours", "unparsed", "--peers", "hyper"]);
         assert_eq!(name, "olivine, unparsed");
         assert!(told.contains("hyper is left out"), "{told}");
         let folder = stage.path("servers");

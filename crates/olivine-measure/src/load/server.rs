@@ -1,16 +1,14 @@
-//! The measured servers on `olivine-net`, and the plain loop for comparison.
+//! The measured servers on `olivine-net`; `plain` has the loops that they are compared with.
 
-use super::error::{LoadError, io};
-use super::frames;
-use crate::cpus;
+use super::error::LoadError;
+use super::{frames, plain};
 use olivine_arena::error::chain;
 use olivine_net::http::{self, Http, Limits, Request, Responder, Service, StaticAnswer};
 use olivine_net::{
     Backend, CloseReason, ConnectionId, Engine, EngineConfig, Handler, Origin, Shard, Slots,
     WaitStrategy,
 };
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// Page that the HTTP servers here, and all rivals, answer.
@@ -20,14 +18,10 @@ pub const BODY: &str = "Hello, World!";
 
 /// Receive buffer where streams of frames arrive: fewer and larger receives.
 const FRAMES_RECEIVE_BYTES: usize = 256 * 1024;
-/// Bytes per receive of the plain loop.
-const BARE_BYTES: usize = 64 * 1024;
 /// Time between two checks of the end.
-const LOOK: Duration = Duration::from_millis(20);
+pub(super) const LOOK: Duration = Duration::from_millis(20);
 /// Time for open connections at the end.
 const GRACE: Duration = Duration::from_secs(2);
-/// Failed receives of the plain loop between two checks.
-const TRIES: u32 = 1 << 20;
 
 /// A server to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +39,9 @@ pub enum Kind {
     /// Echoes all input: a plain loop of receive and send on one connection, always spinning. It
     /// uses no engine: it is the floor.
     Bare,
+    /// Answers HTTP requests without reading them: a plain loop over epoll, with one receive and
+    /// one send for each batch. It uses no engine: what it costs is the kernel's.
+    Floor,
 }
 
 /// Options of a server.
@@ -63,7 +60,7 @@ pub struct Settings {
 ///
 /// # Errors
 ///
-/// [`LoadError::Start`] if the engine does not start, [`LoadError::System`] of the bare loop.
+/// [`LoadError::Start`] if the engine does not start, [`LoadError::System`] of the plain loops.
 pub fn serve(
     kind: Kind,
     settings: Settings,
@@ -88,11 +85,7 @@ pub fn serve(
             )
         }
         Kind::Unparsed => {
-            let answer = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{BODY}",
-                BODY.len()
-            );
-            let handler = move |_| Unparsed(answer.clone().into_bytes());
+            let handler = |_| Unparsed(plain_answer());
             run(Engine::start(config, handler), announce, until)
         }
         Kind::Echo => run(Engine::start(config, |_| Echo), announce, until),
@@ -104,8 +97,18 @@ pub fn serve(
                 until,
             )
         }
-        Kind::Bare => bare(settings.cpu, announce, until),
+        Kind::Bare => plain::echo(settings.cpu, announce, until),
+        Kind::Floor => plain::answer(settings.cpu, &plain_answer(), announce, until),
     }
+}
+
+/// The whole answer of the servers that parse nothing.
+fn plain_answer() -> Vec<u8> {
+    let length = BODY.len();
+    // As long as that of the server that parses: a date costs its bytes.
+    let date = "Date: Thu, 01 Jan 1970 00:00:00 GMT";
+    let fields = format!("{date}\r\nContent-Type: text/plain\r\nContent-Length: {length}");
+    format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{BODY}").into_bytes()
 }
 
 fn failed(error: &dyn std::error::Error) -> LoadError {
@@ -211,49 +214,4 @@ impl Handler for Frames {
     fn on_close(&mut self, _: &mut Shard<()>, id: ConnectionId, _: CloseReason) {
         self.counts.remove(id);
     }
-}
-
-/// One connection after the other, without an engine.
-fn bare(
-    cpu: u32,
-    announce: impl FnOnce(SocketAddr),
-    mut until: impl FnMut() -> bool,
-) -> Result<(), LoadError> {
-    cpus::pin(cpu).map_err(|source| LoadError::Pin { cpu, source })?;
-    let listener = TcpListener::bind("127.0.0.1:0").map_err(io("listen"))?;
-    listener
-        .set_nonblocking(true)
-        .map_err(io("make a socket non-blocking"))?;
-    announce(listener.local_addr().map_err(io("ask for the address"))?);
-    let mut buffer = vec![0; BARE_BYTES];
-    while !until() {
-        let Ok((mut socket, _)) = listener.accept() else {
-            std::thread::park_timeout(LOOK);
-            continue;
-        };
-        socket.set_nodelay(true).map_err(io("set TCP_NODELAY"))?;
-        socket
-            .set_nonblocking(true)
-            .map_err(io("make a socket non-blocking"))?;
-        let mut tries = 0_u32;
-        loop {
-            match socket.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(length) => {
-                    // Ping-pong messages are smaller than any socket buffer.
-                    if socket.write_all(&buffer[..length]).is_err() {
-                        break;
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    tries = tries.wrapping_add(1);
-                    if tries.is_multiple_of(TRIES) && until() {
-                        return Ok(());
-                    }
-                }
-                Err(_) => break,
-            }
-        }
-    }
-    Ok(())
 }

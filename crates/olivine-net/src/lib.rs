@@ -46,8 +46,8 @@
 //! requests cheap.
 //!
 //! Buffers belong to the shard, not to the connection. A handler sees the receive buffer itself;
-//! only bytes it leaves unconsumed are copied. An idle connection holds about 250 bytes here and no
-//! buffer.
+//! only bytes it leaves unconsumed are copied. An idle connection holds no buffer, and with HTTP at
+//! most 500 bytes.
 //!
 //! Back-pressure: a write queue over its high-water mark refuses bytes and stops reading from that
 //! connection; at the low-water mark both resume. Nothing grows with the speed difference. A peer

@@ -14,6 +14,7 @@ pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds `amount`. Only the owning thread may call this: a concurrent addition could be lost.
+    #[inline]
     pub(crate) fn add(&self, amount: u64) {
         // Relaxed load and store: we are the only writer, so no other addition can fall between.
         self.0.store(
@@ -22,10 +23,12 @@ impl Counter {
         );
     }
 
+    #[inline]
     pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -41,6 +41,12 @@ struct Entry<T> {
     slot: u8,
 }
 
+/// What an armed timer takes.
+#[cfg(test)]
+pub(crate) const fn entry_bytes<T>() -> usize {
+    size_of::<Entry<T>>()
+}
+
 #[derive(Debug)]
 struct Level {
     heads: [u32; SLOTS],

@@ -81,6 +81,10 @@ struct SocketState {
     progress: u64,
 }
 
+/// What the back end keeps for each connection.
+#[cfg(test)]
+pub(crate) const STATE_BYTES: usize = size_of::<Option<SocketState>>();
+
 impl SocketState {
     /// Whether to report the loss of the connection here, because no receive would report it.
     fn owes_loss(&self) -> bool {

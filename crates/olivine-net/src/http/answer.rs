@@ -407,9 +407,12 @@ impl<M> Http<'_, M> {
         if !under_way || connection.body_held == hold {
             return;
         }
+        let Some(arriving) = &mut connection.arriving else {
+            return;
+        };
         connection.body_held = hold;
         if hold {
-            connection.rate_left = connection.rate_until.saturating_sub(tick);
+            arriving.rate_left = arriving.rate_until.saturating_sub(tick);
             if connection.half_closed.is_some() {
                 connection.half_closed = Some(self.shard.tick);
                 if let Some(timeout) = self.state.limits.half_closed_timeout {
@@ -419,8 +422,8 @@ impl<M> Http<'_, M> {
             self.shard.pause(stream.connection);
         } else {
             // The peer has the rest of its time, which the pause has not used up.
-            let left = Duration::from_millis(connection.rate_left);
-            connection.rate_until = self.shard.tick_after(left);
+            let left = Duration::from_millis(arriving.rate_left);
+            arriving.rate_until = self.shard.tick_after(left);
             self.shard.set_deadline(stream.connection, Some(left));
             self.shard.resume(stream.connection);
         }
@@ -518,7 +521,8 @@ impl<M> Http<'_, M> {
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.status = status;
             // A service that streams its answer reads the body beside it.
-            continues = std::mem::take(&mut connection.awaits_continue);
+            let arriving = connection.arriving.as_mut();
+            continues = arriving.is_some_and(|one| std::mem::take(&mut one.awaits_continue));
             if let Some(pending) = &mut connection.pending {
                 pending.exchange.keep = keep;
                 pending.extent = Some(extent);

@@ -12,7 +12,7 @@ use crate::{
 
 use super::{
     answer::Content,
-    chunk::Decoder,
+    body::Arriving,
     date::Date,
     limits::Limits,
     log::Entry,
@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(super) held: usize,
     /// Answers that were put off and have ended, for the log.
     pub(super) ended: Vec<Entry>,
+    /// What bodies that are complete leave for others.
+    pub(super) spare: Vec<Box<Arriving>>,
 }
 
 impl State {
@@ -88,14 +90,7 @@ pub(crate) struct Pending {
     pub(crate) left: u64,
 }
 
-/// How the rest of an incomplete body is read.
-#[derive(Clone, Debug)]
-pub(super) enum Incoming {
-    Length(u64),
-    Chunked(Decoder),
-}
-
-/// The HTTP state of one connection.
+/// The HTTP state of one connection: little, because most are idle.
 #[derive(Debug)]
 pub(crate) struct HttpConnection {
     pub(super) stage: RequestStage,
@@ -125,23 +120,8 @@ pub(crate) struct HttpConnection {
     pub(super) half_closed: Option<u64>,
     /// Bytes of the unfinished head that were read without reaching its end.
     pub(super) scanned: usize,
-    pub(super) incoming: Incoming,
-    /// The most bytes that the body may have.
-    pub(super) body_max: u64,
-    /// Bytes of the body that came since its rate was last looked at.
-    pub(super) rate_bytes: u64,
-    /// The tick at which the rate of a streamed body is looked at, unless it is paused.
-    pub(super) rate_until: u64,
-    /// Milliseconds to that time when the service paused the body.
-    pub(super) rate_left: u64,
-    /// The head of the request asks for an interim answer, which is still to be sent.
-    pub(super) awaits_continue: bool,
-    /// The tick at which the time of a collected body is over.
-    pub(super) body_until: u64,
-    pub(super) head: Vec<u8>,
-    pub(super) body: Vec<u8>,
-    /// Capacity of `head` and `body` as the server has counted it.
-    pub(super) held: usize,
+    /// The body that comes in pieces.
+    pub(super) arriving: Option<Box<Arriving>>,
 }
 
 impl HttpConnection {
@@ -162,16 +142,7 @@ impl HttpConnection {
             owed_since: 0,
             half_closed: None,
             scanned: 0,
-            incoming: Incoming::Length(0),
-            body_max: 0,
-            rate_bytes: 0,
-            rate_until: 0,
-            rate_left: 0,
-            awaits_continue: false,
-            body_until: 0,
-            head: Vec::new(),
-            body: Vec::new(),
-            held: 0,
+            arriving: None,
         }
     }
 
@@ -385,9 +356,12 @@ impl<S: Service> Server<S> {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return;
         };
-        let left = Duration::from_millis(connection.body_until.saturating_sub(shard.tick));
+        let Some(arriving) = &mut connection.arriving else {
+            return;
+        };
+        let left = Duration::from_millis(arriving.until.saturating_sub(shard.tick));
         let waits = connection.body_held || shard.is_blocked(id);
-        let enough = least.is_none_or(|least| connection.rate_bytes >= bytes_in(least, window));
+        let enough = least.is_none_or(|least| arriving.rate_bytes >= bytes_in(least, window));
         let half_closed = connection.half_closed.filter(|_| connection.body_held);
         // The rest of the time of a peer that has ended its direction and is not read.
         let silent = half_closed.zip(timeout).map_or(window, |(since, timeout)| {
@@ -397,7 +371,7 @@ impl<S: Service> Server<S> {
             let next = window.min(left).min(silent);
             // What came before a pause counts together with what comes after it.
             if !connection.body_held {
-                (connection.rate_bytes, connection.rate_until) = (0, shard.tick_after(next));
+                (arriving.rate_bytes, arriving.rate_until) = (0, shard.tick_after(next));
             }
             shard.set_deadline(id, Some(next));
         } else if connection.late_looks < LATE_LOOKS_MAX && shard.has_unshown_of(id) {
@@ -409,6 +383,28 @@ impl<S: Service> Server<S> {
             self.refuse_stream(shard, id, Refusal::Timeout);
         } else {
             self.refuse(shard, id, Refusal::Timeout, 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{driver::readiness, shard::connection::Connection, wheel};
+
+    /// Everything that is kept for a connection of which nothing is under way, once the tables have
+    /// their size. `tests/process.rs` measures it.
+    #[test]
+    fn an_idle_connection_takes_at_most_500_bytes() {
+        let shard = size_of::<Connection>() + wheel::entry_bytes::<crate::shard::Alarm>();
+        let http = size_of::<Option<(ConnectionId, HttpConnection)>>();
+        let mut drivers = vec![("mio", readiness::STATE_BYTES)];
+        #[cfg(target_os = "linux")]
+        drivers.push(("io_uring", crate::sys::uring::STATE_BYTES));
+        for (name, driver) in drivers {
+            let all = shard + http + driver;
+            println!("{name}: {shard} in the shard, {driver} in the driver, {http} HTTP: {all}");
+            assert!(all <= 500, "{name}: {all} bytes");
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
     chunk::{self, Decoder},
     head::{self, Field, Head},
     limits::Limits,
-    message::{Request, Trailers},
+    message::{Message, Request, Trailers},
     status::Refusal,
 };
 
@@ -102,12 +102,15 @@ fn cuts(length: usize) -> impl Iterator<Item = usize> {
 /// The request's accessors agree with each other on any accepted head.
 fn check_request(data: &[u8], head: &Head, fields: &[Field]) {
     assert!(head.length <= data.len() && data[..head.length].ends_with(b"\r\n\r\n"));
-    let request = Request {
-        bytes: data,
+    let message = Message {
         head,
-        fields,
+        bytes: data,
         body: &[],
         trailers: Trailers::default(),
+    };
+    let request = Request {
+        message: &message,
+        fields,
     };
     assert!(!request.method().is_empty() && !request.path().is_empty());
     let query = request.query().map_or(0, str::len);

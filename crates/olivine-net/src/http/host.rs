@@ -7,11 +7,23 @@
 
 use std::net::Ipv6Addr;
 
-use super::scan::NAME;
+use super::scan::{self, NAME};
 
 /// Whether `value` is `uri-host [ ":" port ]`; an empty one is (RFC 9112 3.2), and a port without a
 /// host is not.
+#[inline]
 pub(super) fn is_valid(value: &[u8]) -> bool {
+    // Nearly all are a name without escapes, and perhaps a port.
+    let name = scan::prefix(value, &NAME);
+    match value[name..].split_first() {
+        None => true,
+        Some((b':', port)) => name > 0 && is_port(port),
+        Some(_) => is_other(value),
+    }
+}
+
+/// [`is_valid`] of a value with brackets or escapes.
+fn is_other(value: &[u8]) -> bool {
     if let Some(inner) = value.strip_prefix(b"[") {
         let Some(end) = inner.iter().position(|byte| *byte == b']') else {
             return false;
@@ -67,14 +79,14 @@ fn is_address(address: &[u8]) -> bool {
 }
 
 /// Digits, none included, of a number that a port can be.
+#[inline]
 fn is_port(digits: &[u8]) -> bool {
     let mut port = 0_u32;
     digits.iter().all(|digit| {
-        // Saturates: leading zeros may be many.
-        port = port
-            .saturating_mul(10)
-            .saturating_add(u32::from(digit.wrapping_sub(b'0')));
-        digit.is_ascii_digit() && port <= 65_535
+        let digit = u32::from(digit.wrapping_sub(b'0'));
+        // Below 655,360 before each step; leading zeros may be many.
+        port = port * 10 + digit;
+        digit <= 9 && port <= 65_535
     })
 }
 

@@ -9,9 +9,17 @@ use super::{
 /// A request: its parts borrow the receive buffer, nothing is copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) head: &'a Head,
+    pub(crate) message: &'a Message<'a>,
     pub(crate) fields: &'a [Field],
+}
+
+/// What came of a request, beside its fields. Passed by reference: a copy of what was just written
+/// would wait for it.
+#[derive(Debug)]
+pub(crate) struct Message<'a> {
+    pub(crate) head: &'a Head,
+    /// The bytes of the head.
+    pub(crate) bytes: &'a [u8],
     pub(crate) body: &'a [u8],
     pub(crate) trailers: Trailers<'a>,
 }
@@ -44,8 +52,9 @@ impl<'a> Trailers<'a> {
 impl<'a> Request<'a> {
     /// The method as it came: `GET`, `POST`, …; case matters.
     #[must_use]
+    #[inline]
     pub fn method(&self) -> &'a str {
-        match self.head.method.of(self.bytes) {
+        match self.message.head.method.of(self.message.bytes) {
             // Known to be text without looking at it again.
             b"GET" => "GET",
             b"POST" => "POST",
@@ -56,11 +65,12 @@ impl<'a> Request<'a> {
     /// The request target as it came: `/path?query`, `http://host/path`, or `*`.
     #[must_use]
     pub fn target(&self) -> &'a str {
-        text(self.head.target.of(self.bytes))
+        text(self.target_bytes())
     }
 
     /// The path, without query, percent-escapes untouched: what to `match` on for routing.
     #[must_use]
+    #[inline]
     pub fn path(&self) -> &'a str {
         let target = self.origin_form();
         let end = target.iter().position(|byte| *byte == b'?');
@@ -76,8 +86,12 @@ impl<'a> Request<'a> {
         Some(text(&target[mark + 1..]))
     }
 
+    fn target_bytes(&self) -> &'a [u8] {
+        self.message.head.target.of(self.message.bytes)
+    }
+
     fn origin_form(&self) -> &'a [u8] {
-        let target = self.head.target.of(self.bytes);
+        let target = self.target_bytes();
         if target.first() == Some(&b'/') {
             return target;
         }
@@ -87,7 +101,7 @@ impl<'a> Request<'a> {
     /// The host asked for: from the target if it names one, otherwise from the Host field.
     #[must_use]
     pub fn host(&self) -> &'a str {
-        match absolute(self.head.target.of(self.bytes)) {
+        match absolute(self.target_bytes()) {
             Some((authority, _)) => text(authority),
             None => self.header("host").map_or("", text),
         }
@@ -96,7 +110,7 @@ impl<'a> Request<'a> {
     /// Whether the request is HTTP/1.0 rather than 1.1.
     #[must_use]
     pub fn is_http_10(&self) -> bool {
-        self.head.minor == 0
+        self.message.head.minor == 0
     }
 
     /// The value of the first header field called `name`, in any case, without surrounding spaces.
@@ -110,7 +124,7 @@ impl<'a> Request<'a> {
 
     /// All header fields, in order.
     pub fn headers(&self) -> impl Iterator<Item = (&'a str, &'a [u8])> {
-        let (fields, bytes) = (self.fields, self.bytes);
+        let (fields, bytes) = (self.fields, self.message.bytes);
         fields
             .iter()
             .map(move |field| (text(field.name.of(bytes)), field.value.of(bytes)))
@@ -121,14 +135,14 @@ impl<'a> Request<'a> {
     /// [`Service::on_head`](super::Service::on_head).
     #[must_use]
     pub fn body(&self) -> &'a [u8] {
-        self.body
+        self.message.body
     }
 
     /// The length of the body that the head announces, 0 without one; `None` for a chunked body,
     /// whose length its end shows.
     #[must_use]
     pub fn body_length(&self) -> Option<u64> {
-        match self.head.framing {
+        match self.message.head.framing {
             Framing::Length(length) => Some(length),
             Framing::Chunked => None,
         }
@@ -137,14 +151,16 @@ impl<'a> Request<'a> {
     /// The fields behind a chunked body that came whole.
     #[must_use]
     pub fn trailers(&self) -> Trailers<'a> {
-        self.trailers
+        self.message.trailers
     }
 
     /// The protocol that the peer offers to change to, by `Connection: upgrade`; such as
     /// `websocket`. [`Responder::upgrade`](super::Responder::upgrade) accepts it.
     #[must_use]
     pub fn upgrade(&self) -> Option<&'a str> {
-        let value = self.header("upgrade").filter(|_| self.head.upgrade)?;
+        let value = self
+            .header("upgrade")
+            .filter(|_| self.message.head.upgrade)?;
         std::str::from_utf8(value).ok()
     }
 
@@ -429,6 +445,7 @@ impl StaticAnswer {
         (self.whole.len() - self.end_at - 4) as u64
     }
 
+    #[inline]
     pub(crate) fn write(
         &mut self,
         out: &mut Vec<u8>,

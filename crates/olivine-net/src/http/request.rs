@@ -10,27 +10,17 @@ use crate::{
 
 use super::{
     answer::{Content, Http},
-    body::{is_complete, take_body},
+    body::{Incoming, is_complete, take_body},
     chunk::Decoder,
-    connection::{Exchange, Incoming, Pending, RequestStage},
+    connection::{Exchange, Pending, RequestStage},
     head::{self, Framing, Head},
     log::{Entry, Served},
-    message::{Keep, Request, Trailers},
+    message::{Keep, Message, Request, Trailers},
     responder::Responder,
     server::{Server, Step},
     service::{Admit, Service, StreamId},
     status::Refusal,
 };
-
-/// A request that goes to the service.
-struct Arrived<'a> {
-    head: &'a Head,
-    /// The bytes of the head.
-    bytes: &'a [u8],
-    body: &'a [u8],
-    trailers: Trailers<'a>,
-    rest: Rest,
-}
 
 /// What follows a request that goes to the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,23 +44,21 @@ impl<S: Service> Server<S> {
     ) -> Step {
         let (bytes, behind) = data.split_at(head.length);
         let mut max = self.state.limits.body_bytes_max;
-        let mut arrived = Arrived {
+        let without_body = Message {
             head,
             bytes,
             body: &[],
             trailers: Trailers::default(),
-            rest: Rest::Requests { more: false },
         };
         let mut streamed = false;
         if head.framing != Framing::Length(0) {
-            match self.admit(shard, id, head, bytes) {
+            match self.admit(shard, id, &without_body) {
                 None => return Step::Used(data.len()),
                 Some(Admit::Whole) => {}
                 Some(Admit::WholeUpTo(most)) => max = most,
                 Some(Admit::Stream(most)) => (max, streamed) = (most, true),
                 Some(Admit::Unread) => {
-                    arrived.rest = Rest::Unread;
-                    self.serve(shard, id, &arrived);
+                    self.serve(shard, id, &without_body, Rest::Unread);
                     return Step::Used(data.len());
                 }
                 Some(Admit::Refuse(status)) => {
@@ -91,18 +79,19 @@ impl<S: Service> Server<S> {
             Framing::Chunked => (u64::MAX, Incoming::Chunked(Decoder::new())),
         };
         if streamed {
-            return self.begin_stream(shard, id, &mut arrived, incoming, max);
+            return self.begin_stream(shard, id, &without_body, incoming, max);
         }
         if let Some(body) = usize::try_from(length)
             .ok()
             .and_then(|length| behind.get(..length))
         {
             let used = head.length + body.len();
-            arrived.body = body;
-            arrived.rest = Rest::Requests {
-                more: used < data.len(),
+            let more = used < data.len();
+            let message = Message {
+                body,
+                ..without_body
             };
-            self.serve(shard, id, &arrived);
+            self.serve(shard, id, &message, Rest::Requests { more });
             return Step::Used(used);
         }
         let (mut body, room) = (shard.take_buffer(), self.room());
@@ -115,12 +104,13 @@ impl<S: Service> Server<S> {
         };
         let used = head.length + taken;
         if is_complete(&incoming) {
-            arrived.body = &body;
-            arrived.trailers = trailers(&incoming);
-            arrived.rest = Rest::Requests {
-                more: used < data.len(),
+            let more = used < data.len();
+            let message = Message {
+                body: &body,
+                trailers: trailers(&incoming),
+                ..without_body
             };
-            self.serve(shard, id, &arrived);
+            self.serve(shard, id, &message, Rest::Requests { more });
             shard.give_back(body);
             return Step::Used(used);
         }
@@ -132,14 +122,15 @@ impl<S: Service> Server<S> {
             return self.refuse(shard, id, Refusal::BodiesTooMany, data.len());
         }
         let timeout = self.state.limits.body_timeout;
+        let mut arriving = self.state.arriving(incoming, max);
+        (arriving.head, arriving.body) = (head_copy, body);
+        arriving.rate_bytes = taken as u64;
+        arriving.until = shard.tick_after(timeout);
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Step::Used(used);
         };
-        (connection.head, connection.incoming, connection.body) = (head_copy, incoming, body);
-        (connection.stage, connection.body_max) = (RequestStage::Body, max);
+        (connection.stage, connection.arriving) = (RequestStage::Body, Some(arriving));
         (connection.armed, connection.late_looks) = (true, 0);
-        connection.rate_bytes = taken as u64;
-        connection.body_until = shard.tick_after(timeout);
         let window = self.state.limits.body_rate_window;
         shard.set_deadline(id, Some(timeout.min(window)));
         self.count_body(shard, id);
@@ -159,51 +150,46 @@ impl<S: Service> Server<S> {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Step::Used(data.len());
         };
+        let Some(arriving) = &mut connection.arriving else {
+            return Step::Used(data.len());
+        };
         let taken = match take_body(
-            &mut connection.incoming,
+            &mut arriving.incoming,
             data,
-            &mut connection.body,
-            connection.body_max,
+            &mut arriving.body,
+            arriving.max,
             room,
         ) {
             Ok(taken) => taken,
             Err(refusal) => return self.refuse(shard, id, refusal, data.len()),
         };
-        connection.rate_bytes = connection.rate_bytes.saturating_add(taken as u64);
-        self.count_body(shard, id);
-        let Some(connection) = self.state.connections.get_mut(id) else {
-            return Step::Used(data.len());
-        };
-        if !is_complete(&connection.incoming) {
+        arriving.rate_bytes = arriving.rate_bytes.saturating_add(taken as u64);
+        if !is_complete(&arriving.incoming) {
+            self.count_body(shard, id);
             return Step::Used(taken);
         }
         connection.stage = RequestStage::Head;
         connection.armed = false;
         shard.set_deadline(id, None);
-        let incoming = std::mem::replace(&mut connection.incoming, Incoming::Length(0));
-        let (bytes, body) = (
-            std::mem::take(&mut connection.head),
-            std::mem::take(&mut connection.body),
-        );
-        self.count_body(shard, id);
+        let Some(arriving) = self.take_arriving(shard, id) else {
+            return Step::Used(taken);
+        };
+        let bytes = &arriving.head;
         // The copy of a head that was accepted is accepted again.
-        match head::parse(&bytes, &self.state.limits, &mut self.fields) {
+        match head::parse(bytes, &self.state.limits, &mut self.fields) {
             Ok(Some(head)) => {
-                let arrived = Arrived {
+                let message = Message {
                     head: &head,
-                    bytes: &bytes,
-                    body: &body,
-                    trailers: trailers(&incoming),
-                    rest: Rest::Requests {
-                        more: taken < data.len(),
-                    },
+                    bytes,
+                    body: &arriving.body,
+                    trailers: trailers(&arriving.incoming),
                 };
-                self.serve(shard, id, &arrived);
+                let more = taken < data.len();
+                self.serve(shard, id, &message, Rest::Requests { more });
             }
             Ok(None) | Err(_) => drop(self.refuse(shard, id, Refusal::RequestLine, 0)),
         }
-        shard.give_back(bytes);
-        shard.give_back_body(body);
+        self.release(shard, arriving);
         Step::Used(taken)
     }
 
@@ -212,21 +198,14 @@ impl<S: Service> Server<S> {
         &mut self,
         shard: &mut Shard<S::Message>,
         id: ConnectionId,
-        head: &Head,
-        bytes: &[u8],
+        message: &Message<'_>,
     ) -> Option<Admit> {
         let Self {
             service,
             state,
             fields,
         } = self;
-        let request = Request {
-            bytes,
-            head,
-            fields,
-            body: &[],
-            trailers: Trailers::default(),
-        };
+        let request = Request { message, fields };
         let mut http = Http { shard, state };
         let set_stage = |http: &mut Http<'_, S::Message>, stage| {
             if let Some(connection) = http.state.connections.get_mut(id) {
@@ -240,10 +219,10 @@ impl<S: Service> Server<S> {
                 set_stage(&mut http, RequestStage::Head);
                 Some(admit)
             }
-            Err(message) => {
-                let exchange = exchange(head, bytes, Keep::Close, false);
+            Err(panic) => {
+                let exchange = exchange(message, Keep::Close, false);
                 http.answer_now(id, exchange, 500, &[], Content::Copied(b""));
-                self.request_panicked(shard, id, &message);
+                self.request_panicked(shard, id, &panic);
                 None
             }
         }
@@ -254,26 +233,25 @@ impl<S: Service> Server<S> {
         &mut self,
         shard: &mut Shard<S::Message>,
         id: ConnectionId,
-        arrived: &mut Arrived<'_>,
+        message: &Message<'_>,
         incoming: Incoming,
         max: u64,
     ) -> Step {
-        let used = arrived.head.length;
+        let used = message.head.length;
         let window = self.state.limits.body_rate_window;
+        let mut arriving = self.state.arriving(incoming, max);
+        arriving.rate_until = shard.tick_after(window);
+        arriving.awaits_continue = message.head.expects_continue;
         if let Some(connection) = self.state.connections.get_mut(id) {
-            connection.stage = RequestStage::Streaming;
-            (connection.incoming, connection.body_max) = (incoming, max);
+            (connection.stage, connection.arriving) = (RequestStage::Streaming, Some(arriving));
             (connection.armed, connection.late_looks) = (true, 0);
-            (connection.rate_bytes, connection.body_until) = (0, u64::MAX);
-            connection.rate_until = shard.tick_after(window);
             connection.body_held = false;
-            connection.awaits_continue = arrived.head.expects_continue;
             shard.set_deadline(id, Some(window));
         }
-        arrived.rest = Rest::Pieces;
-        self.serve(shard, id, arrived);
+        self.serve(shard, id, message, Rest::Pieces);
         if let Some(connection) = self.state.connections.get_mut(id)
-            && std::mem::take(&mut connection.awaits_continue)
+            && let Some(arriving) = &mut connection.arriving
+            && std::mem::take(&mut arriving.awaits_continue)
             && connection.stage == RequestStage::Streaming
             && connection.pending.is_some()
         {
@@ -298,8 +276,11 @@ impl<S: Service> Server<S> {
         if connection.body_held {
             return Step::Wait;
         }
+        let Some(arriving) = &mut connection.arriving else {
+            return Step::Used(data.len());
+        };
         let mut decoded = Vec::new();
-        let (piece, taken) = match &mut connection.incoming {
+        let (piece, taken) = match &mut arriving.incoming {
             Incoming::Length(left) => {
                 let take = usize::try_from(*left).unwrap_or(usize::MAX).min(data.len());
                 *left -= take as u64;
@@ -307,7 +288,7 @@ impl<S: Service> Server<S> {
             }
             Incoming::Chunked(decoder) => {
                 decoded = shard.take_buffer();
-                match decoder.feed(data, &mut decoded, connection.body_max) {
+                match decoder.feed(data, &mut decoded, arriving.max) {
                     Ok(taken) => (&decoded[..], taken),
                     Err(refusal) => {
                         shard.give_back(decoded);
@@ -317,7 +298,7 @@ impl<S: Service> Server<S> {
                 }
             }
         };
-        connection.rate_bytes = connection.rate_bytes.saturating_add(taken as u64);
+        arriving.rate_bytes = arriving.rate_bytes.saturating_add(taken as u64);
         let stream = StreamId {
             connection: id,
             serial,
@@ -336,18 +317,24 @@ impl<S: Service> Server<S> {
         let Some(connection) = self.state.connections.get_mut(id) else {
             return Step::Used(taken);
         };
-        if connection.stage == RequestStage::Streaming && is_complete(&connection.incoming) {
-            let incoming = std::mem::replace(&mut connection.incoming, Incoming::Length(0));
+        if connection.stage == RequestStage::Streaming
+            && let Some(arriving) = connection
+                .arriving
+                .take_if(|arriving| is_complete(&arriving.incoming))
+        {
             connection.stage = RequestStage::Responding;
             (connection.armed, connection.body_held) = (false, false);
             shard.set_deadline(id, None);
             shard.pause(id);
             self.owe(shard, id);
             let (service, mut http) = self.http(shard);
-            if http.is_open(stream)
-                && let Err(message) =
-                    caught(|| service.on_body_end(&mut http, stream, trailers(&incoming)))
-            {
+            let mut outcome = Ok(());
+            if http.is_open(stream) {
+                let trailers = trailers(&arriving.incoming);
+                outcome = caught(|| service.on_body_end(&mut http, stream, trailers));
+            }
+            self.release(shard, arriving);
+            if let Err(message) = outcome {
                 self.request_panicked(shard, id, &message);
             }
         }
@@ -355,7 +342,13 @@ impl<S: Service> Server<S> {
     }
 
     /// Calls the service.
-    fn serve(&mut self, shard: &mut Shard<S::Message>, id: ConnectionId, arrived: &Arrived<'_>) {
+    fn serve(
+        &mut self,
+        shard: &mut Shard<S::Message>,
+        id: ConnectionId,
+        message: &Message<'_>,
+        rest: Rest,
+    ) {
         let Self {
             service,
             state,
@@ -364,25 +357,19 @@ impl<S: Service> Server<S> {
         let Some(connection) = state.connections.get_mut(id) else {
             return;
         };
-        let (head, bytes) = (arrived.head, arrived.bytes);
-        let request = Request {
-            bytes,
-            head,
-            fields,
-            body: arrived.body,
-            trailers: arrived.trailers,
-        };
-        let more = arrived.rest == Rest::Requests { more: true };
+        let request = Request { message, fields };
+        let head = message.head;
+        let more = rest == Rest::Requests { more: true };
         // While stopping, the reply to the last available request announces the close.
         let keep = match head.keep_alive && (more || !shard.is_stopping()) {
             false => Keep::Close,
-            _ if arrived.rest == Rest::Unread => Keep::Close,
+            _ if rest == Rest::Unread => Keep::Close,
             true if head.minor == 0 => Keep::Alive,
             true => Keep::Silent,
         };
-        let whole = matches!(arrived.rest, Rest::Requests { .. });
-        let exchange = exchange(head, bytes, keep, whole);
-        if arrived.rest != Rest::Pieces {
+        let whole = matches!(rest, Rest::Requests { .. });
+        let exchange = exchange(message, keep, whole);
+        if rest != Rest::Pieces {
             connection.stage = RequestStage::Closing;
         }
         (connection.status, connection.content_bytes) = (0, 0);
@@ -411,8 +398,8 @@ impl<S: Service> Server<S> {
         if S::LOGS {
             log(service, &mut http, id, &request);
         }
-        if let Err(message) = outcome {
-            self.request_panicked(shard, id, &message);
+        if let Err(panic) = outcome {
+            self.request_panicked(shard, id, &panic);
         } else if let Some(connection) = self.state.connections.get(id)
             && connection.stage == RequestStage::Responding
         {
@@ -460,7 +447,8 @@ fn log<S: Service>(
 pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// How a request is to be answered. `whole`: nothing of it is still to come.
-fn exchange(head: &Head, bytes: &[u8], keep: Keep, whole: bool) -> Exchange {
+fn exchange(message: &Message<'_>, keep: Keep, whole: bool) -> Exchange {
+    let Message { head, bytes, .. } = message;
     Exchange {
         keep,
         is_head: head.method.of(bytes) == b"HEAD",

@@ -79,6 +79,7 @@ where
             date: Date::new(),
             held: 0,
             ended: Vec::new(),
+            spare: Vec::new(),
         },
         fields: Vec::new(),
     })
@@ -105,13 +106,14 @@ impl<S: Service> Server<S> {
         if !worth_reading {
             return Step::Wait;
         }
-        match head::parse(data, &self.state.limits, &mut self.fields) {
+        // Matched by reference: a copy of what was just written would wait for it.
+        match &head::parse(data, &self.state.limits, &mut self.fields) {
             Ok(Some(head)) => {
                 connection.scanned = 0;
                 if std::mem::take(&mut connection.armed) {
                     shard.set_deadline(id, None);
                 }
-                self.read_message(shard, id, &head, data)
+                self.read_message(shard, id, head, data)
             }
             Ok(None) => {
                 connection.scanned = data.len();
@@ -121,7 +123,7 @@ impl<S: Service> Server<S> {
                 }
                 Step::Wait
             }
-            Err(refusal) => self.refuse(shard, id, refusal, data.len()),
+            Err(refusal) => self.refuse(shard, id, *refusal, data.len()),
         }
     }
 
@@ -178,7 +180,7 @@ impl<S: Service> Handler for Server<S> {
             // is served without room for its answer, be it the next of this batch or the first of
             // the next one.
             // What follows on a connection that closes or goes to another shard is not served here.
-            if shard.is_over(id) || !shard.is_open(id) {
+            if !shard.has_room(id) {
                 break;
             }
             let Some(connection) = self.state.connections.get(id) else {

@@ -33,7 +33,8 @@ pub trait Service: 'static {
 
     /// The head of a request with a body came: whether the body is wanted, how much of it, and in
     /// which form. It is asked before `100 Continue` is sent, and before memory is taken for the
-    /// body. Requests without a body go to `on_request` directly. By default the body is collected
+    /// body. Requests without a body, or whose `Content-Length` is 0, go to `on_request` directly,
+    /// and no call about a body follows. By default the body is collected
     /// up to [`Limits::body_bytes_max`](super::Limits::body_bytes_max).
     fn on_head(&mut self, http: &mut Http<'_, Self::Message>, request: &Request<'_>) -> Admit {
         let _ = (http, request);
@@ -49,6 +50,9 @@ pub trait Service: 'static {
     }
 
     /// A streamed body is complete. The answer is still owed, unless the service has begun one.
+    ///
+    /// It is not called where the answer was complete before the body, nor is `on_stream_closed`:
+    /// what the service keeps for that body it drops with the answer.
     fn on_body_end(
         &mut self,
         http: &mut Http<'_, Self::Message>,

@@ -22,17 +22,16 @@ impl<M> Shard<M> {
     /// The connection's output, to be appended to; the bytes leave with the next flush.
     pub(crate) fn writer(&mut self, id: ConnectionId) -> Result<&mut Vec<u8>, NotSent> {
         let high_water = self.common.config.high_water;
-        let connection = self.find_open(id)?;
+        self.find_open(id)?;
+        self.mark(id.slot);
+        let connection = &mut self.connections[id.slot as usize];
         if connection.queued() >= high_water {
             connection.notify = true;
             // Also shows the bytes again that a handler kept because of this.
             connection.over = true;
-            self.mark(id.slot);
             self.count_up().back_pressured.add(1);
             return Err(NotSent::BackPressured);
         }
-        self.mark(id.slot);
-        let connection = &mut self.connections[id.slot as usize];
         if connection.out.capacity() == 0 {
             let buffer = self.take_buffer();
             self.connections[id.slot as usize].out = buffer;
@@ -40,18 +39,19 @@ impl<M> Shard<M> {
         Ok(&mut self.connections[id.slot as usize].out)
     }
 
-    /// Whether the connection's queue is over the high-water mark; if so, what the handler leaves
-    /// unconsumed is shown again once it has fallen to the low one.
-    pub(crate) fn is_over(&mut self, id: ConnectionId) -> bool {
+    /// Whether the connection is open and its queue below the high-water mark. If only the queue is
+    /// not, what the handler leaves unconsumed is shown again once it has fallen to the low mark.
+    pub(crate) fn has_room(&mut self, id: ConnectionId) -> bool {
         let high_water = self.common.config.high_water;
-        match self.find_open(id) {
-            Ok(connection) if connection.queued() >= high_water => {
-                connection.over = true;
-                self.mark(id.slot);
-                true
-            }
-            _ => false,
+        let Ok(connection) = self.find_open(id) else {
+            return false;
+        };
+        if connection.queued() < high_water {
+            return true;
         }
+        connection.over = true;
+        self.mark(id.slot);
+        false
     }
 
     /// Whether bytes of the connection wait because its queue was over the high-water mark.

@@ -110,6 +110,10 @@ struct SlotState {
     reset: bool,
 }
 
+/// What the back end keeps for each connection.
+#[cfg(test)]
+pub(crate) const STATE_BYTES: usize = size_of::<Option<SlotState>>();
+
 impl SlotState {
     fn in_flight(&self) -> bool {
         self.receiving || self.connecting || self.watching || self.sending.is_some()

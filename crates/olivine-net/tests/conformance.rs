@@ -240,7 +240,11 @@ fn cases_of_http11probe_get_the_named_statuses() {
         (*name, request.into_bytes(), *expected)
     });
     let cases: Vec<_> = fixed.chain(probe_cases::made()).collect();
-    assert!(cases.len() > 150);
+    assert!(cases.len() > 185);
+    let mut names: Vec<_> = cases.iter().map(|(name, ..)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), cases.len(), "a case is there twice");
     for backend in backends() {
         let engine = http::serve(config(backend), Limits::default(), |_| Mirror).unwrap();
         let mut failures = Vec::new();

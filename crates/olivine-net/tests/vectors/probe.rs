@@ -2,8 +2,8 @@
 //!
 //! Http11Probe (github.com/MDA2AV/Http11Probe, 215 cases in 2026) sends each case over a fresh
 //! connection. The requests here are written anew from its descriptions. Cases about cookies,
-//! caching, content negotiation and answers to methods test the application, not the server: they
-//! are left out. A case of two steps is one text here: both requests, one behind the other.
+//! caching and what an answer says (Allow, Content-Type, 204) test the application, not the server:
+//! they are left out. A case of two steps is one text here: both requests, one behind the other.
 //!
 //! Two statuses differ from what the tool asks for, or may:
 //!
@@ -277,6 +277,54 @@ pub const CASES: &[Case] = &[
     ("MAL-NUL-IN-HEADER-VALUE", get!("Host: a\r\nX-Test: val\0ue\r\n"), &[400]),
     ("MAL-CHUNK-SIZE-OVERFLOW", chunked!("FFFFFFFFFFFFFFFF0\r\nhello\r\n0\r\n\r\n"), &[400]),
     ("MAL-H2-PREFACE", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &[505]),
+    ("MAL-CL-EMPTY", post!("Content-Length: \r\n", ""), &[400]),
+    ("MAL-CL-TAB-BEFORE-VALUE", post!("Content-Length:\t5\r\n", "hello"), &[200]),
+    ("MAL-POST-CL-HUGE-NO-BODY", post!("Content-Length: 999999999\r\n", ""), &[413]),
+
+    ("NORM-SP-BEFORE-COLON-CL", post!("Content-Length : 5\r\n", "hello"), &[400]),
+    ("NORM-TAB-IN-NAME", post!("Content\tLength: 5\r\n", "hello"), &[400]),
+    ("NORM-CASE-TE",
+     post!("TRANSFER-ENCODING: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"), &[200]),
+    // Other fields: neither has a meaning here.
+    ("NORM-UNDERSCORE-CL", post!("Content_Length: 99\r\n", ""), &[200]),
+    ("NORM-UNDERSCORE-TE",
+     post!("Transfer_Encoding: chunked\r\nContent-Length: 5\r\n", "hello"), &[200]),
+    ("SMUG-HEAD-CL-BODY",
+     "HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", &[200]),
+    ("SMUG-HEADER-INJECTION", get!("Host: a\r\nTest: val\r\nInjected: yes\r\n"), &[200]),
+
+    // What is well-formed and for the service to judge: all of it arrives there.
+    ("COMP-HEAD-NO-BODY", "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
+    ("COMP-DATE-HEADER", get!("Host: a\r\n"), &[200]),
+    ("COMP-METHOD-CASE", "get / HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
+    ("COMP-METHOD-TRACE", "TRACE / HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
+    ("COMP-TRACE-WITH-BODY",
+     "TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", &[200]),
+    ("COMP-UNKNOWN-METHOD", "FOOBAR / HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
+    ("COMP-UPGRADE-POST",
+     post!("Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", ""),
+     &[200]),
+    ("COMP-UPGRADE-UNKNOWN",
+     get!("Host: a\r\nConnection: Upgrade\r\nUpgrade: totally-made-up/1.0\r\n"), &[200]),
+    ("COMP-UPGRADE-INVALID-VER",
+     get!("Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+           Sec-WebSocket-Version: 99\r\n"), &[200]),
+    ("COMP-ACCEPT-NONSENSE", get!("Host: a\r\nAccept: nonsense\r\n"), &[200]),
+    ("COMP-DUPLICATE-CT",
+     post!("Content-Type: text/plain\r\nContent-Type: text/html\r\nContent-Length: 5\r\n",
+           "hello"), &[200]),
+    ("COMP-POST-UNSUPPORTED-CT",
+     post!("Content-Type: application/x-nonsense\r\nContent-Length: 5\r\n", "hello"), &[200]),
+    ("COMP-RANGE-POST", post!("Range: bytes=0-10\r\nContent-Length: 5\r\n", "hello"), &[200]),
+    ("COMP-RANGE-INVALID", get!("Host: a\r\nRange: bytes=abc-xyz\r\n"), &[200]),
+    ("MAL-RANGE-OVERLAPPING", get!("Host: a\r\nRange: bytes=0-,0-,0-,0-,0-\r\n"), &[200]),
+    ("MAL-URL-BACKSLASH", "GET /path\\file HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
+    ("MAL-URL-PERCENT-NULL", "GET /path%00.html HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
+    ("MAL-URL-PERCENT-CRLF",
+     "GET /path%0d%0aX-Injected:%20true HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
+    ("COMP-CONNECT-EMPTY-PORT", "CONNECT a: HTTP/1.1\r\nHost: a:\r\n\r\n", &[501]),
+    ("COMP-CONNECT-ORIGIN-FORM", "CONNECT / HTTP/1.1\r\nHost: a\r\n\r\n", &[501]),
+    ("COMP-METHOD-CONNECT-NO-PORT", "CONNECT a HTTP/1.1\r\nHost: a\r\n\r\n", &[501]),
 ];
 
 /// Cases whose text is long or any: name, bytes, statuses.
@@ -292,6 +340,11 @@ pub fn made() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
     let octal = format!("{}{}", post!("Content-Length: 0200\r\n", ""), long(200));
     vec![
         ("MAL-BINARY-GARBAGE", garbage, &[400]),
+        (
+            "MAL-URL-OVERLONG-UTF8",
+            b"GET /\xc0\xaf HTTP/1.1\r\nHost: a\r\n\r\n".to_vec(),
+            &[400],
+        ),
         (
             "MAL-LONG-URL",
             request(format!("GET /{} HTTP/1.1\r\n", long(100_000))),

@@ -239,17 +239,28 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     }
 }
 
-/// Python's HTTP libraries at the examples of the engine.
+/// HTTP libraries of Python, Go and a browser, and h2load, at the examples of the engine.
 fn libraries() -> Result<Step> {
     let folder = target().join("tools/http");
     tools::venv(&folder, &["requests", "httpx", "aiohttp"])?;
     let python = folder.join("bin/python3");
-    let test = "examples libraries_of_python_are_served_by_every_example";
+    for names in [CHROMIUM, &["go"], &["h2load"]] {
+        let package = match names[0] {
+            "go" => "golang-go",
+            "h2load" => "nghttp2-client",
+            name => name,
+        };
+        tools::program(names, package)?;
+    }
     let words = "build --package olivine-net --examples";
     child::said(cargo().args(words.split(' ')), 15)?;
     alone(
-        &format!("olivine-net --test {test}"),
-        &[("OLIVINE_NET_PYTHON", &python.display())],
+        "olivine-net --test libraries",
+        &[
+            ("OLIVINE_NET_PYTHON", &python.display()),
+            ("OLIVINE_NET_GO", &1),
+            ("OLIVINE_BROWSER", &1),
+        ],
     )
 }
 

@@ -1,100 +1,20 @@
 //! The examples as their users meet them: by curl and Python where these are installed, and by
-//! sockets.
+//! sockets. `libraries.rs` has other people's HTTP libraries.
 
 #![cfg(target_os = "linux")]
 
+#[path = "support/example.rs"]
+mod example;
 mod support;
 
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{SocketAddr, TcpStream},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    net::TcpStream,
 };
 
-use olivine_net::Backend;
-use support::{backends, client, exchange, read_to_end, skip};
-
-/// An example that runs; killed when dropped.
-struct Running {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Running {
-    /// Starts an example in `folder`; `None`, with a line that says so, where it is not built.
-    fn start(name: &str, backend: Backend, folder: &Path, words: &[&str]) -> Option<Self> {
-        let me = std::env::current_exe().unwrap();
-        let program: PathBuf = me.ancestors().nth(2)?.join("examples").join(name);
-        if !program.is_file() {
-            skip(&format!(
-                "{name} is not built: cargo build -p olivine-net --examples"
-            ));
-            return None;
-        }
-        let backend = match backend {
-            Backend::IoUring => "io-uring",
-            _ => "mio",
-        };
-        let mut child = Command::new(program)
-            .args([
-                "--listen",
-                "127.0.0.1:0",
-                "--threads",
-                "1",
-                "--backend",
-                backend,
-            ])
-            .args(words)
-            .current_dir(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
-        BufReader::new(stdout).read_line(&mut line).unwrap();
-        let address = line.strip_prefix("listening on ").expect(&line);
-        let address = address.split(',').next().unwrap().parse().unwrap();
-        Some(Self { child, address })
-    }
-
-    fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
-    }
-
-    /// Sends a request that closes; the head and the body of the answer.
-    fn ask(&self, line: &str, fields: &str, body: &str) -> (String, String) {
-        let mut peer = client(self.address);
-        let length = body.len();
-        let request = format!(
-            "{line} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\
-             Content-Length: {length}\r\n\r\n{body}"
-        );
-        peer.write_all(request.as_bytes()).unwrap();
-        let text = String::from_utf8(read_to_end(&mut peer)).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        (head.to_owned(), body.to_owned())
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What a program prints; `None`, with a line that says so, where it is not installed.
-fn said(program: &str, words: &[&str]) -> Option<String> {
-    let Ok(output) = Command::new(program).args(words).output() else {
-        skip(&format!("{program} is not installed"));
-        return None;
-    };
-    let both = [output.stdout, output.stderr].concat();
-    Some(String::from_utf8_lossy(&both).into_owned())
-}
+use example::{each, said};
+use support::{client, exchange, skip};
 
 fn curl(words: &[&str]) -> Option<String> {
     let always = [
@@ -105,16 +25,6 @@ fn curl(words: &[&str]) -> Option<String> {
         "--path-as-is",
     ];
     said("curl", &[&always, words].concat())
-}
-
-/// Runs `check` with an example on each back end, in an empty folder.
-fn each(name: &str, words: &[&str], check: impl Fn(&Running, &Path)) {
-    for backend in backends() {
-        let folder = tempfile::tempdir().unwrap();
-        if let Some(running) = Running::start(name, backend, folder.path(), words) {
-            check(&running, folder.path());
-        }
-    }
 }
 
 #[test]
@@ -342,48 +252,4 @@ fn websocket_echoes_messages_and_closes_in_order() {
                 .starts_with("HTTP/1.1 426 ")
         );
     });
-}
-
-/// `OLIVINE_NET_PYTHON` names an interpreter that has requests, httpx and aiohttp.
-#[test]
-fn libraries_of_python_are_served_by_every_example() {
-    let python = std::env::var("OLIVINE_NET_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients.py");
-    let names = [
-        "hello_http",
-        "json",
-        "upload",
-        "stream",
-        "events",
-        "files",
-        "websocket",
-    ];
-    for backend in backends() {
-        let folder = tempfile::tempdir().unwrap();
-        let page: Vec<u8> = (0..=u8::MAX).cycle().take(256_000).collect();
-        fs::write(folder.path().join("page"), page).unwrap();
-        let mut running = Vec::new();
-        for name in names {
-            let words: &[&str] = match name {
-                "upload" | "files" => &["--folder", "."],
-                _ => &[],
-            };
-            let Some(example) = Running::start(name, backend, folder.path(), words) else {
-                return;
-            };
-            running.push(example);
-        }
-        let addresses = running.iter().map(|example| example.address.to_string());
-        let mut command = Command::new(&python);
-        let Ok(output) = command.arg(&script).args(addresses).output() else {
-            return skip(&format!("{python} is not installed"));
-        };
-        let both = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&both);
-        if output.status.code() == Some(3) {
-            return skip(&format!("{python}: {}", said.trim()));
-        }
-        let passed = output.status.success() && said.contains("129 checks passed");
-        assert!(passed, "{backend:?}: {said}");
-    }
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
+use crate::terminal::fit::width_of;
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 use std::io::Write;
@@ -54,12 +55,12 @@ fn fold(text: &str) -> String {
         let words = body.trim_start_matches(' ');
         let indent = body.len() - words.len();
         let mut column = 0;
-        if body.chars().count() <= usize::from(WIDTH) {
+        if width_of(body) <= usize::from(WIDTH) {
             out.push_str(line);
             continue;
         }
         for word in words.split(' ') {
-            let length = word.chars().count();
+            let length = width_of(word);
             let space = if column == 0 {
                 " ".repeat(indent)
             } else if column + 1 + length > usize::from(WIDTH) {

@@ -4,6 +4,8 @@
 //! input. Payloads, names in shared memory, and reasons of a peer may hold them. They pass through
 //! here.
 
+pub(crate) mod fit;
+
 use crate::failure::{Failure, Outcome};
 use core::fmt::Display;
 use serde::Serialize;

@@ -2,6 +2,7 @@
 
 use crate::output::table;
 use crate::terminal::escaped;
+use crate::terminal::fit::{cut, width_of, wrapped};
 use crate::watch::format::{about_rate, age, behind, messages, percent, rate, role, share, who};
 use crate::watch::view::View;
 use olivine_bench::text;
@@ -38,43 +39,26 @@ pub(super) fn text(view: &View, dir: &Path) -> String {
     out
 }
 
-/// The first lines of `shown`, as many as a terminal of this size has room for: the worst finding
-/// is the first line, and must not leave it at the top. A last line says how many are left out.
+/// The first lines of `shown`, as many as a terminal of this size has room for: the worst finding,
+/// which may take three rows, and its remedy are first, and must not leave at the top. If there are
+/// rows for more, the last one says how many lines are left out.
 pub(super) fn fitted(shown: &str, rows: usize, columns: usize) -> String {
     // The cursor stands in the last row.
     let rows = rows.saturating_sub(1).max(1);
-    let height = |line: &str| line.chars().count().div_ceil(columns).max(1);
+    let height = |line: &str| width_of(line).div_ceil(columns).max(1);
     if shown.lines().map(height).sum::<usize>() <= rows {
         return shown.to_owned();
     }
-    let cut = |line: &str, rows: usize| -> String {
-        let room = rows * columns;
-        match line.chars().count() > room {
-            true => line.chars().take(room - 1).chain(['…']).collect(),
-            false => line.to_owned(),
-        }
-    };
-    let mut left = rows - 1;
-    let mut kept = Vec::new();
-    for line in shown.lines() {
-        match left.checked_sub(height(line)) {
-            Some(rest) => left = rest,
-            None => break,
-        }
-        kept.push(line.to_owned());
-    }
-    if kept.is_empty() {
-        kept.push(cut(
-            shown.lines().next().unwrap_or_default(),
-            rows.max(2) - 1,
-        ));
-    }
-    if rows > 1 {
-        let more = (shown.lines().count() - kept.len()) as u64;
-        kept.push(cut(
-            &format!("… {}: --once prints all", text::plural(more, "more line")),
-            1,
-        ));
+    let mut lines = shown.lines();
+    let first = lines.next().unwrap_or_default();
+    let mut kept = wrapped(first, columns, rows.saturating_sub(1).clamp(1, 3));
+    let (spare, others) = (rows - kept.len(), lines.clone().count());
+    let note = spare > 1 && others > spare;
+    let room = spare - usize::from(note);
+    kept.extend(lines.take(room).map(|line| cut(line, columns)));
+    if note {
+        let more = text::plural((others - room) as u64, "more line");
+        kept.push(cut(&format!("… {more}: --once prints all"), columns));
     }
     kept.join("\n") + "\n"
 }
@@ -154,16 +138,31 @@ mod tests {
         // The first line takes two rows of 20 columns.
         assert_eq!(
             fitted(SHOWN, 5, 20),
-            "ticks: held 2.1 s by 'audit'\n  kill -CONT 7\n… 3 more lines: --o…\n"
+            "ticks: held 2.1 s by\n'audit'\n  kill -CONT 7\n… 3 more lines: --o…\n"
+        );
+        // The remedy comes before the number of lines.
+        assert_eq!(
+            fitted(SHOWN, 4, 20),
+            "ticks: held 2.1 s by\n'audit'\n  kill -CONT 7\n"
         );
         assert_eq!(
             fitted(SHOWN, 3, 20),
-            "ticks: held 2.1 s b…\n… 4 more lines: --o…\n"
+            "ticks: held 2.1 s b…\n  kill -CONT 7\n"
         );
-        for rows in 0..4 {
-            for columns in 1..4 {
-                assert!(fitted(SHOWN, rows, columns).starts_with(['t', '…']));
-            }
+        assert_eq!(fitted(SHOWN, 2, 20), "ticks: held 2.1 s b…\n");
+        for (rows, columns) in (0..4).flat_map(|rows| (1..4).map(move |columns| (rows, columns))) {
+            let text = fitted(SHOWN, rows, columns);
+            assert!(text.starts_with(['t', '…']), "{text}");
+            assert!(text.lines().count() <= rows.saturating_sub(1).max(1));
         }
+    }
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        let shown = "価格: held\n  kill -CONT 7\n";
+        assert_eq!(fitted(shown, 3, 14), shown);
+        assert_eq!(fitted(shown, 3, 9), "価格: he…\n  kill -…\n");
+        assert_eq!(fitted("日本語\n", 3, 3), "日本語\n");
+        assert_eq!(fitted("日本語\n", 2, 5), "日本…\n");
     }
 }

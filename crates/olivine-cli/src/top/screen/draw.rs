@@ -3,8 +3,9 @@
 
 use super::columns::{CHANNELS, PARTICIPANTS};
 use super::keys::Shown;
-use super::layout::{Column, cut, fit, is_bar, width_of, wrapped};
+use super::layout::{Column, fit, is_bar};
 use crate::terminal::escaped;
+use crate::terminal::fit::{cut, width_of, wrapped};
 use crate::watch::format::{
     about_rate, age, behind, messages, percent, rate, role, seconds, share, who,
 };
@@ -18,13 +19,22 @@ use ratatui_core::style::{Color, Modifier, Style};
 const ROOMY: u16 = 10;
 
 const KEYS: &str = "q quit  ↑↓ channel  Enter detail  s sort  / filter  p pause  ? help";
-const HELP: [&str; 13] = [
-    "↑ ↓ PgUp PgDn   select a channel",
-    "Enter           all about its participants, and back",
-    "s               sort by: held, behind, rate, name",
-    "/               filter by channel, name, command or process; Esc clears it",
-    "p               pause, and go on",
-    "q Ctrl-C        quit: what is wrong stays on the terminal",
+/// Keys, and what they do.
+const HELP: [(&str, &str); 6] = [
+    ("q Ctrl-C", "quit: what is wrong stays on the terminal"),
+    (
+        "↑ ↓ PgUp PgDn",
+        "select a channel; move in a detail and in this help",
+    ),
+    ("Enter", "all about its participants, and back"),
+    ("s", "sort by: held, behind, rate, name"),
+    (
+        "/",
+        "filter by channel, name, command or process; Esc clears it",
+    ),
+    ("p", "pause, and go on"),
+];
+const WORDS: [&str; 7] = [
     "",
     "STOPPED: by a signal or a debugger   gone: dead, or absent",
     "evicted: lost its place   held: waits for room   stuck: released nothing",
@@ -33,6 +43,23 @@ const HELP: [&str; 13] = [
     "HELD: part of the last interval in which a publisher had no room",
     "~ is estimated from some messages; > may be older",
 ];
+const HELP_KEYS: &str = "↑↓ more  any other key: back";
+/// Least width with what keys do in a column of its own.
+const HELP_WIDTH: u16 = 76;
+
+/// The lines of the help.
+fn help(width: u16) -> Vec<String> {
+    let keys = HELP.iter().map(|(keys, text)| match width {
+        HELP_WIDTH.. => format!("{keys:<16}{text}"),
+        _ => format!("{keys}: {text}"),
+    });
+    let all = keys.chain(WORDS.iter().map(|line| (*line).to_owned()));
+    let fit = |line: String| match line.is_empty() {
+        true => vec![line],
+        false => wrapped(&line, width.into(), usize::MAX),
+    };
+    all.flat_map(fit).collect()
+}
 
 /// Where the next line goes.
 struct Page<'a> {
@@ -61,18 +88,16 @@ fn draw_with(buffer: &mut Buffer, view: &View, shown: &mut Shown, colored: bool)
         y: area.top(),
         colored,
     };
-    page.headline(view);
     if shown.help {
-        for line in HELP {
-            if line.is_empty() {
-                page.line(line, Style::new());
-            }
-            for part in wrapped(line, area.width, 2) {
-                page.line(&part, Style::new());
-            }
+        if area.height >= ROOMY {
+            page.headline(view);
         }
+        let lines = help(area.width).into_iter();
+        page.scrolled(lines.map(|line| (line, Style::new())).collect(), shown);
+        page.keys(HELP_KEYS);
         return;
     }
+    page.headline(view);
     if area.height >= ROOMY {
         page.summary(view, shown);
     }
@@ -85,15 +110,11 @@ fn draw_with(buffer: &mut Buffer, view: &View, shown: &mut Shown, colored: bool)
     } else {
         page.tables(&channels, selected, shown);
     }
-    if area.height >= ROOMY {
-        page.y = area.bottom() - 1;
-        let keys = if shown.typing {
-            "Enter keeps the filter, Esc clears it"
-        } else {
-            KEYS
-        };
-        page.line(keys, Style::new().add_modifier(Modifier::DIM));
-    }
+    page.keys(if shown.typing {
+        "Enter keeps the filter, Esc clears it"
+    } else {
+        KEYS
+    });
 }
 
 impl Page<'_> {
@@ -122,7 +143,7 @@ impl Page<'_> {
             return;
         }
         let shown = escaped(text).replace('\t', "\\t");
-        let shown = cut(&shown, width.min(self.area.right() - x));
+        let shown = cut(&shown, width.min(self.area.right() - x).into());
         self.buffer
             .set_stringn(x, self.y, shown, usize::from(width), style);
     }
@@ -150,12 +171,12 @@ impl Page<'_> {
         // A row for the command comes before a row of the tables, and behind the first of the text.
         let others = if self.area.height > 3 { 2 } else { 1 };
         let most = usize::from(self.area.height.saturating_sub(others).clamp(1, 3));
-        for line in wrapped(&worst.text, self.area.width, most) {
+        for line in wrapped(&worst.text, self.area.width.into(), most) {
             self.line(&line, style);
         }
         if self.area.height > 1 {
             let most = if self.area.height >= ROOMY { 2 } else { 1 };
-            for line in wrapped(&worst.remedy, self.area.width, most) {
+            for line in wrapped(&worst.remedy, self.area.width.into(), most) {
                 self.line(&line, Style::new().add_modifier(Modifier::BOLD));
             }
         }
@@ -207,7 +228,7 @@ impl Page<'_> {
             self.table(PARTICIPANTS, &participants, None, rows, heads);
         }
         if let Some(error) = channels.get(selected).and_then(|one| one.error.as_ref()) {
-            for line in wrapped(&escaped(error), self.area.width, self.left().min(4)) {
+            for line in wrapped(&escaped(error), self.area.width.into(), self.left().min(4)) {
                 self.line(&line, self.style(Color::Red));
             }
         }
@@ -273,7 +294,7 @@ impl Page<'_> {
             about_rate(channel.messages_per_s_estimate),
             share(channel.held_share),
         );
-        for line in wrapped(&head, self.area.width, 2) {
+        for line in wrapped(&head, self.area.width.into(), 2) {
             self.line(&line, Style::new().add_modifier(Modifier::BOLD));
         }
         let mut lines = Vec::new();
@@ -291,14 +312,27 @@ impl Page<'_> {
             );
             lines.push((title, color.add_modifier(Modifier::BOLD)));
             let indented = self.area.width.saturating_sub(2);
-            for line in wrapped(&facts(one), indented, 4) {
+            for line in wrapped(&facts(one), indented.into(), 4) {
                 lines.push((format!("  {line}"), Style::new()));
             }
         }
-        shown.scrolled = shown.scrolled.min(lines.len().saturating_sub(self.left()));
+        self.scrolled(lines, shown);
+    }
+
+    /// As many of these lines as there is room for, from where the person is on.
+    fn scrolled(&mut self, lines: Vec<(String, Style)>, shown: &mut Shown) {
         let rows = self.left();
+        shown.scrolled = shown.scrolled.min(lines.len().saturating_sub(rows));
         for (line, style) in lines.into_iter().skip(shown.scrolled).take(rows) {
             self.line(&line, style);
+        }
+    }
+
+    /// The last row, where there is room for it.
+    fn keys(&mut self, text: &str) {
+        if self.area.height >= ROOMY {
+            self.y = self.area.bottom() - 1;
+            self.line(text, Style::new().add_modifier(Modifier::DIM));
         }
     }
 }
@@ -317,11 +351,11 @@ fn facts(one: &Participant) -> String {
         facts.push(format!("{} of a CPU", share(one.cpu_share)));
     }
     facts.push(rate(one.bytes_per_s));
-    facts.push(format!(
-        "held {}, {} in all",
-        share(one.held_share),
-        seconds(one.held_ns)
-    ));
+    let held = format!("held {}", share(one.held_share));
+    facts.push(match one.held_ns {
+        0 => held,
+        ns => format!("{held}, {} in all", seconds(ns)),
+    });
     if let Some(delivery) = one.delivery {
         facts.push(match one.behind_bytes {
             0 => "not behind".to_owned(),

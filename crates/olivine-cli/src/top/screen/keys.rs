@@ -22,7 +22,7 @@ pub(super) struct Shown {
     pub(super) paused: bool,
     pub(super) detail: bool,
     pub(super) help: bool,
-    /// Rows above the first one of a detail that is longer than the screen.
+    /// Rows above the first one of a detail or help that is longer than the screen.
     pub(super) scrolled: usize,
 }
 
@@ -123,8 +123,17 @@ impl Shown {
             }
             return Action::Draw;
         }
-        if self.help {
-            self.help = false;
+        let moves = matches!(
+            key.code,
+            KeyCode::Up
+                | KeyCode::Down
+                | KeyCode::PageUp
+                | KeyCode::PageDown
+                | KeyCode::Home
+                | KeyCode::End
+        );
+        if self.help && !moves {
+            (self.help, self.scrolled) = (false, 0);
             return Action::Draw;
         }
         match key.code {
@@ -132,7 +141,7 @@ impl Shown {
             KeyCode::Esc if self.detail => self.detail = false,
             KeyCode::Esc => self.filter.clear(),
             KeyCode::Enter => self.detail = !self.detail,
-            KeyCode::Char('?' | 'h') => self.help = true,
+            KeyCode::Char('?' | 'h') => (self.help, self.scrolled) = (true, 0),
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('s') => self.order = self.order.next(),
             KeyCode::Char('p' | ' ') => self.paused = !self.paused,
@@ -147,9 +156,9 @@ impl Shown {
         Action::Draw
     }
 
-    /// Selects another channel, or moves a detail.
+    /// Selects another channel, or moves in a detail or in the help.
     fn go(&mut self, view: &View, by: isize) {
-        if self.detail {
+        if self.detail || self.help {
             self.scrolled = self.scrolled.saturating_add_signed(by);
             return;
         }

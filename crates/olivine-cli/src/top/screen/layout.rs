@@ -1,6 +1,4 @@
-//! Columns that fit a width, and text that fits a column.
-
-use ratatui_core::text::Span;
+//! Columns of tables that fit a width, and bars.
 
 /// One column of a table.
 pub(super) struct Column<T> {
@@ -54,55 +52,6 @@ pub(super) fn fit<T>(
     placed
 }
 
-/// Columns that a text takes on a terminal.
-pub(super) fn width_of(text: &str) -> usize {
-    Span::raw(text).width()
-}
-
-/// `text`, cut at its end if it is wider than `width`.
-pub(super) fn cut(text: &str, width: u16) -> String {
-    let width = usize::from(width);
-    if width_of(text) <= width {
-        return text.to_owned();
-    }
-    let mut kept = String::new();
-    for c in text.chars() {
-        kept.push(c);
-        if width_of(&kept) + 1 > width {
-            kept.pop();
-            break;
-        }
-    }
-    if width > 0 {
-        kept.push('…');
-    }
-    kept
-}
-
-/// `text` in at most `lines` lines, broken at spaces; the last one is cut.
-pub(super) fn wrapped(text: &str, width: u16, lines: usize) -> Vec<String> {
-    let mut done: Vec<String> = Vec::new();
-    let mut rest = text;
-    while !rest.is_empty() && done.len() < lines {
-        if done.len() + 1 == lines || width_of(rest) <= usize::from(width) {
-            done.push(cut(rest, width));
-            break;
-        }
-        // The last space behind which the line is too long.
-        let mut end = rest.len();
-        for (at, _) in rest.match_indices(' ') {
-            if width_of(&rest[..at]) > usize::from(width) {
-                break;
-            }
-            end = at;
-        }
-        let line = &rest[..end];
-        done.push(cut(line, width));
-        rest = rest[end..].trim_start();
-    }
-    done
-}
-
 /// Whether a bar is made of it.
 pub(super) fn is_bar(cell: char) -> bool {
     matches!(cell, '█' | '░')
@@ -128,30 +77,6 @@ pub(super) fn bar(part: f64, width: u16) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn text_is_cut_at_its_end_and_wrapped_at_spaces() {
-        assert_eq!(cut("audit-log", 9), "audit-log");
-        assert_eq!(cut("audit-log", 6), "audit…");
-        assert_eq!(cut("日本語", 5), "日本…");
-        assert_eq!(
-            (cut("ab", 1), cut("ab", 0)),
-            ("…".to_owned(), String::new())
-        );
-        let line = "ticks: held 2.1 s by 'audit' (pid 6388, STOPPED), ring 100 %";
-        let lines = [
-            "ticks: held 2.1 s by",
-            "'audit' (pid 6388,",
-            "STOPPED), ring 100 %",
-        ];
-        assert_eq!(wrapped(line, 20, 3), lines);
-        assert_eq!(
-            wrapped(line, 20, 2),
-            ["ticks: held 2.1 s by", "'audit' (pid 6388, …"]
-        );
-        assert_eq!(wrapped(line, 80, 3), [line]);
-        assert_eq!(wrapped("", 20, 3), Vec::<String>::new());
-    }
 
     #[test]
     fn bar_is_empty_or_full_only_at_the_ends() {

@@ -94,6 +94,22 @@ fn screen_of_two_rows_has_the_command_that_helps() {
 }
 
 #[test]
+fn help_is_read_on_any_screen_with_the_keys_that_move() {
+    let mut shown = Shown::default();
+    let press = |shown: &mut Shown, code| type_keys(shown, &troubled(), &[code]);
+    press(&mut shown, KeyCode::Char('?'));
+    let first = drawn(&mut shown, 20, 5);
+    assert_eq!(first[..2], ["q Ctrl-C: quit: what", "is wrong stays on"]);
+    press(&mut shown, KeyCode::End);
+    let last = drawn(&mut shown, 20, 5);
+    assert_eq!(last[3..], ["some messages; > may", "be older"]);
+    press(&mut shown, KeyCode::Up);
+    assert_eq!(drawn(&mut shown, 20, 5)[4], last[3]);
+    press(&mut shown, KeyCode::Char('x'));
+    assert!(!shown.help && drawn(&mut shown, 20, 5)[0].starts_with("ticks: held"));
+}
+
+#[test]
 fn every_size_is_drawn() {
     let view = troubled();
     for (width, height) in (1..=90).flat_map(|width| (1..=26).map(move |height| (width, height))) {

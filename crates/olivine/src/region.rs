@@ -19,6 +19,8 @@ mod mapped;
 mod model;
 
 pub(crate) use copied::Copied;
+#[cfg(all(test, not(loom)))]
+pub(crate) use mapped::used;
 #[cfg(not(loom))]
 pub(crate) use mapped::{
     FramePlace, Memory, PrivateWord, Ring, RingAddress, RingBase, View, Word, Words,

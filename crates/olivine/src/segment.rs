@@ -11,7 +11,7 @@ mod map;
 mod sharing;
 mod system;
 
-pub(crate) use folder::{ChangeTime, ChannelFolder, Folder, default_folder};
+pub(crate) use folder::{ChannelFolder, Folder, FolderState, default_folder};
 pub(crate) use map::{map_control, map_lane, map_lane_header};
 pub(crate) use sharing::Sharing;
 pub(crate) use system::boot;

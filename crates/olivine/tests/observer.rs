@@ -9,7 +9,10 @@ use olivine::admin::{self, Failures, Names, Observer, ProcessState, SubscriberIn
 use olivine::{
     Config, LaneState, OpenError, Outgoing, Publisher, ReceiveError, Subscriber, WaitStrategy,
 };
+use std::ffi::OsStr;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 fn observer(place: &TestFolder, channel: &str) -> Observer {
@@ -148,6 +151,105 @@ fn names_of_a_folder_that_was_unchanged_for_long_are_those_of_now() {
     assert_eq!(names.look().unwrap(), [""; 0]);
     std::fs::write(&folder, "").unwrap();
     names.look().unwrap_err();
+}
+
+/// Two folders that each have a channel `x`, and both ways to look at that of the first.
+struct TwoFolders {
+    place: TestFolder,
+    incarnations: [u64; 2],
+    names: Names,
+    observers: [Observer; 2],
+    _publishers: [Publisher; 2],
+}
+
+impl TwoFolders {
+    /// After enough looks that the next ones rely on what they found.
+    fn settled() -> Self {
+        let place = TestFolder::new();
+        let folders = ["a", "b"].map(|name| place.file(name));
+        let uris = folders
+            .each_ref()
+            .map(|folder| format!("shm://x?dir={}", folder.display()));
+        let configs = uris.each_ref().map(|uri| Config::parse(uri).unwrap());
+        let publishers = uris.each_ref().map(|uri| Publisher::open(uri).unwrap());
+        let incarnations = configs
+            .each_ref()
+            .map(|config| admin::inspect(config).unwrap().incarnation);
+        let mut both = Self {
+            names: Names::new(&folders[0]),
+            observers: [(); 2].map(|()| Observer::new(&configs[0])),
+            _publishers: publishers,
+            incarnations,
+            place,
+        };
+        assert_eq!(both.look(), Some(both.incarnations[0]));
+        std::thread::park_timeout(SETTLED);
+        for _ in 0..2 {
+            assert_eq!(both.look(), Some(both.incarnations[0]));
+        }
+        both
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.file(name)
+    }
+
+    /// Which channel is seen, if there is one.
+    fn look(&mut self) -> Option<u64> {
+        self.names.look().unwrap();
+        let [alone, behind] = &mut self.observers;
+        let seen = [alone.look(), behind.look_behind(&self.names)];
+        let [alone, behind] = seen.map(|seen| match seen {
+            Ok(info) => Some(info.incarnation),
+            Err(OpenError::Missing { .. }) => None,
+            Err(error) => panic!("{error}"),
+        });
+        assert_eq!(alone, behind);
+        alone
+    }
+}
+
+#[test]
+fn observer_of_a_renamed_folder_looks_at_what_has_its_path() {
+    let mut both = TwoFolders::settled();
+    let [a, b, away] = ["a", "b", "away"].map(|name| both.path(name));
+    std::fs::rename(&a, &away).unwrap();
+    assert_eq!(both.look(), None);
+    std::fs::rename(&b, &a).unwrap();
+    assert_eq!(both.look(), Some(both.incarnations[1]));
+    std::thread::park_timeout(SETTLED);
+    assert_eq!(both.look(), Some(both.incarnations[1]));
+    std::fs::rename(&a, &b).unwrap();
+    std::fs::rename(&away, &a).unwrap();
+    assert_eq!(both.look(), Some(both.incarnations[0]));
+}
+
+/// In mounts of this thread alone.
+#[test]
+fn observer_follows_mounts_over_the_folders_on_its_path() {
+    let mount = |words: &[&OsStr]| {
+        let done = Command::new("mount").args(words).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    // SAFETY: it concerns this thread, which shares its mounts and its folder with no other after.
+    let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
+    let private = ["--make-rprivate", "/"].map(OsStr::new);
+    if !apart || !mount(&private) {
+        common::skip("no mounts of its own to be had here: that needs root");
+        return;
+    }
+    let mut both = TwoFolders::settled();
+    let [a, b] = ["a", "b"].map(|name| both.path(name));
+    for (over, of) in [(a.clone(), b.clone()), (a.join("x"), b.join("x"))] {
+        let bind = [OsStr::new("--bind"), of.as_os_str(), over.as_os_str()];
+        assert!(mount(&bind), "{}", over.display());
+        assert_eq!(both.look(), Some(both.incarnations[1]));
+        assert_eq!(both.look(), Some(both.incarnations[1]));
+        // The observers have files of it open.
+        let gone = Command::new("umount").arg("--lazy").arg(&over).status();
+        assert!(gone.unwrap().success());
+        assert_eq!(both.look(), Some(both.incarnations[0]));
+    }
 }
 
 #[test]

@@ -176,14 +176,15 @@ impl Sampler {
             observers,
             commands,
         } = self;
-        let names: Vec<&str> = if asked.is_empty() {
-            names.look()?.iter().map(String::as_str).collect()
+        let shown: Vec<&str> = if asked.is_empty() {
+            names.look()?;
+            names.last().iter().map(String::as_str).collect()
         } else {
             asked.iter().map(Config::channel).collect()
         };
         let mut seen = Processes::default();
-        let mut channels = Vec::with_capacity(names.len());
-        for &name in &names {
+        let mut channels = Vec::with_capacity(shown.len());
+        for &name in &shown {
             let watched = match observers.get_mut(name) {
                 Some(watched) => watched,
                 None => {
@@ -195,7 +196,11 @@ impl Sampler {
                     new.or_insert_with(|| Watched::new(&config))
                 }
             };
-            let looked = match watched.observer.look() {
+            let looked = match asked.is_empty() {
+                true => watched.observer.look_behind(names),
+                false => watched.observer.look(),
+            };
+            let looked = match looked {
                 Ok(info) => Ok(watched.channel(info, sizes, &mut seen, commands)),
                 // It was removed since it was listed, or is being made.
                 Err(OpenError::Missing { .. }) if asked.is_empty() => continue,
@@ -204,8 +209,8 @@ impl Sampler {
             let name = name.to_owned();
             channels.push(Seen { name, looked });
         }
-        if observers.len() > names.len() {
-            let present: HashSet<&str> = names.into_iter().collect();
+        if observers.len() > shown.len() {
+            let present: HashSet<&str> = shown.into_iter().collect();
             observers.retain(|name, _| present.contains(name.as_str()));
         }
         let living: HashSet<(u64, u64)> = seen

@@ -13,7 +13,7 @@ use crate::region::Words;
 use crate::ring::ending;
 use crate::ring::gate::has_bit;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
-use crate::segment::{CONTROL, ChangeTime, ChannelFolder, Folder};
+use crate::segment::{CONTROL, ChannelFolder, Folder, FolderState};
 use crate::sync::Ordering;
 use crate::uri::{Delivery, Slow, WaitStrategy};
 use core::fmt;
@@ -28,7 +28,7 @@ pub(super) struct Mapped {
     pub(super) lanes: BTreeMap<usize, Words>,
     file_bytes: u64,
     /// What the folders said when the name last led to this channel.
-    checked: Option<[ChangeTime; 2]>,
+    checked: Option<[FolderState; 2]>,
 }
 
 impl Mapped {
@@ -44,19 +44,20 @@ impl Mapped {
         }))
     }
 
-    /// Whether the channel's name still leads to it. While the folders on the way to it have not
-    /// changed, what an earlier look found there is true.
-    pub(super) fn is_current(&mut self) -> bool {
-        // Read before the names: the next look sees a change from now on.
-        let changed = match &self.attached.backing {
-            Backing::Files(folder) => folder.changed(),
-            Backing::Process(_) => None,
+    /// Whether the channel's name still leads to it. While the folders on the way to it say what
+    /// they said, what an earlier look found there is true. `all` is what the folder of all channels
+    /// said a moment ago, if that is known.
+    pub(super) fn is_current(&mut self, all: Option<FolderState>) -> bool {
+        let Backing::Files(folder) = &self.attached.backing else {
+            return true;
         };
-        if changed.is_some() && changed == self.checked {
+        // Read before the names: the next look sees a change from now on.
+        let now = folder.states(all);
+        if now.is_some() && now == self.checked {
             return true;
         }
-        let is_current = is_current(&self.attached);
-        self.checked = changed.filter(|_| is_current);
+        let is_current = folder.is_at_its_path() && is_current(&self.attached);
+        self.checked = now.filter(|_| is_current);
         is_current
     }
 
@@ -227,15 +228,15 @@ fn subscribers(attached: &Attached, publishers: &[PublisherInfo]) -> Vec<Subscri
         control, geometry, ..
     } = attached;
     let cursors: Vec<(usize, u64)> = publishers.iter().map(|p| (p.lane, p.cursor)).collect();
-    let mut found = Vec::new();
-    for index in 0..geometry.slots() {
-        let state = slots::state(control, geometry, index);
-        if state == slot::FREE {
-            continue;
-        }
-        found.push(subscriber(attached, index, state, &cursors));
-    }
-    found
+    // All states first: the words of slots lie apart in memory, and loads that do not depend on
+    // each other wait for it together.
+    let state = |index| (index, slots::state(control, geometry, index));
+    let states = (0..geometry.slots()).map(state);
+    let taken: Vec<(usize, u64)> = states.filter(|(_, state)| *state != slot::FREE).collect();
+    let taken = taken.into_iter();
+    taken
+        .map(|(index, state)| subscriber(attached, index, state, &cursors))
+        .collect()
 }
 
 fn subscriber(
@@ -359,6 +360,73 @@ impl ProcessState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admin::Observer;
+    use crate::region::{HEADER_BYTES, used};
+    use crate::{Config, Publisher, Subscriber};
+    use std::collections::BTreeSet;
+
+    /// Bytes of a cache line.
+    const LINE: usize = 64;
+
+    /// The cache lines in which two copies of a file differ.
+    fn changed(before: &[u8], after: &[u8]) -> BTreeSet<usize> {
+        let lines = before.chunks(LINE).zip(after.chunks(LINE)).enumerate();
+        lines
+            .filter(|(_, (a, b))| a != b)
+            .map(|(at, _)| at)
+            .collect()
+    }
+
+    /// A line that its owner has written since comes from that owner's cache; the others stay in
+    /// that of the observer.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
+    fn look_reads_two_lines_of_a_lane_that_its_publisher_writes() {
+        let place = tempfile::tempdir().unwrap();
+        let uri = format!("shm://x?capacity=4KiB&dir={}", place.path().display());
+        let config = Config::parse(&uri).unwrap();
+        let (mut publisher, mut subscriber) = (
+            Publisher::open(&uri).unwrap(),
+            Subscriber::open(&uri).unwrap(),
+        );
+        let mut observer = Observer::new(&config);
+        observer.look().unwrap();
+        let files = || {
+            let read = |name| std::fs::read(place.path().join("x").join(name)).unwrap();
+            let header = usize::try_from(crate::ring::layout::LANE_HEADER_BYTES).unwrap();
+            (read(CONTROL), read("lane-0")[..header].to_vec())
+        };
+        let before = files();
+        // Several laps.
+        for _ in 0..1000 {
+            publisher.publish(&[1; 32 - HEADER_BYTES as usize]).unwrap();
+            while subscriber.try_receive().unwrap().is_some() {}
+        }
+        let after = files();
+        let addresses = used::during(|| assert_eq!(observer.look().unwrap().publishers.len(), 1));
+        let Some(Mapped {
+            attached, lanes, ..
+        }) = &observer.mapped
+        else {
+            panic!("not mapped");
+        };
+        let lines = |words: &Words, bytes: usize| -> BTreeSet<usize> {
+            let base = std::ptr::from_ref(words.word(0)).addr();
+            let lines = addresses.range(base..base + bytes);
+            lines.map(|address| (address - base) / LINE).collect()
+        };
+        let shared = |seen: &BTreeSet<usize>, changed: BTreeSet<usize>| -> Vec<usize> {
+            seen.intersection(&changed).copied().collect()
+        };
+        let of_lane = lines(&lanes[&0], before.1.len());
+        let expected = [lane::CURSOR * 8 / LINE, lane::LIMIT * 8 / LINE];
+        assert_eq!(shared(&of_lane, changed(&before.1, &after.1)), expected);
+        // The subscriber writes its position, for the publisher.
+        let of_channel = lines(&attached.control, before.0.len());
+        let position = attached.geometry.position(0, 0) * 8 / LINE;
+        let of_channel = shared(&of_channel, changed(&before.0, &after.0));
+        assert_eq!(of_channel, [position]);
+    }
 
     #[test]
     fn process_state_is_read_after_any_process_name() {

@@ -7,7 +7,7 @@ use crate::channel::backing::Backing;
 use crate::error::OpenError;
 use crate::region::{HEADER_BYTES, Words};
 use crate::ring::layout::{Geometry, LANE_HEADER_BYTES, frame_bytes, lane};
-use crate::segment::{ChangeTime, Folder, lane_name, open_file};
+use crate::segment::{Folder, FolderState, lane_name, open_file};
 use crate::sync::{Ordering, fence};
 use crate::uri::Config;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,12 @@ use std::path::{Path, PathBuf};
 const FRAMES_MAX: u64 = 16;
 
 /// The names in a folder that can be channels, as [`names`](super::names) returns them, again and
-/// again. A folder that has not changed since the last look is checked, but not listed, and
-/// [`Observer`](super::Observer) does not look up a channel whose folders have not changed. So a
-/// file system that is mounted over one of them later is not noticed.
+/// again. A folder that has not changed since the last look is checked, but not listed.
 #[derive(Debug)]
 pub struct Names {
     folder: PathBuf,
     /// What the folder said before it was listed.
-    changed: Option<(u64, u64, ChangeTime)>,
+    state: Option<FolderState>,
     listed: Vec<String>,
 }
 
@@ -33,7 +31,7 @@ impl Names {
     pub fn new(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
-            changed: None,
+            state: None,
             listed: Vec::new(),
         }
     }
@@ -44,17 +42,23 @@ impl Names {
     ///
     /// If the folder cannot be read or trusted.
     pub fn look(&mut self) -> Result<&[String], AdminError> {
-        let known = self.changed.take();
+        let known = self.state.take();
         let Some(opened) = open_folder(&self.folder)? else {
             self.listed.clear();
             return Ok(&self.listed);
         };
-        let changed = opened.changed();
-        if changed.is_none() || changed != known {
+        let state = opened.state();
+        if state.is_none() || state != known {
             self.listed = opened.names()?;
         }
-        self.changed = changed;
+        self.state = state;
         Ok(&self.listed)
+    }
+
+    /// The names of the last look.
+    #[must_use]
+    pub fn last(&self) -> &[String] {
+        &self.listed
     }
 }
 
@@ -63,6 +67,10 @@ impl Names {
 /// It maps the channel read-only and keeps it mapped. It takes no slot and no lock, wakes no
 /// participant, and reads of each lane two cache lines that its publisher writes while it
 /// publishes. It keeps the memory of a removed channel until the next look.
+///
+/// Each look finds the channel that has the name then, also if the folder of channels was renamed,
+/// or another one was mounted over it or over the folder of the channel. A file mounted over one of
+/// the channel's files is found when a name in the channel's folder changes next.
 #[derive(Debug)]
 pub struct Observer {
     config: Config,
@@ -87,15 +95,28 @@ impl Observer {
     ///
     /// [`OpenError`]; `Missing` if there is none. The next look tries again.
     pub fn look(&mut self) -> Result<ChannelInfo, OpenError> {
-        let stays = self.is_current();
+        let stays = self.is_current(None);
         self.look_again(stays)
     }
 
-    /// Whether the mapped channel is the one of that name.
-    pub(super) fn is_current(&mut self) -> bool {
+    /// As [`Observer::look`], just after a look of `names` at the folder of the channel, which is
+    /// not looked at again. For another folder it is `look`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Observer::look`].
+    pub fn look_behind(&mut self, names: &Names) -> Result<ChannelInfo, OpenError> {
+        let is_its = self.config.dir.as_ref() == Some(&names.folder);
+        let stays = self.is_current(names.state.filter(|_| is_its));
+        self.look_again(stays)
+    }
+
+    /// Whether the mapped channel is the one of that name. `all` is what the folder of all channels
+    /// said a moment ago, if that is known.
+    pub(super) fn is_current(&mut self, all: Option<FolderState>) -> bool {
         let stays = |mapped: &mut Mapped| {
             // An open channel has no lanes: the first publisher replaces its geometry.
-            !mapped.lanes.is_empty() && mapped.is_current()
+            !mapped.lanes.is_empty() && mapped.is_current(all)
         };
         self.mapped.as_mut().is_some_and(stays)
     }

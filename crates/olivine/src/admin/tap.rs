@@ -140,7 +140,7 @@ impl Tap {
         let from_start = std::mem::replace(&mut self.looked, true);
         // In this order: nothing is published in a channel that was removed before the drain. The
         // next look notices a later removal.
-        let stays = self.observer.is_current();
+        let stays = self.observer.is_current(None);
         self.drain(head_max, &mut handler);
         let incarnation = self.observer.look_again(stays)?.incarnation;
         if std::mem::replace(&mut self.incarnation, incarnation) != incarnation {

@@ -125,6 +125,8 @@ impl Words {
         );
         // SAFETY: `new` checked that `start + count * 8` bytes lie inside the block.
         let at = unsafe { self.memory.base.as_ptr().add(self.start + index * 8) };
+        #[cfg(test)]
+        used::note(at.addr());
         // SAFETY: aligned to 8 (block and offset are), in bounds, mapped for as long as `self`,
         // and reached by every process through 64-bit atomics only.
         unsafe { AtomicU64::from_ptr(at.cast()) }
@@ -136,6 +138,30 @@ impl Words {
             at: NonNull::from(self.word(index)),
             _memory: Arc::clone(&self.memory),
         }
+    }
+}
+
+/// Which words a test used.
+#[cfg(test)]
+pub(crate) mod used {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    thread_local! {
+        static ADDRESSES: RefCell<Option<BTreeSet<usize>>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn note(address: usize) {
+        ADDRESSES.with_borrow_mut(|all| {
+            all.as_mut().map(|all| all.insert(address));
+        });
+    }
+
+    /// The addresses of the words that this thread uses during `work`.
+    pub(crate) fn during(work: impl FnOnce()) -> BTreeSet<usize> {
+        ADDRESSES.set(Some(BTreeSet::new()));
+        work();
+        ADDRESSES.take().unwrap_or_default()
     }
 }
 

@@ -82,14 +82,9 @@ impl Folder {
         }))
     }
 
-    /// Device and number of the folder, and when its entries changed last: see
-    /// [`ChannelFolder::changed`].
-    #[allow(clippy::useless_conversion, reason = "widths differ by target")]
-    pub(crate) fn changed(&self) -> Option<(u64, u64, ChangeTime)> {
-        let now = ChangeTime::now();
-        let stat = rustix::fs::fstat(&self.file).ok()?;
-        let time = ChangeTime::of(&stat).filter(|time| time.is_settled(now))?;
-        Some((stat.st_dev.into(), stat.st_ino.into(), time))
+    /// What the folder says now; `None` while it [changed](FolderState::settled) recently.
+    pub(crate) fn state(&self) -> Option<FolderState> {
+        FolderState::settled(|| rustix::fs::fstat(&self.file))
     }
 
     /// Names in the folder that can be channels.
@@ -163,9 +158,35 @@ impl Folder {
     }
 }
 
+/// Which folder a name leads to, and when its entries changed last.
+///
+/// The kernel sets the time whenever a name in it is made, removed or renamed, and no program can
+/// store another one. A folder that is mounted over the name is another folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FolderState {
+    device: u64,
+    number: u64,
+    changed: ChangeTime,
+}
+
+impl FolderState {
+    /// As `stat` says; `None` if it fails, or if the entries changed so recently that the next
+    /// change might get the same time.
+    #[allow(clippy::useless_conversion, reason = "widths differ by target")]
+    fn settled(stat: impl FnOnce() -> Result<Stat, Errno>) -> Option<Self> {
+        let now = ChangeTime::now();
+        let stat = stat().ok()?;
+        Some(Self {
+            device: stat.st_dev.into(),
+            number: stat.st_ino.into(),
+            changed: ChangeTime::of(&stat).filter(|time| time.is_settled(now))?,
+        })
+    }
+}
+
 /// When the entries of a folder changed last, since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChangeTime(Duration);
+struct ChangeTime(Duration);
 
 impl ChangeTime {
     /// `None` before 1970.
@@ -266,19 +287,25 @@ impl ChannelFolder {
         self.still_there() && matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
     }
 
-    /// When the entries of this folder and of the folder of all channels changed last. While these
-    /// times stay, each name in them leads to the file that it led to before. `None` if they
-    /// changed so recently that the next change might get the same time, or cannot be read.
-    ///
-    /// The kernel sets the time whenever a name is made, removed or renamed, and no program can
-    /// store another one. It does not tell of a mount over the name.
-    pub(crate) fn changed(&self) -> Option<[ChangeTime; 2]> {
-        let now = ChangeTime::now();
-        let of_folder = ChangeTime::of(&rustix::fs::fstat(&self.file).ok()?);
-        let of_all = ChangeTime::of(&rustix::fs::fstat(&self.parent).ok()?);
-        let times = [of_folder?, of_all?];
-        let is_settled = |time: &ChangeTime| time.is_settled(now);
-        times.iter().all(is_settled).then_some(times)
+    /// What the folder of all channels, at its path, and this one, at its name, say now. While both
+    /// stay, each name in them leads to the file that it led to before, unless a file was mounted
+    /// over it. `all` is what the folder of all channels said a moment ago, if that is known.
+    pub(crate) fn states(&self, all: Option<FolderState>) -> Option<[FolderState; 2]> {
+        let no_link = AtFlags::SYMLINK_NOFOLLOW;
+        let named = |path| FolderState::settled(|| rustix::fs::statat(CWD, path, no_link));
+        let all = all.or_else(|| named(self.path.parent()?))?;
+        let own = || rustix::fs::statat(&self.parent, &self.name, no_link);
+        Some([all, FolderState::settled(own)?])
+    }
+
+    /// Whether the path still leads to the folder of all channels in which this one was found.
+    pub(crate) fn is_at_its_path(&self) -> bool {
+        let Some(path) = self.path.parent() else {
+            return false;
+        };
+        let named = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
+        let open = rustix::fs::fstat(&self.parent);
+        matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
     }
 
     /// Bytes of the channel's files.

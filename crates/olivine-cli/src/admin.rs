@@ -117,10 +117,8 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
     let info = match admin::inspect(&config) {
         Ok(info) => info,
         Err(error) => {
-            let dir = args
-                .dir
-                .as_ref()
-                .map_or_else(admin::default_dir, PathBuf::from);
+            let dir = config.get_dir();
+            let dir = dir.map_or_else(admin::default_dir, Path::to_owned);
             if let Some(gone) = unlinked_of(&dir, config.channel()) {
                 complain(gone.line().trim_end());
             }

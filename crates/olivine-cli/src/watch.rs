@@ -80,9 +80,19 @@ impl Watch {
                 }
             }
         }
-        let folder = admin::directory(dir.map(Path::new), looks)?;
+        let own_dirs = || asked.iter().map(olivine::Config::get_dir);
+        let folder = match own_dirs().next().flatten() {
+            // No channel is looked for in the folder of the environment: it need not exist.
+            Some(first) if dir.is_none() && own_dirs().all(|dir| dir.is_some()) => first.to_owned(),
+            _ => admin::directory(dir.map(Path::new), looks)?,
+        };
+        let place = |config: &olivine::Config| {
+            let dir = config.get_dir()?;
+            Some((config.channel().to_owned(), quote::dir(Some(dir))))
+        };
         let help = Help {
             place: quote::dir(dir.map(Path::new)),
+            own_places: asked.iter().filter_map(place).collect(),
             has_gdb: process::is_installed("gdb"),
         };
         raise_descriptor_limit();

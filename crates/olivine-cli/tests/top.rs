@@ -312,6 +312,40 @@ fn wrong_use_is_refused_and_no_channel_does_not_fail() {
     }
 }
 
+#[test]
+fn channel_in_the_folder_of_its_uri_needs_no_folder_of_the_environment() {
+    let place = TestFolder::new();
+    let elsewhere = TestFolder::new();
+    let (subscribers, _publisher) = five(&elsewhere);
+    subscribers[2].signal(Signal::KILL);
+    await_hold(&elsewhere);
+    let dir = elsewhere.path().display();
+    let uri = format!("shm://x?dir={dir}");
+    let missing = place.path().join("missing");
+    for words in [
+        &["top", "--once", &uri][..],
+        &["metrics", "--once", &uri],
+        &["doctor", &uri],
+        &["inspect", &uri],
+        &["tap", "--duration", "1ms", &uri],
+    ] {
+        let mut command = place.olivine(words);
+        let output = command.env("OLIVINE_DIR", &missing).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.stderr.is_empty(), "{words:?}: {}", said(&output));
+        // The remedies name the folder.
+        let remedy = format!("olivine rm shm://x --name audit --dir {dir}");
+        assert!(words[0] != "top" || text.contains(&remedy), "{text}");
+    }
+    // A folder that was named by the option must exist.
+    let absent = place.run(&["top", "--once", "x", "--dir", missing.to_str().unwrap()]);
+    assert!(
+        said(&absent).contains("does not exist"),
+        "{}",
+        said(&absent)
+    );
+}
+
 /// Where a terminal has no screen: the first line must not leave it at the top.
 #[test]
 fn finding_stays_on_a_terminal_with_fewer_rows_than_the_text_has() {

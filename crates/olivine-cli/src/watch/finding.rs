@@ -21,7 +21,18 @@ pub(crate) const BRIDGE_NAME: &str = "bridge.";
 pub(crate) struct Help {
     /// Behind each command of the tool that names a channel: the folder, if it is not the default.
     pub(crate) place: String,
+    /// The same of channels whose URI names a folder.
+    pub(crate) own_places: Vec<(String, String)>,
     pub(crate) has_gdb: bool,
+}
+
+impl Help {
+    /// What names the folder of `channel` behind a command.
+    fn place_of(&self, channel: &str) -> &str {
+        let mut own = self.own_places.iter();
+        let own = own.find(|(name, _)| name == channel);
+        own.map_or(&self.place, |(_, place)| place)
+    }
 }
 
 /// What one subscriber does to the lanes of a channel.
@@ -174,7 +185,8 @@ fn carrier(one: &Participant) -> Option<&str> {
 
 /// The command that ends the hold, or shows why it lasts.
 fn remedy(shown: &ChannelView, one: &Participant, help: &Help) -> String {
-    let (channel, id, place) = (&shown.name, one.process_id, &help.place);
+    let (channel, id) = (&shown.name, one.process_id);
+    let place = help.place_of(channel);
     match (one.state, one.name.as_deref().and_then(quote::word)) {
         (State::Stopped, _) => format!("kill -CONT {id}"),
         (State::Gone, Some(name)) => format!("olivine rm shm://{channel} --name {name}{place}"),

@@ -91,7 +91,7 @@ fn sample(at_ms: u64, channel: Channel) -> Sample {
 fn views(looks: Vec<(u64, Channel)>) -> Vec<View> {
     let mut tracker = Tracker::new(Help {
         place: " --dir /d".to_owned(),
-        has_gdb: false,
+        ..Help::default()
     });
     let looks = looks.into_iter();
     looks
@@ -249,6 +249,24 @@ fn full_ring_that_does_not_move_is_a_hold() {
             view.findings.iter().all(|one| one.held_ns.is_none()),
             "{view:?}"
         );
+    }
+}
+
+/// The ring stays full, and no publisher waits.
+#[test]
+fn full_ring_of_a_publisher_that_ended_is_not_held() {
+    for state in [LaneState::Closed, LaneState::Dead] {
+        let look = || {
+            let mut channel = held('T');
+            (channel.lanes[0].state, channel.lanes[0].blocked_ns) = (state, 0);
+            channel
+        };
+        let view = last(vec![(0, look()), (1000, look())]);
+        let shown = only(&view);
+        assert_eq!((shown.ring_fill, shown.held_share), (1.0, Some(0.0)));
+        let shares = shown.participants.iter().map(|one| one.held_share);
+        assert!(shares.eq(shown.participants.iter().map(|_| Some(0.0))));
+        assert_eq!(subscriber(&view, 1).held_ns, 0);
     }
 }
 

@@ -294,8 +294,10 @@ impl Step<'_> {
         let frame_bytes = past.frame_bytes.unwrap_or(capacity / 16.0);
         let is_full = behind > 0 && float(channel.capacity.saturating_sub(behind)) < frame_bytes;
         let is_stalled = slowest.as_ref().is_some_and(|one| one.is_stalled);
+        let is_open = lane.state == LaneState::Open;
         let waited_ns = match window_ns {
-            Some(window) if is_full && is_stalled && moved == Some(0) => window,
+            // Nothing waits in the lane of a publisher that has ended.
+            Some(window) if is_open && is_full && is_stalled && moved == Some(0) => window,
             Some(window) => lane.waited_ns.saturating_sub(past.waited_ns).min(window),
             None => 0,
         };
@@ -311,7 +313,7 @@ impl Step<'_> {
             || window_ns.is_some_and(|window| is_stalled && waited_ns >= window / 10 * 9);
         let is_idle = slowest.as_ref().is_some_and(|one| one.is_idle);
         let slot = slowest.map(|one| one.slot);
-        let held = slot.filter(|_| lane.state == LaneState::Open && waits && !stops);
+        let held = slot.filter(|_| is_open && waits && !stops);
         let looks = past.cursors.len();
         past.held = held.map(|slot| {
             // All of the wait was for a subscriber that cannot read, also if it released before.

@@ -140,9 +140,9 @@ pub(crate) enum ExportForm {
 }
 
 fn start(text: &str) -> Result<Start, String> {
-    match text.parse()? {
-        Start::Now => Err("expected oldest, time:DATE or position:BYTES".to_owned()),
-        start => Ok(start),
+    match text.parse() {
+        Ok(Start::Now) | Err(_) => Err("expected oldest, time:DATE or position:BYTES".to_owned()),
+        Ok(start) => Ok(start),
     }
 }
 

@@ -38,6 +38,7 @@ function mapModel(channels, blamed) {
       state: channel.error ? "unreadable" : rate(channel.bytes_per_s),
       kind: channel.error ? "gone" : severityClass(blamed.get(channel.name)),
     };
+    node.brief = node.state;
     nodes.channel.push(node);
     for (const role of ["publisher", "subscriber"]) {
       const all = channel.participants.filter(one => one.role === role);
@@ -52,12 +53,12 @@ function mapModel(channels, blamed) {
           name: who(one),
           places: [],
           kind: "",
-          state: `${stateWord(one.state)} ${one.process_id}`,
           title: `${who(one)}, process ${one.process_id}`,
         };
         if (kind === "held" || process.kind === "") {
           process.kind = kind;
-          process.state = `${stateWord(one.state)} ${one.process_id}`;
+          process.brief = stateWord(one.state);
+          process.state = `${process.brief} ${one.process_id}`;
         }
         process.places.push(at);
         nodes[role].set(key, process);
@@ -66,7 +67,8 @@ function mapModel(channels, blamed) {
       const more = all.length - MAP.side;
       if (more > 0) {
         const key = `${role}\nmore\n${channel.name}`;
-        const rest = { key, name: `${more} more`, title: "", state: "", kind: "", places: [at] };
+        const rest = { key, name: `${more} more`, title: "", state: "", brief: "", kind: "" };
+        rest.places = [at];
         nodes[role].set(key, rest);
         edges.push({ role, from: rest, to: node, kind: "", rate: 0 });
       }
@@ -160,7 +162,10 @@ class ChannelMap {
     const room = width - 18;
     setText(shown.title, one.title);
     setText(shown.name, cut(one.name, room, isChannel ? "600 12px" : "12px"));
-    setText(shown.state, cut(one.state, room, one.kind === "" ? "11px" : "600 11px"));
+    const font = one.kind === "" ? "11px" : "600 11px";
+    // A part of a number would be another number. The title has it.
+    const isWhole = cut(one.state, room, font) === one.state;
+    setText(shown.state, isWhole ? one.state : cut(one.brief, room, font));
     setClass(shown.group, `${isChannel ? "channel" : "process"} ${one.kind}`);
     setAttribute(shown.rect, "width", `${width}`);
     setAttribute(shown.group, "transform", `translate(${one.x} ${one.y})`);

@@ -235,7 +235,7 @@ fn observer_follows_mounts_over_the_folders_on_its_path() {
     let apart = unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0;
     let private = ["--make-rprivate", "/"].map(OsStr::new);
     if !apart || !mount(&private) {
-        common::skip("no mounts of its own to be had here: that needs root");
+        common::skip("no separate mounts to be had here: that needs root");
         return;
     }
     let mut both = TwoFolders::settled();

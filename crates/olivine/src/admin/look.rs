@@ -45,8 +45,8 @@ impl Mapped {
     }
 
     /// Whether the channel's name still leads to it. While the folders on the way to it say what
-    /// they said, what an earlier look found there is true. `all` is what the folder of all channels
-    /// said a moment ago, if that is known.
+    /// they said, what an earlier look found there is true. `all` is what the folder of all
+    /// channels said a moment ago, if that is known.
     pub(super) fn is_current(&mut self, all: Option<FolderState>) -> bool {
         let Backing::Files(folder) = &self.attached.backing else {
             return true;

@@ -44,7 +44,7 @@ const WORDS: [&str; 7] = [
     "~ is estimated from some messages; > may be older",
 ];
 const HELP_KEYS: &str = "↑↓ more  any other key: back";
-/// Least width with what keys do in a column of its own.
+/// Least width with what keys do in a second column.
 const HELP_WIDTH: u16 = 76;
 
 /// The lines of the help.

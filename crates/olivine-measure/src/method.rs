@@ -35,9 +35,10 @@ pub use olivine_arena::method::{Description, Method, Side, find, names};
 /// This library with both sides spinning: the reference of comparisons.
 pub const OLIVINE: Method = olivine_shm::SPIN;
 
-/// A bridge with both sides sleeping, and the plain socket that it is compared with.
-pub(crate) const OLIVINE_TCP: &str = olivine_tcp::TCP.name;
-pub(crate) const SOCKET: &str = bytes::TCP.name;
+/// A bridge with both sides sleeping.
+pub const OLIVINE_TCP: &str = olivine_tcp::TCP.name;
+/// The plain socket that it is compared with.
+pub const SOCKET: &str = bytes::TCP.name;
 
 /// Two sides that sleep and wake each other: one of the hardware limits.
 pub const FUTEX: Method = wakeup::FUTEX;

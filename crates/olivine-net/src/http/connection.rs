@@ -33,6 +33,10 @@ pub(crate) struct State {
     /// Answers that were put off and have ended, for the log.
     pub(super) ended: Vec<Entry>,
     /// What bodies that are complete leave for others.
+    #[allow(
+        clippy::vec_box,
+        reason = "connections hold boxes, so nothing is copied or allocated"
+    )]
     pub(super) spare: Vec<Box<Arriving>>,
 }
 

@@ -361,7 +361,7 @@ impl ProcessState {
 mod tests {
     use super::*;
     use crate::admin::Observer;
-    use crate::region::{HEADER_BYTES, used};
+    use crate::region::used;
     use crate::{Config, Publisher, Subscriber};
     use std::collections::BTreeSet;
 
@@ -399,7 +399,7 @@ mod tests {
         let before = files();
         // Several laps.
         for _ in 0..1000 {
-            publisher.publish(&[1; 32 - HEADER_BYTES as usize]).unwrap();
+            publisher.publish(&[1; 24]).unwrap();
             while subscriber.try_receive().unwrap().is_some() {}
         }
         let after = files();

@@ -36,8 +36,8 @@ pub(crate) struct HttpArgs {
         requires = "peers"
     )]
     pub(crate) rivals: PathBuf,
-    /// Our own servers, measured in turns: one that parses requests, one that
-    /// only counts them, and a plain loop without an engine: the floor
+    /// Our own servers, measured in turns: the first parses requests, the second
+    /// only counts them, and the third is a plain loop without an engine: the floor
     #[arg(
         long, value_name = "SERVERS", value_delimiter = ',', default_value = "parsed",
         conflicts_with = "url", value_parser = one_of(&OURS)

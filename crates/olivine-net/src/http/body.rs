@@ -40,7 +40,7 @@ pub(crate) struct Arriving {
 }
 
 impl State {
-    /// What a body needs that comes in pieces: one that is spare, if there is one.
+    /// What a body needs that comes in pieces; a spare piece of memory if there is any.
     pub(super) fn arriving(&mut self, incoming: Incoming, max: u64) -> Box<Arriving> {
         let fresh = Arriving {
             incoming,

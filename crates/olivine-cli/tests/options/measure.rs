@@ -469,6 +469,9 @@ fn received(stage: &Stage) {
     });
     let still = both.filter(|placement| **placement != "changed");
     assert_eq!(ratios.count(), still.count(), "{found}");
+    let plain = measured(stage, &[THROUGHPUT, SHORT]);
+    let mut rows = plain["results"].as_array().unwrap().iter();
+    assert!(rows.all(|row| !has(row, "take=receive")), "{plain}");
     stage.fails(&["bench", "throughput", "--take", "give"], 2);
     stage.fails(&["bench", "cost", "--take", "poll"], 2);
 }

@@ -8,6 +8,7 @@ use crate::error::OpenError;
 use crate::uri::{Config, is_channel_name};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
 use rustix::io::Errno;
+use rustix::path::Arg;
 use rustix::time::{ClockId, clock_gettime};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -158,6 +159,12 @@ impl Folder {
     }
 }
 
+/// Whether `name` in `folder` leads to the file that is `open`, without a symbolic link.
+fn leads_to(folder: impl AsFd, name: impl Arg, open: impl AsFd) -> bool {
+    let named = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    matches!((named, rustix::fs::fstat(open)), (Ok(a), Ok(b)) if is_same_file(&a, &b))
+}
+
 /// Which folder a name leads to, and when its entries changed last.
 ///
 /// The kernel sets the time whenever a name in it is made, removed or renamed, and no program can
@@ -275,16 +282,12 @@ impl ChannelFolder {
 
     /// Whether the name still refers to this folder.
     pub(crate) fn still_there(&self) -> bool {
-        let named = rustix::fs::statat(&self.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW);
-        let open = rustix::fs::fstat(&self.file);
-        matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
+        leads_to(&self.parent, &self.name, &self.file)
     }
 
     /// Whether the name refers to the control file `file` now.
     pub(crate) fn is_current(&self, file: BorrowedFd<'_>) -> bool {
-        let named = rustix::fs::statat(&self.file, CONTROL, AtFlags::SYMLINK_NOFOLLOW);
-        let open = rustix::fs::fstat(file);
-        self.still_there() && matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
+        leads_to(&self.file, CONTROL, file) && self.still_there()
     }
 
     /// What the folder of all channels, at its path, and this one, at its name, say now. While both
@@ -300,12 +303,8 @@ impl ChannelFolder {
 
     /// Whether the path still leads to the folder of all channels in which this one was found.
     pub(crate) fn is_at_its_path(&self) -> bool {
-        let Some(path) = self.path.parent() else {
-            return false;
-        };
-        let named = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW);
-        let open = rustix::fs::fstat(&self.parent);
-        matches!((named, open), (Ok(a), Ok(b)) if is_same_file(&a, &b))
+        let path = self.path.parent();
+        path.is_some_and(|path| leads_to(CWD, path, &self.parent))
     }
 
     /// Bytes of the channel's files.

@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// How names of this library's methods and servers begin.
-const OURS: &str = "olivine";
+pub(crate) const OURS: &str = "olivine";
 /// What names of its bridges have: the scheme of a URI.
 const SCHEME: &str = "://";
 

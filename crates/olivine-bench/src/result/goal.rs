@@ -34,6 +34,11 @@ pub(crate) enum Beside {
     PerS(f64, Placement),
 }
 
+impl Beside {
+    /// The figure is a ratio to the floor of the slices beside it.
+    pub(crate) const LINE: Self = Self::Itself("bare line, to and fro");
+}
+
 /// A row with its figures.
 #[derive(Clone, Copy)]
 struct Found<'a> {

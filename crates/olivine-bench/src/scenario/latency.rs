@@ -48,7 +48,7 @@ pub const SCENARIO: Scenario = Scenario {
     goals: &[Goal {
         of: |row| row.method == throughput::OWN && row.parameters.size_bytes == 32,
         figure: "ratio_p50",
-        beside: Beside::Itself("bare line, to and fro"),
+        beside: Beside::LINE,
         target: Target::AtMost(0.7),
     }],
     run: measure::<Line<false>>,

@@ -44,7 +44,7 @@ pub const SCENARIO: Scenario = Scenario {
                 row.method == method::OLIVINE.name && is_packed && row.parameters.size_bytes == 32
             },
             figure: "ratio_p50",
-            beside: Beside::Itself("bare line, to and fro"),
+            beside: Beside::LINE,
             target: Target::AtMost(0.8),
         },
         Goal {

@@ -6,7 +6,7 @@
 
 use super::{Found, Setup, Variant, Watch, cost, latency, mesh, pingpong, throughput};
 use crate::error::Result;
-use crate::result::{Goal, Load, MeasuringError, Ratio, Row};
+use crate::result::{Goal, Load, MeasuringError, OURS, Ratio, Row};
 use serde::de::{Deserialize, Deserializer, Error as _};
 
 /// Measures every variant in turn, run by run.
@@ -97,9 +97,6 @@ impl<'de> Deserialize<'de> for &'static Scenario {
         })
     }
 }
-
-/// Prefix of the names of this library's methods.
-const OURS: &str = "olivine";
 
 /// Runs `scenario` with one of its variants in it twice, interleaved with all others: the first of
 /// this library, else the first. The two differ only in time, in their memory, and by chance, so

@@ -17,6 +17,9 @@ use std::thread;
 const MORE_FEATURES: &str =
     "--workspace --features olivine/nats,olivine/tls,olivine/zstd,olivine/points";
 
+/// Journals with compressed blocks.
+const COMPRESSED: &str = "--test journals --no-fail-fast";
+
 /// Deaths and panics at named points.
 const POINTS: &str = "--test death --test kills_elsewhere --test panics named_point -- --nocapture \
                       --test-threads=1";
@@ -108,8 +111,7 @@ fn ordinary(report: &mut Report) {
 /// last beside them.
 fn more_features(report: &mut Report) {
     report.run("zstd", || {
-        let tests = "--test journals --no-fail-fast";
-        suite(&format!("{MORE_FEATURES} {tests}"), &[])
+        suite(&format!("{MORE_FEATURES} {COMPRESSED}"), &[])
     });
     report.run("points", || {
         suite(&format!("{MORE_FEATURES} {POINTS}"), &[])
@@ -285,6 +287,21 @@ mod tests {
             }
         }
         assert!(found >= 4, "{found}");
+    }
+
+    /// Cargo would build the tool for them, without the features that its own tests run it with.
+    #[test]
+    fn no_program_with_more_features_is_a_test_of_the_tool() {
+        let tool = root().join("crates/olivine-cli/tests");
+        let words = [COMPRESSED, POINTS, ENDLESS_NAPS].join(" ");
+        let programs = words.split("--test ").skip(1);
+        let mut found = 0;
+        for program in programs.filter_map(|rest| rest.split_whitespace().next()) {
+            let clash = [tool.join(program), tool.join(format!("{program}.rs"))];
+            assert!(!clash.iter().any(|path| path.exists()), "{program}");
+            found += 1;
+        }
+        assert!(found >= 6, "{found}");
     }
 
     #[test]

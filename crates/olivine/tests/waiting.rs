@@ -150,6 +150,9 @@ mod storms {
     use std::task::{Context, Waker};
 
     const ROUNDS: u32 = 20_000;
+    /// On a busy machine a storm has only a few hundred wake-ups, and a dropped one does no harm if
+    /// its sleeper is not in the kernel yet.
+    const DROP_ONE_IN: Option<u64> = Some(20);
 
     /// A storm in its own process, which stores its progress.
     pub(super) fn run() {
@@ -269,18 +272,12 @@ mod storms {
 
     #[test]
     fn dropped_wakeups_are_detected() {
-        assert!(
-            !ends("room", Some(200)),
-            "a wake-up was dropped and not missed"
-        );
-        assert!(
-            !ends("turns", Some(5000)),
-            "a wake-up was dropped and not missed"
-        );
-        assert!(
-            !ends("given_up", Some(200)),
-            "a wake-up was dropped and not missed"
-        );
+        for role in ["room", "turns", "given_up"] {
+            assert!(
+                !ends(role, DROP_ONE_IN),
+                "{role}: a wake-up was dropped and not missed"
+            );
+        }
     }
 }
 

@@ -280,6 +280,8 @@ impl<T: ?Sized> Subscriber<T> {
                 if self.lanes.iter().any(Consumer::has_next) {
                     return Ok(true);
                 }
+                // Leaves the publisher its line for longer: ADR 0041.
+                core::hint::spin_loop();
             }
             // A new publisher that has sent nothing does not end the wait.
             self.found_new_lanes()?;

@@ -378,7 +378,7 @@ pub enum OpenError {
         problem: String,
     },
     /// A file of the channel is damaged or missing.
-    #[error("{} is no usable channel file: {problem}", path.display())]
+    #[error("{} is not a usable channel file: {problem}", path.display())]
     NotAChannel {
         /// The file.
         path: PathBuf,

@@ -26,7 +26,7 @@ pub(crate) fn check(
     println!("\n{programs}\n{table}");
     let text = format!(
         "# Orderings\n\n\
-         Written by `cargo xtask model`; [how to read it, and how it is \
+         Written by `cargo xtask model`; [how to read it, and how it is\n\
          checked](../crates/olivine/model/axiomatic/README.md).\n\n\
          ## Programs\n\n{programs}\n\
          ## Each ordering, one step weaker\n\n{table}\n\
@@ -124,7 +124,7 @@ fn mutant_table(mutants: &BTreeMap<String, Fate>) -> String {
 /// One for each needed ordering: that of RC11, or of ARMv8 if only the machine shows it.
 fn counterexamples(orderings: &[Ordering]) -> String {
     let mut text = String::from(
-        "Events of each thread in program order. A load says what it sees and from which store: a \
+        "Events of each thread in program order. A load says what it sees and from which store: a\n\
          letter for the thread, a number for the line.\n",
     );
     for ordering in orderings {

@@ -324,7 +324,7 @@ fn read_control(
 ) -> Result<(Geometry, Words), OpenError> {
     let damaged = |problem: &str| {
         let problem = format!(
-            "{problem}; if it is no channel of yours remove it by hand, else with \
+            "{problem}; if it is not a channel of yours remove it by hand, else with \
              'olivine rm --force'"
         );
         OpenError::NotAChannel {

@@ -168,7 +168,7 @@ impl Attached {
 
 /// Wakes every publisher of the channel that is parked.
 pub(crate) fn wake_publishers(control: &Words, geometry: &Geometry) {
-    // SeqCst: ROOM by a fence of our own: the changes in the slots come before the loads of the
+    // SeqCst: ROOM by a fence here: the changes in the slots come before the loads of the
     // park words.
     crate::sync::fence(Ordering::SeqCst);
     for index in 0..geometry.lanes() {

@@ -49,7 +49,7 @@ pub(super) fn private_page(path: impl AsRef<Path>) -> Result<ForkPage, OpenError
 static CHANNELS: Mutex<BTreeMap<String, Weak<InprocMemory>>> = Mutex::new(BTreeMap::new());
 
 impl InprocMemory {
-    /// The channel of this name. If there is none, makes one whose control memory begins with
+    /// The channel of this name. If there is none, makes one: its control memory begins with
     /// `fill`.
     pub(super) fn find(name: &str, bytes: u64, fill: &[u8]) -> Result<Arc<Self>, OpenError> {
         let path = PathBuf::from(format!("inproc://{name}"));

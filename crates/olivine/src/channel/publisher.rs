@@ -306,7 +306,7 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// Counts the reliable subscribers that get a message sent now: living ones, and absent durable
-    /// ones that may return. Tests the lock of each with a system call, and reclaims dead ones.
+    /// ones: these may return. Tests the lock of each with a system call, and reclaims dead ones.
     #[must_use]
     pub fn count_subscribers(&self) -> usize {
         if !self.endpoint.is_ours() {

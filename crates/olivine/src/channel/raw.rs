@@ -192,7 +192,7 @@ pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<KeptLane> {
 }
 
 /// Makes a closed lane that is kept for `owner` available to others. Unlike opening and closing it,
-/// this is no new end of the stream. A lane in use is left alone.
+/// this does not count as a new end of the stream. A lane in use is left alone.
 ///
 /// # Errors
 ///

@@ -131,7 +131,7 @@ fn is_gating(words: &Words, geometry: &Geometry, index: usize) -> bool {
 
 /// Number of tries for the lock of a slot before the slot counts as taken.
 const TAKE_TRIES: u32 = 1000;
-/// Number of rounds over all slots in search of one whose lock is free.
+/// Number of rounds over all slots in search of a free lock.
 const CLAIM_ROUNDS: usize = 16;
 
 /// Takes a slot for a new or returning subscriber. The caller holds the membership lock.
@@ -482,7 +482,7 @@ fn evict(
         && locks.held_by_others(byte, byte + 1);
     if is_same {
         stop_gating(words, geometry, index);
-        // SeqCst: SLEEP by a fence of our own: the state comes before the load of the park word.
+        // SeqCst: SLEEP by a fence here: the state comes before the load of the park word.
         fence(Ordering::SeqCst);
         crate::wait::wake(words.word(geometry.slot(index) + slot::PARK));
         // Relaxed: a counter.

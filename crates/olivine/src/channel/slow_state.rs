@@ -77,7 +77,7 @@ pub(super) struct SubscriberSlowState {
     pub(super) reported_end: u64,
     /// A failure of a lane's source was reported.
     pub(super) has_reported_failure: bool,
-    /// The failure of our own bridge was reported.
+    /// The failure of this handle's bridge was reported.
     pub(super) has_reported_link: bool,
     /// Leaving takes back that it joined, and that the opening before it did.
     pub(super) never_joined: bool,

@@ -65,8 +65,8 @@ impl Destination {
     ///
     /// # Errors
     ///
-    /// [`LinkError::Ring`], with [`OpenError::SourceInUse`](crate::OpenError::SourceInUse) if a lane
-    /// of this far side is open in another bridge; [`LinkError::Settings`] if the ring is of
+    /// [`LinkError::Ring`], with [`OpenError::SourceInUse`](crate::OpenError::SourceInUse) if a
+    /// lane of this far side is open in another bridge; [`LinkError::Settings`] if the ring is of
     /// another type.
     pub fn ingress(&self, who: &str) -> Result<CheckedIngress, LinkError> {
         let ingress = self.unchecked_ingress(who)?;

@@ -123,7 +123,7 @@ impl Words {
             "word {index} outside a region of {} words",
             self.count
         );
-        // SAFETY: `new` checked that `start + count * 8` bytes lie inside the block.
+        // SAFETY: `new` checked that `start + count * 8` bytes are inside the block.
         let at = unsafe { self.memory.base.as_ptr().add(self.start + index * 8) };
         #[cfg(test)]
         used::note(at.addr());
@@ -510,7 +510,7 @@ impl<'a> RingAddress<'a> {
         let to = unsafe { self.at.add(size_of::<u64>()) };
         #[cfg(test)]
         crate::sync::logged::copied(to as usize, bytes);
-        // SAFETY: `to .. to + len` lies in the doubled mapping, the claim makes it ours alone,
+        // SAFETY: `to .. to + len` is in the doubled mapping, the claim makes it ours alone,
         // and `bytes` is memory of this process, so the ranges cannot overlap.
         unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }

@@ -77,7 +77,7 @@ enum PartEnd {
     Due,
     /// No further frame is committed.
     Tail,
-    /// This header is not one that the walk reads.
+    /// The walk does not read this header.
     Header(u64),
 }
 
@@ -189,8 +189,8 @@ pub(crate) struct Frame {
     pub(crate) end: u64,
 }
 
-/// A reader of messages without a topic stopped: the next message carries one, or its header is one
-/// that no publisher writes. [`Consumer::next`] tells which.
+/// A reader of messages without a topic stopped: the next message carries a topic, or its header is
+/// invalid. [`Consumer::next`] tells which.
 #[derive(Debug)]
 pub(crate) struct Stop {
     /// Messages that were handed out before.

@@ -36,7 +36,7 @@ const PREFETCH_BYTES: u64 = (PREFETCH_LINES + 1) * LINE_BYTES;
 /// Lengths of messages after each of which the lines of a next one are prefetched. Longer ones are
 /// streamed; lines of shorter ones are prefetched at once for several.
 const PREFETCH_FOR: RangeInclusive<u64> = 505..=4152;
-/// For lengths up to this one that pays in any ring, for longer ones in rings up to a size.
+/// For lengths up to this it pays in any ring, for longer ones in rings up to a size.
 const PREFETCH_SHORT: u64 = 64;
 /// The second-level cache of the other side keeps all lines of a ring up to this size.
 const PREFETCH_RING: u64 = 1 << 20;
@@ -107,7 +107,7 @@ pub(crate) struct Producer {
     gate: Gate,
     /// The limit as subscribers see it; at least the cached one.
     published_limit: u64,
-    /// Subscribers with pages of their own, on a sealed channel.
+    /// Subscribers with a page each, on a sealed channel.
     private_pages: Option<Box<Sleepers>>,
 }
 

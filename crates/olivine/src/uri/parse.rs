@@ -232,8 +232,8 @@ mod tests {
         assert_eq!(round(creds).as_deref(), Ok(creds));
         let sealed = "shm+fd:///run/ticks.sock?timeout=2s&peers=0,1000";
         assert_eq!(round(sealed).as_deref(), Ok(sealed));
-        let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=30s\
-               &subscribers=3&slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x\
+        let uri = "shm://a.b-c_9?capacity=64KiB&align=64&wait=spin&from=oldest&name=audit&expire=\
+               30s&subscribers=3&slow=evict:500ms&publishers_max=2&subscribers_max=1024&dir=/tmp/x\
                &mode=0660&group=trading&hugepages=try&numa=0&linger=2s&cpu=1&topic=a.*,b.>";
         let config = Config::parse(uri).unwrap();
         assert_eq!(config.uri(), uri);

@@ -292,8 +292,8 @@ pub(super) fn accept_answer(
     let start = welcome.start;
     if start < shape.origin || !start.is_multiple_of(shape.align) {
         let problem = format!(
-            "it put us at position {start}, which is no place of a frame: the first is {}, each \
-             a multiple of {}",
+            "it put us at position {start}, where no frame can start: the first is {}, each a \
+             multiple of {}",
             shape.origin, shape.align
         );
         return Err(protocol(path, problem).into());

@@ -79,7 +79,7 @@ pub(super) fn check(
     };
     let found = match fcntl_get_seals(file) {
         Ok(found) => found,
-        Err(Errno::INVAL) => return wrong("it is no memory that can be sealed".to_owned()),
+        Err(Errno::INVAL) => return wrong("this memory cannot be sealed".to_owned()),
         Err(errno) => return Err(refused("look at the memory from", socket)(errno)),
     };
     let names = [

@@ -76,7 +76,7 @@ impl PublisherWatch {
         self.page
             .word(control::LANES_EPOCH)
             .fetch_add(1, Ordering::Release);
-        // SeqCst: SLEEP by a fence of our own: the count comes before the load of the park word.
+        // SeqCst: SLEEP by a fence here: the count comes before the load of the park word.
         fence(Ordering::SeqCst);
         crate::wait::wake(self.page.word(self.park));
         outcome

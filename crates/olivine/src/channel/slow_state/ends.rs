@@ -45,7 +45,7 @@ impl Joined {
 
 impl SubscriberSlowState {
     /// Compares what a durable name has reported with the lanes. An end or failure that it has not
-    /// reported is reported now: its last holder was absent, or died before the report. What lies
+    /// reported is reported now: its last holder was absent, or died before the report. What came
     /// before a new name is not reported.
     pub(in crate::channel) fn recall_reports(&mut self, lanes: &[Consumer]) {
         let Some(durable) = self.durable else {
@@ -99,8 +99,8 @@ impl SubscriberSlowState {
         }
     }
 
-    /// Our own bridge has stopped. If its failure was reported, the lanes that it has closed with
-    /// that failure are no news for the durable name.
+    /// This handle's bridge has stopped. If its failure was reported, the durable name does not get
+    /// the lanes that it has closed with that failure reported again.
     pub(in crate::channel) fn link_stopped(&mut self, lanes: &[Consumer]) {
         if !self.has_reported_link {
             return;

@@ -81,7 +81,7 @@ fn announced_lane_without_file_gives_lane_error() {
         panic!("{error}");
     };
     let text = source.to_string();
-    let expected = "lane-3 is no usable channel file: the channel announces this lane, and its \
+    let expected = "lane-3 is not a usable channel file: the channel announces this lane, and its \
                     file is missing";
     assert!(text.contains(expected), "{text}");
 }

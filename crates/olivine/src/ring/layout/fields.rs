@@ -28,7 +28,7 @@ pub(crate) fn fields_to_words(type_hash: u64, text: &str) -> [u64; FIELDS_ALL] {
     words
 }
 
-/// The text; `None` if the words have none, another type's, or one that no opener writes.
+/// The text; `None` if the words have none, another type's, or one no opener writes.
 pub(crate) fn fields_from_words(type_hash: u64, words: &[u64; FIELDS_ALL]) -> Option<String> {
     let is_whole = words[0] > 0 && type_hash != 0 && words[1] == check(type_hash, words);
     is_whole.then(|| unpack(&words[2..], words[0])).flatten()

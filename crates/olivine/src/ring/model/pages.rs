@@ -148,9 +148,9 @@ fn invalid_page_position_moves_no_limit() {
         assert!(send(&mut producer, 1) && send(&mut producer, 2));
         let published = producer.position();
         let position = sealed.page.resolve(sealed.shape.position(0, 0));
-        let liar = thread::spawn(move || {
-            for lie in [8, published + 8, 0] {
-                position.store(lie, Ordering::Release);
+        let faulty = thread::spawn(move || {
+            for false_position in [8, published + 8, 0] {
+                position.store(false_position, Ordering::Release);
             }
         });
         let limit = sealed.channel.lanes[0].0.resolve(lane::LIMIT);
@@ -161,6 +161,6 @@ fn invalid_page_position_moves_no_limit() {
             let seen = limit.load(Ordering::Relaxed);
             assert!(!gates || seen == CAPACITY, "a limit of {seen}");
         }
-        liar.join().unwrap();
+        faulty.join().unwrap();
     });
 }

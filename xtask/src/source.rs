@@ -72,14 +72,14 @@ impl File {
         self.rust_lines().filter(|(_, line)| !line.test)
     }
 
-    /// The comments of line `number` and of the `above` lines before it. With `whole` also the rest
-    /// of a comment that begins further up.
-    pub(crate) fn comments(&self, number: usize, above: usize, whole: bool) -> String {
+    /// The comments of line `number` and of the `above` lines before it, with the rest of a comment
+    /// that begins further up.
+    pub(crate) fn comments(&self, number: usize, above: usize) -> String {
         let lines = self.rust.as_ref().map_or(&[][..], |rust| &rust.lines);
         let mut first = number.saturating_sub(1 + above);
         let goes_on =
             |at: usize| !lines[at].comment.is_empty() && !lines[at - 1].comment.is_empty();
-        while whole && first > 0 && goes_on(first) {
+        while first > 0 && goes_on(first) {
             first -= 1;
         }
         let comments = lines[first..number]

@@ -3,12 +3,12 @@
 use crate::child::{self, Line};
 use crate::report::{self, Report, Step};
 use anyhow::Result;
+use regex::Regex;
 use std::env;
-use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The repository: the folder above this crate, or the current one where the tool was moved.
@@ -81,26 +81,29 @@ pub(crate) fn tests(command: &mut Command, minutes: u64) -> Result<Step> {
     Ok(output.step(outcome.success(), &outcome.words()))
 }
 
-/// Runs `cargo test` with these arguments, separated by spaces, and settings, which are printed.
-pub(crate) fn suite(words: &str, settings: &[(&str, &dyn Display)]) -> Result<Step> {
+/// The names and values of `OLIVINE_A=1 OLIVINE_B=2`; a value may contain spaces.
+fn variables(settings: &str) -> impl Iterator<Item = (String, &str)> {
+    let settings = settings.split("OLIVINE_").skip(1);
+    let settings = settings.filter_map(|setting| setting.trim().split_once('='));
+    settings.map(|(name, value)| (format!("OLIVINE_{name}"), value))
+}
+
+/// Runs `cargo test` with these arguments and settings, which are printed.
+pub(crate) fn suite(words: &str, settings: &str) -> Result<Step> {
     let mut command = cargo();
     command.arg("test").args(words.split(' '));
-    let mut set = String::new();
-    for (name, value) in settings {
-        command.env(name, value.to_string());
-        set += &format!("{name}={value} ");
-    }
-    println!("{set}cargo test {words}");
+    command.envs(variables(settings));
+    println!("{settings} cargo test {words}");
     let mut step = tests(&mut command, 24 * 60)?;
-    if !set.is_empty() {
-        step.note = format!("{set}; {}", step.note).replace(" ;", ";");
+    if !settings.is_empty() {
+        step.note = format!("{settings}; {}", step.note);
     }
     Ok(step)
 }
 
 /// Like [`suite`], for tests of one package; the tests run one after the other and show their
 /// output.
-pub(crate) fn alone(words: &str, settings: &[(&str, &dyn Display)]) -> Result<Step> {
+pub(crate) fn alone(words: &str, settings: &str) -> Result<Step> {
     let words = format!("--package {words} -- --nocapture --test-threads=1");
     suite(&words, settings)
 }
@@ -125,6 +128,12 @@ pub(crate) fn at_most(wanted: Duration) -> Duration {
     })
 }
 
+/// How a test program ends.
+static RESULT: LazyLock<Regex> = LazyLock::new(|| {
+    let text = r"^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored";
+    Regex::new(text).expect("the tests below compile it")
+});
+
 /// Counts libtest's results, and selects the lines to show.
 #[derive(Debug, Default)]
 pub(crate) struct TestOutput {
@@ -147,13 +156,18 @@ impl TestOutput {
     /// Takes in one line of output.
     pub(crate) fn line(&mut self, line: &str) -> Line {
         let text = line.trim();
-        if let Some(result) = text.strip_prefix("test result: ") {
+        if let Some(counts) = RESULT.captures(text) {
+            let counts = counts.extract::<3>().1;
+            let [passed, failed, ignored] = counts.map(|count| count.parse().unwrap_or(0));
             self.programs += 1;
-            self.passed += number_before(result, " passed");
-            self.failed += number_before(result, " failed");
-            self.ignored += number_before(result, " ignored");
-            let ran = number_before(result, " passed") + number_before(result, " failed");
-            return if ran > 0 { Line::Show } else { Line::Hide };
+            self.passed += passed;
+            self.failed += failed;
+            self.ignored += ignored;
+            return if passed + failed > 0 {
+                Line::Show
+            } else {
+                Line::Hide
+            };
         }
         if let Some(test) = text.strip_prefix("test ") {
             return self.test_line(test);
@@ -166,16 +180,9 @@ impl TestOutput {
             let name = self.unfinished.take().unwrap_or_default();
             return self.verdict(&name, text);
         }
-        let chatter = [
-            "Compiling ",
-            "Checking ",
-            "Downloaded ",
-            "Downloading ",
-            "Fresh ",
-            "Locking ",
-        ]
-        .iter()
-        .any(|prefix| text.starts_with(prefix));
+        let chatter = "Compiling Checking Downloaded Downloading Fresh Locking"
+            .split(' ')
+            .any(|word| text.split(' ').next() == Some(word));
         if chatter || text.is_empty() || text.starts_with("running 0 tests") {
             Line::Hide
         } else {
@@ -255,17 +262,6 @@ impl TestOutput {
     }
 }
 
-fn number_before(text: &str, word: &str) -> usize {
-    let Some((before, _)) = text.split_once(word) else {
-        return 0;
-    };
-    before
-        .rsplit(|c: char| !c.is_ascii_digit())
-        .next()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +274,14 @@ mod tests {
             .map(str::to_owned)
             .collect();
         (output, shown)
+    }
+
+    #[test]
+    fn a_value_of_a_setting_may_have_spaces() {
+        let found: Vec<_> = variables("OLIVINE_A=a b OLIVINE_B_C=2").collect();
+        let known = [("OLIVINE_A", "a b"), ("OLIVINE_B_C", "2")];
+        assert_eq!(found, known.map(|(name, value)| (name.to_owned(), value)));
+        assert_eq!(variables("").count(), 0);
     }
 
     #[test]

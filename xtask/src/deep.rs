@@ -7,7 +7,6 @@ use crate::tools::{self, Toolchain};
 use crate::{fuzz, packages, programs, rivals, sanitize, test};
 use anyhow::{Result, ensure};
 use std::collections::hash_map::RandomState;
-use std::fmt::Display;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
@@ -68,16 +67,14 @@ pub(crate) fn any_seed() -> u64 {
 
 /// Kills `kills` participants; the same `seed` gives the same choices.
 pub(crate) fn death(kills: NonZeroU64, seed: u64) -> Result<Step> {
-    alone(DEATH, &[("OLIVINE_KILLS", &kills), ("OLIVINE_SEED", &seed)])
+    let settings = format!("OLIVINE_KILLS={kills} OLIVINE_SEED={seed}");
+    alone(DEATH, &settings)
 }
 
 /// Kills, stops and new participants for `time`.
 pub(crate) fn soak(time: Duration, seed: u64) -> Result<Step> {
-    let time = ("OLIVINE_SOAK_S", &time.as_secs() as &dyn Display);
-    alone(
-        &format!("{DEATH} {KILLS}"),
-        &[time, ("OLIVINE_SEED", &seed)],
-    )
+    let settings = format!("OLIVINE_SOAK_S={} OLIVINE_SEED={seed}", time.as_secs());
+    alone(&format!("{DEATH} {KILLS}"), &settings)
 }
 
 /// Runs everything, or the steps `only`. A failed step is a failure in the report; later steps
@@ -99,10 +96,8 @@ pub(crate) fn run(report: &mut Report, plan: &Plan, only: Vec<String>) {
 
 /// Programs of which one is needed; the first is the package as well.
 type Needs = &'static [&'static str];
-/// Variables of a test program.
-type Settings<'a> = &'a [(&'a str, &'a dyn Display)];
-/// A step, arguments for its package, its tests, their settings, and what they need.
-type Suite<'a> = (&'a str, &'a str, &'a str, Settings<'a>, &'a [Needs]);
+/// A step, the package and the tests that it runs, their settings, and what they need.
+type Suite<'a> = (&'a str, &'a str, &'a str, &'a [Needs]);
 const CHROMIUM: Needs = &["chromium", "chromium-browser", "google-chrome"];
 
 fn steps(report: &mut Report, plan: &Plan, seed: u64) {
@@ -135,106 +130,78 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     report.run("death", || death(plan.kills, seed));
     report.run("soak", || soak(*plan.soak, seed));
 
-    let (crowd, churn) = (format!("limits {CROWD}"), format!("process {CHURN}"));
+    let crowd = format!("olivine --release --test limits {CROWD}");
+    let churn = format!("olivine-net --release --test process {CHURN}");
     let (cut, attack) = (plan.cut.as_secs(), plan.sealed.as_millis());
-    let pictures = target().join("browser");
-    let pictures = ("OLIVINE_BROWSER", &pictures.display() as &dyn Display);
+    let pictures = format!("OLIVINE_BROWSER={}", target().join("browser").display());
+    let wire = format!(
+        "OLIVINE_WIRE_MESSAGES={} OLIVINE_WIRE_CUT_S={cut} OLIVINE_WIRE_SEED={seed}",
+        plan.wire
+    );
+    let sealed = format!("OLIVINE_HOSTILE_MS={attack} OLIVINE_SEED={seed}");
+    let again = format!("OLIVINE_AGAIN={}", plan.benches);
+    let connections = format!("OLIVINE_NET_CHURN={}", plan.connections);
     let suites: [Suite<'_>; 11] = [
         // A release build has the figures.
         (
             "instructions",
-            "olivine --release",
-            "instructions",
-            &[],
+            "olivine --release --test instructions",
+            "",
             &[],
         ),
         (
             "costs",
-            "olivine-capi --release",
-            "programs claim_and_commit",
-            &[],
+            "olivine-capi --release --test programs claim_and_commit",
+            "",
             &[],
         ),
         // A death after every instruction, and every fault of every system call.
         (
             "step",
-            "olivine",
-            "step",
-            &[("OLIVINE_STEP_EVERY", &1), ("OLIVINE_FAULT_EVERY", &1)],
+            "olivine --test step",
+            "OLIVINE_STEP_EVERY=1 OLIVINE_FAULT_EVERY=1",
             &[],
         ),
         // The variant of the protocol model with the most states.
         (
             "states",
-            "olivine",
-            "spin model_holds",
-            &[("OLIVINE_SPIN_ALL", &1)],
+            "olivine --test spin model_holds",
+            "OLIVINE_SPIN_ALL=1",
             &[&["spin"]],
         ),
         // More busy processes than processors on any machine here.
-        (
-            "crowd",
-            "olivine --release",
-            &crowd,
-            &[("OLIVINE_CROWD", &64)],
-            &[],
-        ),
+        ("crowd", &crowd, "OLIVINE_CROWD=64", &[]),
         // Bridges between two network namespaces, over a link with delay, loss and a cut.
-        (
-            "wire",
-            "olivine",
-            "namespaces",
-            &[
-                ("OLIVINE_WIRE_MESSAGES", &plan.wire),
-                ("OLIVINE_WIRE_CUT_S", &cut),
-                ("OLIVINE_WIRE_SEED", &seed),
-            ],
-            &[],
-        ),
-        (
-            "sealed",
-            "olivine",
-            "sealed",
-            &[("OLIVINE_HOSTILE_MS", &attack), ("OLIVINE_SEED", &seed)],
-            &[],
-        ),
+        ("wire", "olivine --test namespaces", &wire, &[]),
+        ("sealed", "olivine --test sealed", &sealed, &[]),
         // No run may hang, fail or leave anything behind.
         (
             "again",
-            "olivine-cli --release",
-            "bench again::",
-            &[("OLIVINE_AGAIN", &plan.benches)],
+            "olivine-cli --release --test bench again::",
+            &again,
             &[],
         ),
         (
             "browser",
-            "olivine-cli",
-            "browser",
-            &[pictures],
+            "olivine-cli --test browser",
+            &pictures,
             &[CHROMIUM],
         ),
         (
             "clients",
-            "olivine-net",
-            "clients",
-            &[pictures],
+            "olivine-net --test clients",
+            &pictures,
             &[CHROMIUM, &["curl"], &["wrk"]],
         ),
         // So many that any leak is visible.
-        (
-            "churn",
-            "olivine-net --release",
-            &churn,
-            &[("OLIVINE_NET_CHURN", &plan.connections)],
-            &[],
-        ),
+        ("churn", &churn, &connections, &[]),
     ];
-    for (step, package, test, settings, needs) in suites {
+    for (step, tests, settings, needs) in suites {
         report.run(step, || {
             for names in needs {
                 tools::program(names, names[0])?;
             }
-            alone(&format!("{package} --test {test}"), settings)
+            alone(tests, settings)
         });
     }
 }
@@ -254,14 +221,9 @@ fn libraries() -> Result<Step> {
     }
     let words = "build --package olivine-net --examples";
     child::said(cargo().args(words.split(' ')), 15)?;
-    alone(
-        "olivine-net --test libraries",
-        &[
-            ("OLIVINE_NET_PYTHON", &python.display()),
-            ("OLIVINE_NET_GO", &1),
-            ("OLIVINE_BROWSER", &1),
-        ],
-    )
+    let python = format!("OLIVINE_NET_PYTHON={}", python.display());
+    let settings = format!("{python} OLIVINE_NET_GO=1 OLIVINE_BROWSER=1");
+    alone("olivine-net --test libraries", &settings)
 }
 
 /// Libraries of others at the files that `bench report` writes.
@@ -272,7 +234,7 @@ fn exports() -> Result<Step> {
     let python = folder.join("bin/python3");
     alone(
         "olivine-cli --test outputs exports_are_read_by_programs_of_others",
-        &[("OLIVINE_EXPORT_PYTHON", &python.display())],
+        &format!("OLIVINE_EXPORT_PYTHON={}", python.display()),
     )
 }
 

@@ -12,17 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 
 /// The longest tests start first, so that none runs alone at the end.
-const LONG: [&str; 9] = [
-    "step",
-    "options",
-    "conformance",
-    "death",
-    "nats",
-    "programs",
-    "journals",
-    "tcp",
-    "documents",
-];
+const LONG: &str = "step options conformance death nats programs journals tcp documents";
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,8 +111,8 @@ pub(crate) fn run_all() -> Result<Step> {
     let mut build_all = cargo();
     build_all.args(["test", "--workspace", "--features", FEATURES, "--no-run"]);
     let mut programs = build(build_all)?;
-    let order = |program: &Program| LONG.iter().position(|long| *long == program.target());
-    programs.sort_by_key(|program| order(program).unwrap_or(LONG.len()));
+    let order = |program: &Program| LONG.split(' ').position(|long| long == program.target());
+    programs.sort_by_key(|program| order(program).unwrap_or(usize::MAX));
     let jobs = jobs();
     println!("{} test programs, {jobs} at a time", programs.len());
     let (ran, documents) = thread::scope(|scope| {

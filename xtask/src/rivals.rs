@@ -20,8 +20,6 @@ const NEEDS: &[(&str, &str)] = &[
 ];
 /// The rival that needs a newer CMake than distributions have, and its Python package.
 const CMAKE: (&str, &str) = ("aeron", "cmake>=3.30,<4");
-/// Most lines of a reason.
-const REASONS_MAX: usize = 3;
 /// Updates the lock file.
 const RELOCK: &str = "cargo update --workspace --manifest-path rivals/Cargo.toml";
 
@@ -129,7 +127,7 @@ fn compile(name: &str, words: &[&str]) -> Result<()> {
     if outcome.success() {
         return Ok(());
     }
-    let mut reason = reason(&said).unwrap_or_else(|| outcome.words());
+    let mut reason = tools::reason(&said).unwrap_or_else(|| outcome.words());
     if !missing.is_empty() {
         reason.push_str(&format!(" (apt-get install {})", missing.join(" ")));
     }
@@ -140,24 +138,6 @@ fn compile(name: &str, words: &[&str]) -> Result<()> {
     let is_ours = said.contains("error: could not compile `rivals`");
     ensure!(!is_ours, reason);
     Err(crate::report::missing(reason))
-}
-
-/// The reason in cargo's output: what CMake says, or the first error.
-fn reason(said: &str) -> Option<String> {
-    let is_cause = |line: &str| line.starts_with("CMake Error");
-    let is_error =
-        |line: &str| line.starts_with("error") && !line.starts_with("error: could not compile");
-    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
-    let causes: Vec<_> = lines()
-        .skip_while(|line| !is_cause(line))
-        .take(REASONS_MAX)
-        .collect();
-    let error = || lines().find(|line| is_error(line)).map(str::to_owned);
-    if causes.is_empty() {
-        error()
-    } else {
-        Some(causes.join(" "))
-    }
 }
 
 #[cfg(test)]
@@ -217,19 +197,5 @@ mod tests {
             }
         }
         assert!(checked > 4, "{checked}");
-    }
-
-    #[test]
-    fn the_reason_is_the_first_error_that_says_something() {
-        let build = "error: failed to run custom build command for `zmq-sys`";
-        let said =
-            format!("   Compiling error-code v1.0.0\nerror: could not compile `x`\n{build}\n");
-        assert_eq!(reason(&said).as_deref(), Some(build));
-        let said = format!("{said}  CMake Error at a:1:\n\n  no compiler\n");
-        assert_eq!(
-            reason(&said).as_deref(),
-            Some("CMake Error at a:1: no compiler")
-        );
-        assert_eq!(reason("   Compiling error-code v1.0.0"), None);
     }
 }

@@ -327,12 +327,6 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The words of a text: runs of letters, digits and `_`.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !is_word(c))
-        .filter(|word| !word.is_empty())
-}
-
 /// Whether `text` holds `word` with no letter, digit or `_` on either side.
 pub(crate) fn has_word(text: &str, word: &str) -> bool {
     let mut places = text.match_indices(word);

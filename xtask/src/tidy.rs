@@ -15,6 +15,7 @@ use crate::cargo::root;
 use crate::report::Step;
 use crate::source::{File, Tree};
 use anyhow::Result;
+use regex::Regex;
 use std::sync::LazyLock;
 
 pub(crate) use edges::mutants;
@@ -53,6 +54,11 @@ pub(crate) fn known_killer(mutant: &str) -> Option<String> {
     let mut rows = rows("killed_by");
     let (_, test) = rows.find(|(name, _)| *name == mutant)?;
     Some(format!("ring::model::{test}"))
+}
+
+/// A regular expression of this program.
+fn regex(text: &str) -> Regex {
+    Regex::new(text).expect("a test of the rule compiles it")
 }
 
 /// Result of a rule.

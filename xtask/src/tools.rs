@@ -27,19 +27,27 @@ fn provide<T>(
     let done = install();
     found().ok_or_else(|| {
         let failed = "what was installed does not run".to_owned();
-        let why = done.err().map_or(failed, |error| reason(&error));
+        let why = done.err().map_or(failed, |error| {
+            let text = format!("{error:#}");
+            let first = text.lines().next().unwrap_or_default();
+            reason(&text).unwrap_or_else(|| first.to_owned())
+        });
         missing(format!("no {what}: {why}"))
     })
 }
 
-/// The first line of an error with its cause.
-fn reason(error: &anyhow::Error) -> String {
-    let text = format!("{error:#}");
-    let mut lines = text.lines().map(str::trim);
-    let line = lines.find(|line| line.starts_with("error"));
-    line.or_else(|| text.lines().next())
-        .unwrap_or_default()
-        .to_owned()
+/// Most lines of a reason.
+const REASONS_MAX: usize = 3;
+
+/// The reason of a failure in the output of a program: what CMake says, or the first error.
+pub(crate) fn reason(said: &str) -> Option<String> {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let causes = lines().skip_while(|line| !line.starts_with("CMake Error"));
+    let causes: Vec<_> = causes.take(REASONS_MAX).collect();
+    let is_error =
+        |line: &&str| line.starts_with("error") && !line.starts_with("error: could not compile");
+    let causes = Some(causes.join(" ")).filter(|causes| !causes.is_empty());
+    causes.or_else(|| lines().find(is_error).map(str::to_owned))
 }
 
 /// A program of `cargo install` in this version, installed below the target folder with `arguments`
@@ -313,10 +321,15 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_the_line_of_the_error() {
-        let error = anyhow::anyhow!("install: exit 101\n  error: no such crate\nmore");
-        assert_eq!(reason(&error), "error: no such crate");
-        assert_eq!(reason(&anyhow::anyhow!("no program")), "no program");
+    fn the_reason_is_the_first_error_that_says_something() {
+        let build = "error: failed to run custom build command for `zmq-sys`";
+        let said =
+            format!("   Compiling error-code v1.0.0\nerror: could not compile `x`\n  {build}\n");
+        assert_eq!(reason(&said).as_deref(), Some(build));
+        let said = format!("{said}  CMake Error at a:1:\n\n  no compiler\n");
+        let cause = "CMake Error at a:1: no compiler";
+        assert_eq!(reason(&said).as_deref(), Some(cause));
+        assert_eq!(reason("   Compiling error-code v1.0.0"), None);
     }
 
     #[test]

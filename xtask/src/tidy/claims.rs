@@ -1,8 +1,8 @@
 //! Each promise of SAFETY.md has a row that names its tests, and each test named there exists. So
 //! does each test that the changelog names for what is not released yet.
 
-use super::Rule;
-use crate::source::{File, Tree, has_word, words};
+use super::{Rule, regex};
+use crate::source::{File, Tree, has_word};
 use std::collections::HashSet;
 
 pub(super) const SAFETY: &str = "SAFETY.md";
@@ -12,6 +12,12 @@ const TESTED: &str = "## How each claim is tested";
 const SECTIONS: [&str; 4] = ["durable", "fork", "tcp", "nats"];
 const CHANGELOG: &str = "CHANGELOG.md";
 const UNRELEASED: &str = "## Unreleased";
+/// The path of a test or the name of a function, and not a command or an option.
+const TEST: &str = r"`([^`\s:]*(?:/[^`\s:]*|\.rs|_[^`\s:]*_[^`\s:]*))`";
+/// What stands between parentheses, without links.
+const PARENTHESES: &str = r"(?:^|[^\]])\(([^)]*)";
+/// The number of a finding.
+const FINDING: &str = r"\b[A-H]\d{1,2}\b";
 /// What an entry without a test says.
 const WITHOUT_TEST: [&str; 2] = ["documents only", "(`cargo xtask "];
 
@@ -61,58 +67,38 @@ pub(super) fn changes_have_tests(tree: &Tree) -> Rule {
         return rule;
     };
     let known = functions(tree);
+    let (parentheses, finding) = (regex(PARENTHESES), regex(FINDING));
     let text: Vec<&str> = section(changelog, UNRELEASED).collect();
     for entry in text.join("\n").split("\n- ") {
-        let names: Vec<_> = in_parentheses(entry).flat_map(in_backticks).collect();
+        let parts = parentheses.captures_iter(entry);
+        let parts = parts.map(|part| part.extract::<1>().1[0]);
+        let names: Vec<_> = parts.flat_map(in_backticks).collect();
         for name in &names {
             rule.look(missing(tree, &known, CHANGELOG, name));
         }
-        if let Some(number) = words(entry).find(|word| is_finding(word)) {
+        if let Some(number) = finding.find(entry) {
             let says = !names.is_empty() || WITHOUT_TEST.iter().any(|words| entry.contains(words));
-            rule.look((!says).then(|| format!("{CHANGELOG}: {number} names no test")));
+            rule.look((!says).then(|| format!("{CHANGELOG}: {} names no test", number.as_str())));
         }
     }
     rule
 }
 
-/// Whether this is the number of a finding: a letter from A to H and a number below 100.
-fn is_finding(word: &str) -> bool {
-    let mut letters = word.chars();
-    let is_group = letters
-        .next()
-        .is_some_and(|letter| ('A'..='H').contains(&letter));
-    let number = letters.as_str();
-    is_group && (1..3).contains(&number.len()) && number.chars().all(|c| c.is_ascii_digit())
-}
-
-/// What stands between parentheses, without links.
-fn in_parentheses(text: &str) -> impl Iterator<Item = &str> {
-    let opened = text.match_indices('(');
-    let opened = opened.filter(|(at, _)| !text[..*at].ends_with(']'));
-    opened.filter_map(|(at, _)| text[at + 1..].split(')').next())
-}
-
 /// The names of tests between backticks.
 fn in_backticks(text: &str) -> Vec<&str> {
-    let code = text.split('`').skip(1).step_by(2);
-    code.filter(|name| is_test(name)).collect()
-}
-
-/// Whether this is the path of a test or the name of a function, and not a command or an option.
-fn is_test(name: &str) -> bool {
-    let is_path = name.contains('/') || name.ends_with(".rs");
-    (is_path || name.matches('_').count() > 1) && !name.contains(' ') && !name.contains(':')
+    let names = regex(TEST);
+    let names = names
+        .captures_iter(text)
+        .map(|name| name.extract::<1>().1[0]);
+    names.collect()
 }
 
 /// The names of all functions in Rust and Python.
 fn functions(tree: &Tree) -> HashSet<&str> {
-    fn name(rest: &str) -> Option<&str> {
-        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
-        rest[end..].starts_with('(').then_some(&rest[..end])
-    }
+    let declared = regex(r"\b(?:fn|def) (\w+)\(");
     let texts = tree.files.iter().map(|file| file.text.as_str());
-    let behind = texts.flat_map(|text| ["fn ", "def "].map(|word| text.split(word).skip(1)));
-    behind.flatten().filter_map(name).collect()
+    let names = texts.flat_map(|text| declared.captures_iter(text));
+    names.map(|name| name.extract::<1>().1[0]).collect()
 }
 
 /// Says that `document` names a test that is not in the repository: no function and no path ends

@@ -2,24 +2,20 @@
 //!
 //! An edge is declared in a module's documentation (`//!`) as a bold capital word: `**COMMIT**`.
 
-use super::{CORE, Rule};
+use super::{CORE, Rule, regex};
 use crate::source::{Tree, has_word};
 use std::collections::BTreeMap;
 
 /// Edges and where each is declared.
 fn declared(tree: &Tree) -> BTreeMap<String, String> {
-    let mut edges = BTreeMap::new();
+    let (mut edges, name) = (BTreeMap::new(), regex(r"\*\*([A-Z0-9_]{3,})\*\*"));
     for file in tree.rust_under(CORE) {
-        for (number, line) in file
-            .rust_lines()
-            .filter(|(_, l)| l.comment.starts_with("//!"))
-        {
-            for name in line.comment.split("**").skip(1).step_by(2) {
-                let capital = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-                if name.len() >= 3 && name.chars().all(capital) {
-                    let place = format!("{}:{number}", file.path);
-                    edges.entry(name.to_owned()).or_insert(place);
-                }
+        let mut lines = file.rust_lines().collect::<Vec<_>>();
+        lines.retain(|(_, line)| line.comment.starts_with("//!"));
+        for (number, line) in lines {
+            for edge in name.captures_iter(&line.comment) {
+                let place = format!("{}:{number}", file.path);
+                edges.entry(edge[1].to_owned()).or_insert(place);
             }
         }
     }
@@ -64,18 +60,11 @@ pub(super) fn have_mutants(tree: &Tree) -> Rule {
     let mutants = mutants(tree);
     for (edge, place) in declared(tree) {
         let name = edge.to_ascii_lowercase();
-        let own = |mutant: &String| {
-            let mutant = mutant.to_ascii_lowercase();
-            mutant == name
-                || mutant
-                    .strip_prefix(&name)
-                    .is_some_and(|rest| rest.starts_with('_'))
-        };
-        rule.look(
-            (!mutants.iter().any(own)).then(|| {
-                format!("{place}: {edge} has no mutant(\"{name}\") or mutant(\"{name}_…\")")
-            }),
-        );
+        let own = regex(&format!("(?i)^{name}(?:_|$)"));
+        let is_missing = !mutants.iter().any(|mutant| own.is_match(mutant));
+        let missing =
+            || format!("{place}: {edge} has no mutant(\"{name}\") or mutant(\"{name}_…\")");
+        rule.look(is_missing.then(missing));
     }
     rule
 }

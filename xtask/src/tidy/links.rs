@@ -1,6 +1,6 @@
 //! Links between documents.
 
-use super::{Rule, expanded};
+use super::{Rule, expanded, regex};
 use crate::source::{File, Tree};
 
 /// Relative links lead somewhere, also to the right heading.
@@ -71,49 +71,38 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
+/// Numbered lines outside of blocks of code.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut in_code = false;
+    (1..).zip(text.lines()).filter(move |(_, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        in_code ^= is_fence;
+        !in_code && !is_fence
+    })
+}
+
 /// Targets of `[text](target)` outside code, with line numbers.
 fn links(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    let mut in_code = false;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
-        if in_code {
-            continue;
-        }
-        // Inline code is every second piece between backquotes.
-        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("");
-        for part in prose.split("](").skip(1) {
-            let Some((target, _)) = part.split_once(')') else {
-                continue;
-            };
-            let target = target.split_whitespace().next().unwrap_or("");
-            found.push((index + 1, target.trim_matches(['<', '>']).to_owned()));
-        }
-    }
-    found
+    let (code, link) = (regex("`[^`]*`"), regex(r"\]\(\s*<?([^)\s>]*)[^)]*\)"));
+    let found = prose(text).flat_map(|(number, line)| {
+        let line = code.replace_all(line, "");
+        let targets = link.captures_iter(&line);
+        let targets = targets.map(|target| (number, target[1].to_owned()));
+        targets.collect::<Vec<_>>()
+    });
+    found.collect()
 }
 
 /// The anchors a document's headings get.
 fn headings(text: &str) -> impl Iterator<Item = String> {
-    let mut in_code = false;
-    text.lines().filter_map(move |line| {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
+    prose(text).filter_map(|(_, line)| {
         let title = line.trim_start_matches('#');
-        if in_code || title.len() == line.len() || !title.starts_with(' ') {
-            return None;
-        }
-        let slug: String = title
-            .trim()
-            .to_lowercase()
-            .chars()
-            .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-            .map(|c| if c == ' ' { '-' } else { c })
-            .collect();
-        Some(slug)
+        let (_, title) = title
+            .split_once(' ')
+            .filter(|(before, _)| before.is_empty() && title.len() < line.len())?;
+        let letters = title.trim().to_lowercase().replace(' ', "-");
+        let is_kept = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
+        Some(letters.chars().filter(is_kept).collect())
     })
 }
 

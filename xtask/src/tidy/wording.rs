@@ -1,9 +1,8 @@
 //! One word per idea in public names.
 
-use super::{Rule, rows};
+use super::{Rule, regex, rows};
 use crate::source::Tree;
 use heck::ToSnakeCase as _;
-use regex::Regex;
 
 /// Where names are public in every language.
 const PUBLIC: &[&str] = &[
@@ -18,7 +17,7 @@ const ITEM: &str =
 /// Public names use our words.
 pub(super) fn public_names(tree: &Tree) -> Rule {
     let mut rule = Rule::new("names", "public names in our own words");
-    let item = Regex::new(ITEM).expect("a regular expression");
+    let item = regex(ITEM);
     for file in PUBLIC.iter().flat_map(|folder| tree.rust_under(folder)) {
         for (number, line) in file.product_lines() {
             if let Some(found) = item.captures(&line.code) {

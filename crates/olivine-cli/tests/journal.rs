@@ -4,7 +4,7 @@ mod common;
 
 use common::{TestFolder, json, said};
 use olivine::SyncPolicy;
-use olivine::journal::{Lane, Recorder, RecorderSettings, Replay};
+use olivine::journal::{KnownType, Lane, Recorder, RecorderSettings, Replay};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -281,7 +281,8 @@ fn cut_copies_a_channel_of_several_types() {
     let settings = settings.mixed_types(true);
     let mut recorder = Recorder::open(&bench.path("mixed.olv"), &settings).unwrap();
     for (publisher, name) in [(0, ""), (1, "quote v1"), (2, "order v1")] {
-        let lane = Lane::new("ticks", publisher, 8, 1).typed(publisher.into(), name);
+        let lane = Lane::new("ticks", publisher, 8, 1);
+        let lane = lane.typed(KnownType::new(publisher.into(), name, ""));
         let id = recorder.lane(&lane).unwrap();
         recorder
             .append(id, 0, 1, &frame(publisher, "", &[0; 8]))

@@ -7,6 +7,7 @@ use olivine::admin::ProcessState;
 use olivine::{Config, MessageType, Outgoing, Publisher};
 use rustix::process::Signal;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 
 /// Early subscribers, a ring far smaller than the file, a publisher that exits after its last
 /// write.
@@ -73,6 +74,36 @@ fn values_of_another_program_are_printed_by_their_fields() {
             r#"{"price":9223372036854775807,"symbol":"OLV"}}"#
         ]
     );
+}
+
+#[test]
+fn values_from_a_connection_and_a_journal_are_printed_by_their_fields() {
+    let place = TestFolder::new();
+    let port = TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .unwrap()
+        .port();
+    let far = format!("tcp://127.0.0.1:{port}/trades");
+    let journal = format!("file://{}", place.path().join("trades.olv").display());
+    let value = r#"{"price":-7,"symbol":"OLV"}"#;
+    let published = |uri: &str, more: &[&str]| {
+        let stated = "trade v1: price i64, symbol text[8]";
+        let words = [&["pub", uri, "--type", stated, value], more].concat();
+        let output = place.run(&words);
+        assert!(output.status.success(), "{}", said(&output));
+    };
+    let sub = |uri: &str| place.start(&["sub", uri, "--from", "oldest", "--once", "--out", "json"]);
+    let printed = |subscriber: Running| {
+        let output = subscriber.output();
+        let line = String::from_utf8(output.stdout).unwrap();
+        let fields = line.trim_end().split_once(r#""fields":"#);
+        assert_eq!(fields.unwrap().1, format!("{value}}}"));
+    };
+    let subscriber = sub(&far).reading();
+    published(&far, &["--subscribers", "1"]);
+    printed(subscriber);
+    published(&journal, &[]);
+    printed(sub(&journal));
 }
 
 /// A reader that leaves has what it wanted, as of `head -n 1`. Without any standard output the

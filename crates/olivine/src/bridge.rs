@@ -50,16 +50,19 @@ pub(crate) mod wire;
 
 #[cfg(feature = "tcp")]
 use crate::channel::attach;
+#[cfg(feature = "tcp")]
+use crate::channel::attach::PlannedShape;
 use crate::channel::attach::{ShapeRole, TypeTag, least_for};
 #[cfg(feature = "tcp")]
 use crate::channel::attached::Attached;
+#[cfg(feature = "tcp")]
+use crate::channel::fields;
 use crate::channel::raw::LaneSource;
 #[cfg(feature = "tcp")]
 use crate::channel::raw::absent_sources;
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
-#[cfg(feature = "tcp")]
-use crate::ring::layout::Geometry;
+use crate::message::KnownType;
 use crate::uri::Config;
 use egress::Egress;
 use ingress::Ingress;
@@ -194,22 +197,21 @@ impl Destination {
         source: LaneSource,
         reason: &str,
     ) -> Result<Vec<ingress::SourcePosition>, LinkError> {
-        let Some(Attached { geometry, .. }) = attach::find_open(&self.ring) else {
+        let Some(Attached {
+            geometry, control, ..
+        }) = attach::find_open(&self.ring)
+        else {
             return Ok(Vec::new());
         };
         let mut this = self.clone();
-        this.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
+        this.adopt(&fields::known_type(&control, &geometry), geometry.capacity);
         let ingress = this.ingress_of(source, "a source that stays away")?;
         Ok(ingress.abandon(reason))
     }
 
-    /// The shape that the ring has or would get, and whether its type is fixed. Makes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`LinkError::Ring`] if the settings exclude each other.
+    /// The shape that the ring has or would get. Makes nothing.
     #[cfg(feature = "tcp")]
-    pub(crate) fn planned_shape(&self) -> (Geometry, bool) {
+    pub(crate) fn planned_shape(&self) -> PlannedShape {
         attach::planned_shape(&self.ring, &self.typed)
     }
 
@@ -219,17 +221,14 @@ impl Destination {
     }
 
     /// Takes the type of the source if the ring accepts any type; an existing ring must then have
-    /// this type. A ring made without a `capacity=` gets at least that of the source, if a default
-    /// can be so large.
-    pub fn adopt(&mut self, hash: u64, name: &str, capacity: u64) {
+    /// this type. A ring of this type takes its fields, unless the program has stated some. A ring
+    /// made without a `capacity=` gets at least that of the source, if a default can be so large.
+    pub fn adopt(&mut self, source: &KnownType, capacity: u64) {
         self.ring.capacity_least = least_for(capacity);
         if self.typed.any {
-            let name = name.to_owned().into();
-            self.typed = TypeTag {
-                hash,
-                name,
-                ..TypeTag::default()
-            };
+            self.typed = TypeTag::of(source.clone());
+        } else {
+            self.typed.known.take_fields(source);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! Messages: positions, labels, outgoing and received messages, typed messages.
 
 mod fields;
+mod known;
 mod plain;
 
 pub use fields::{Field, FieldKind, Fields};
+pub use known::KnownType;
 pub use plain::{FieldType, field_of, text_of};
 
 use crate::error::MessageTypeError;
@@ -341,10 +343,10 @@ pub trait Plain: FromBytes + IntoBytes + Immutable + KnownLayout + 'static {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageType {
-    pub(crate) name: Cow<'static, str>,
+    name: Cow<'static, str>,
     size: usize,
     align: usize,
-    pub(crate) fields: Fields,
+    fields: Fields,
 }
 
 impl MessageType {

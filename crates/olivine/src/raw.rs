@@ -144,6 +144,7 @@ pub use crate::bridge::secret::{read as read_secret, settings_bytes, settings_te
 pub use crate::bridge::{Destination, Inlet, Outlet, Source};
 pub use crate::channel::attach::random_id;
 pub use crate::link::{Control, Stop};
+pub use crate::message::KnownType;
 pub use crate::uri::remote::{TIMEOUT_DEFAULT, host_and_port};
 pub use crate::uri::topic::is_topic;
 pub use egress::{CheckedEgress, LaneFailure, NotRead};

@@ -7,7 +7,8 @@ mod common;
 use common::{TestFolder, WATCHDOG, bridges, kill, receive, received, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
-    Bridge, Config, LinkError, Outgoing, Publisher, ReceiveError, Subscriber, SyncPolicy,
+    Bridge, Config, LinkError, MessageType, Outgoing, Publisher, ReceiveError, Subscriber,
+    SyncPolicy,
 };
 use std::path::Path;
 
@@ -48,6 +49,31 @@ fn append(recorder: &mut Recorder, tags: std::ops::Range<u8>) {
         recorder.append(lane, at, 1, &frame).unwrap();
     }
     recorder.flush().unwrap();
+}
+
+#[test]
+fn far_ring_of_a_bridge_has_the_fields_and_another_ring_is_refused_by_its_field() {
+    let place = TestFolder::new();
+    let stated = |fields: &str| {
+        let stated = MessageType::new("trade v1", 16, 8).unwrap();
+        stated.with_fields(fields).unwrap()
+    };
+    let config = |name| Config::parse(&place.uri(name, "")).unwrap();
+    let mut publisher =
+        Publisher::open_for(&config("near"), &stated("price i64, size u64")).unwrap();
+    let mut subscriber = Subscriber::open(&place.uri("far", "")).unwrap();
+    let _bridge = Bridge::start(&config("near"), &config("far"), false).unwrap();
+    publisher.publish(&[7; 16]).unwrap();
+    let received = subscriber.receive_timeout(WATCHDOG).unwrap();
+    assert_eq!(&*received.unwrap(), &[7; 16]);
+    assert_eq!(subscriber.fields().to_string(), "price i64, size u64");
+
+    let _other = Publisher::open_for(&config("other"), &stated("price i64, rest u32[2]")).unwrap();
+    let error = Bridge::start(&config("near"), &config("other"), false).unwrap_err();
+    let error = error.to_string();
+    for named in ["'size u64' at byte 8", "'rest u32[2]' at byte 8"] {
+        assert!(error.contains(named), "{error}");
+    }
 }
 
 /// The source was removed with messages that no relay had carried, and made again. The next relay

@@ -16,7 +16,9 @@ mod program;
 mod transports;
 
 use common::{Random, until};
-use olivine::{LinkStage, NotSent, Outgoing, Publisher, ReceiveError, Subscriber};
+use olivine::{
+    Config, LinkStage, MessageType, NotSent, Outgoing, Publisher, ReceiveError, Subscriber,
+};
 use std::collections::HashMap;
 use std::time::Duration;
 use transports::{Ability, Transport, each, each_pair};
@@ -134,6 +136,70 @@ fn silent_subscriber_holds_the_publisher_back() {
         publisher.publish(b"room again").unwrap();
         assert_eq!(&*subscriber.receive().unwrap(), b"room again");
     });
+}
+
+/// A type of 16 bytes with these fields.
+fn trade(fields: &str) -> MessageType {
+    let stated = MessageType::new("trade v1", 16, 8).unwrap();
+    stated.with_fields(fields).unwrap()
+}
+
+#[test]
+fn fields_of_a_type_are_known_to_subscribers_of_bytes() {
+    each_pair(|transport| {
+        let (publish, subscribe) = transport.pair("");
+        let stated = trade("price i64, size u32 @12");
+        let publish = Config::parse(&publish).unwrap();
+        let mut publisher = Publisher::open_for(&publish, &stated).unwrap();
+        let mut subscriber = Subscriber::open(&subscribe).unwrap();
+        transport.wait_joined(&publisher, &subscriber);
+        publisher.publish(&[7; 16]).unwrap();
+        let received = subscriber.receive_timeout(common::WATCHDOG).unwrap();
+        assert_eq!(&*received.unwrap(), &[7; 16]);
+        assert_eq!(&subscriber.fields(), stated.fields(), "{transport:?}");
+    });
+}
+
+#[test]
+fn a_type_with_another_field_is_refused_by_the_name_of_the_field() {
+    let chain = |error: &dyn std::error::Error| {
+        let causes = std::iter::successors(Some(error), |error| error.source());
+        causes.map(|cause| format!("{cause}: ")).collect::<String>()
+    };
+    each(|transport| {
+        let (publish, subscribe) = transport.pair("");
+        let config = |uri: &str| Config::parse(uri).unwrap();
+        let stated = trade("price i64, size u64");
+        let mut publisher = Publisher::open_for(&config(&publish), &stated).unwrap();
+        publisher.publish(&[7; 16]).unwrap();
+        transport.wait_kept(&publisher);
+        let other = trade("price i64, size u32");
+        let error = match Subscriber::open_for(&config(&subscribe), &other) {
+            Err(error) => chain(&error),
+            Ok(mut subscriber) => {
+                let received = subscriber.receive_timeout(common::WATCHDOG);
+                chain(&received.map(|_| ()).unwrap_err())
+            }
+        };
+        for named in ["'size u64' at byte 8", "'size u32' at byte 8"] {
+            assert!(error.contains(named), "{transport:?}: {error}");
+        }
+    });
+}
+
+/// The publisher connects, so it is refused.
+#[test]
+fn a_publisher_of_another_field_is_refused_by_a_subscriber_that_listens() {
+    let port = common::free_port();
+    let uri = |role| format!("tcp://127.0.0.1:{port}/fields?role={role}");
+    let config = |role| Config::parse(&uri(role)).unwrap();
+    let ours = trade("price i64, size u64");
+    let _subscriber = Subscriber::open_for(&config("listen"), &ours).unwrap();
+    let error = Publisher::open_for(&config("connect"), &trade("price f64")).unwrap_err();
+    let error = error.to_string();
+    for named in ["'price i64' at byte 0", "'price f64' at byte 0"] {
+        assert!(error.contains(named), "{error}");
+    }
 }
 
 /// On transports without back pressure: more than both rings hold is published without a reader,

@@ -151,7 +151,7 @@ fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
             .entry((run.lane.channel.clone(), run.lane.publisher))
             .or_default();
         if lane.messages == 0 {
-            lane.type_name.clone_from(&run.lane.type_name);
+            lane.type_name.clone_from(&run.lane.message_type.name);
         }
         let first = lane.times.map_or(run.time_ns, |(first, _)| first);
         lane.times = Some((first, run.time_ns));
@@ -192,7 +192,7 @@ fn estimate(outline: Outline) -> Contents {
     for found in &outline.lanes {
         let key = (found.lane.channel.clone(), found.lane.publisher);
         let lane = lanes.entry(key).or_default();
-        lane.type_name.clone_from(&found.lane.type_name);
+        lane.type_name.clone_from(&found.lane.message_type.name);
         lane.messages += scaled(found.messages);
         lane.payload_bytes += scaled(found.payload_bytes);
     }

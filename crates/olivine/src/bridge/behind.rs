@@ -91,7 +91,7 @@ pub(crate) fn subscriber<T: ?Sized>(
 /// of bytes reads any type, so its ring takes the type of the source.
 fn in_ring(typed: &TypeTag) -> TypeTag {
     TypeTag {
-        any: typed.hash == 0,
+        any: typed.known.hash == 0,
         ..typed.clone()
     }
 }

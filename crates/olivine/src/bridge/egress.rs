@@ -5,9 +5,11 @@ mod tests;
 
 use super::frame::Frames;
 use crate::channel::attach::{ShapeRole, TypeTag};
+use crate::channel::fields;
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{LinkError, OpenError, ReceiveError};
+use crate::message::KnownType;
 use crate::region::Word;
 use crate::ring::consume::Consumer;
 use crate::ring::ending::{self, Failure};
@@ -86,6 +88,12 @@ impl Egress {
     /// The geometry of the channel.
     pub(crate) fn geometry(&self) -> &Geometry {
         &self.subscriber.attached().geometry
+    }
+
+    /// The type of the channel's messages, with the fields that are stored now.
+    pub(crate) fn known_type(&self) -> KnownType {
+        let attached = self.subscriber.attached();
+        fields::known_type(&attached.control, &attached.geometry)
     }
 
     /// Distinguishes the channel from earlier and later ones of its name.

@@ -12,6 +12,7 @@ pub(crate) use positions::SourcePosition;
 
 use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
+use crate::channel::fields;
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{
     BridgeLaneOwner, LaneSource, Origin, free_kept_lane, lane_in_use, lanes_kept_for,
@@ -19,7 +20,8 @@ use crate::channel::raw::{
 use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError};
 use crate::link::Control;
-use crate::ring::layout::{Geometry, fixed, type_shown};
+use crate::message::KnownType;
+use crate::ring::layout::{Geometry, fixed};
 use crate::uri::{Config, Expire};
 use lane::Lane;
 use std::sync::Arc;
@@ -190,19 +192,23 @@ impl Ingress {
     }
 
     /// Takes over the type of the source's messages, if the ring accepts any and no participant has
-    /// fixed one.
-    pub(crate) fn adopt(&mut self, hash: u64, name: &str) {
+    /// fixed one. A ring of this type takes its fields, unless some are stated.
+    pub(crate) fn adopt(&mut self, source: &KnownType) {
         let is_fixed = self.attached.geometry.is_fixed(fixed::TYPE);
         if self.typed.any && !is_fixed && self.lanes.is_empty() {
-            let name = name.to_owned();
-            (self.geometry.type_hash, self.geometry.type_name) = (hash, name.clone());
-            let name = name.into();
-            self.typed = TypeTag {
-                hash,
-                name,
-                ..TypeTag::default()
-            };
+            self.geometry.type_hash = source.hash;
+            self.geometry.type_name.clone_from(&source.name);
+            self.typed = TypeTag::of(source.clone());
+        } else if !self.typed.any {
+            self.typed.known.take_fields(source);
         }
+    }
+
+    /// The type of the ring's messages, with the fields that are stored or will be.
+    pub(crate) fn known_type(&self) -> KnownType {
+        let mut known = fields::known_type(&self.attached.control, &self.geometry);
+        known.take_fields(&self.typed.known);
+        known
     }
 
     /// Whether this process opened it. A forked child must not write what the parent writes.
@@ -215,13 +221,19 @@ impl Ingress {
         self.attached.incarnation()
     }
 
-    /// Whether frames of a ring with the geometry `source` at `far` fit unchanged: another process
-    /// may have created the ring of this side.
+    /// Whether frames of a ring at `far` fit unchanged, which has this capacity, `align` and type:
+    /// another process may have created the ring of this side.
     ///
     /// # Errors
     ///
     /// [`LinkError::Settings`].
-    pub(crate) fn fits(&self, far: &str, source: &Geometry) -> Result<(), LinkError> {
+    pub(crate) fn fits(
+        &self,
+        far: &str,
+        capacity: u64,
+        align: u64,
+        source: &KnownType,
+    ) -> Result<(), LinkError> {
         let ours = self.geometry();
         let differs = |key, theirs: String, ours: String, rule| {
             let far = far.to_owned();
@@ -233,17 +245,17 @@ impl Ingress {
                 rule,
             })
         };
-        if source.align != ours.align {
+        if align != ours.align {
             let rule = "give both channels the same 'align='";
-            let (theirs, ours) = (source.align.to_string(), ours.align.to_string());
+            let (theirs, ours) = (align.to_string(), ours.align.to_string());
             return differs("align", theirs, ours, rule);
         }
-        if ours.capacity < source.capacity {
+        if ours.capacity < capacity {
             let rule = "the destination's ring must be as large at least";
-            let (theirs, ours) = (source.capacity.to_string(), ours.capacity.to_string());
+            let (theirs, ours) = (capacity.to_string(), ours.capacity.to_string());
             return differs("capacity", theirs, ours, rule);
         }
-        self.check_type(far, source.type_hash, &source.type_name)
+        self.check_type(far, source)
     }
 
     /// Whether messages of this type at `far` are allowed in the ring of this side.
@@ -251,17 +263,17 @@ impl Ingress {
     /// # Errors
     ///
     /// [`LinkError::Settings`].
-    pub(crate) fn check_type(&self, far: &str, hash: u64, name: &str) -> Result<(), LinkError> {
-        if hash == self.geometry.type_hash {
-            return Ok(());
+    pub(crate) fn check_type(&self, far: &str, source: &KnownType) -> Result<(), LinkError> {
+        match source.difference(&self.known_type()) {
+            None => Ok(()),
+            Some((theirs, ours)) => Err(LinkError::Settings {
+                far: far.to_owned(),
+                key: "type",
+                theirs,
+                ours,
+                rule: TYPE_RULE,
+            }),
         }
-        Err(LinkError::Settings {
-            far: far.to_owned(),
-            key: "type",
-            theirs: type_shown(name),
-            ours: type_shown(&self.geometry.type_name),
-            rule: TYPE_RULE,
-        })
     }
 
     /// Whether a lane of the source is open here.

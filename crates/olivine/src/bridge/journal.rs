@@ -32,6 +32,7 @@ mod walk;
 mod watch;
 
 pub use crate::error::JournalError;
+pub use crate::message::KnownType;
 pub use lane::Lane;
 pub use outline::{BlocksRead, Outline, OutlineFile, OutlineLane};
 pub use recorder::{LaneId, Recorder, RecorderStats};

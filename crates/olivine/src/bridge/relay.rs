@@ -54,7 +54,8 @@ fn run(
     let who = format!("ring {}", source.ring().uri());
     let mut egress = source.take_first()?;
     let geometry = egress.geometry().clone();
-    destination.adopt(geometry.type_hash, &geometry.type_name, geometry.capacity);
+    let known = egress.known_type();
+    destination.adopt(&known, geometry.capacity);
     let mut ingress = destination.unchecked_ingress(&who)?;
     if ingress.incarnation() == egress.incarnation() {
         // The same ring under another URI: a symbolic link to the folder, or an explicit default.
@@ -63,7 +64,7 @@ fn run(
             far: destination.ring.uri(),
         });
     }
-    ingress.fits("the source", &geometry)?;
+    ingress.fits("the source", geometry.capacity, geometry.align, &known)?;
     // Before the lanes are closed, so that readers get the reason.
     carry(&mut egress, &mut ingress, control, until_end).inspect_err(|error| control.give_up(error))
 }

@@ -19,7 +19,7 @@ use crate::affinity;
 use crate::error::OpenError;
 use crate::liveness::Locks;
 #[cfg(feature = "tcp")]
-use crate::message::Fields;
+use crate::message::{Fields, KnownType};
 use crate::region::Words;
 use crate::ring::layout::{
     CONTROL_MAGIC, Geometry, LAYOUT_VERSION, NO_POSITION, control, fixed, lock_byte,
@@ -249,27 +249,51 @@ fn find_files(config: &Config, first: &Geometry) -> Result<Option<Attached>, Ope
     Ok(Some(attached))
 }
 
-/// The shape that an opener gets with these settings, and whether a participant has fixed its type.
-/// Makes nothing.
+/// What an opener gets: see [`planned_shape`].
 #[cfg(feature = "tcp")]
-pub(crate) fn planned_shape(config: &Config, typed: &TypeTag) -> (Geometry, bool) {
+#[derive(Debug)]
+pub(crate) struct PlannedShape {
+    pub(crate) geometry: Geometry,
+    /// With the fields that are stored, else with those of the opener.
+    pub(crate) known: KnownType,
+    /// A participant has fixed the type.
+    pub(crate) is_typed: bool,
+}
+
+/// The shape that an opener gets with these settings. Makes nothing.
+#[cfg(feature = "tcp")]
+pub(crate) fn planned_shape(config: &Config, typed: &TypeTag) -> PlannedShape {
     let any = TypeTag {
         any: true,
         ..typed.clone()
     };
     let request = ShapeRequest::of(config, &any, ShapeRole::Fixes);
-    let found = find_open(config).map(|attached| attached.geometry);
+    let found = find_open(config).map(|attached| {
+        let known = fields::known_type(&attached.control, &attached.geometry);
+        (attached.geometry, known)
+    });
     // It compares no types, so no fields.
     let agrees = |found: &Geometry| request.agree(config.channel(), found, &Fields::default());
-    let found = found.filter(|found| agrees(found).is_ok());
-    let found = found.unwrap_or_else(|| request.first());
+    let found = found.filter(|(found, _)| agrees(found).is_ok());
+    let (found, stored) = found.unwrap_or_else(|| (request.first(), KnownType::default()));
     let is_typed = found.is_fixed(fixed::TYPE);
     let mut shape = request.merged(&found, None);
+    let mut known = KnownType {
+        hash: shape.type_hash,
+        name: shape.type_name.clone(),
+        fields: Fields::default(),
+    };
+    known.take_fields(&stored);
+    known.take_fields(&typed.known);
     if config.capacity.is_none() && !found.is_fixed(fixed::CAPACITY) {
         // Its capacity becomes that of the source, up to the largest default: see `least_for`.
         shape.capacity = DEFAULT_MAX;
     }
-    (shape, is_typed)
+    PlannedShape {
+        geometry: shape,
+        known,
+        is_typed,
+    }
 }
 
 /// A channel of files that is in use, as a process sees it that does not take part.

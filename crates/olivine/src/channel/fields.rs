@@ -9,9 +9,9 @@
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz_checks;
 
-use crate::message::Fields;
+use crate::message::{Fields, KnownType};
 use crate::region::Words;
-use crate::ring::layout::{FIELDS_ALL, FIELDS_BYTES, control, fields_from_words, fields_to_words};
+use crate::ring::layout::{FIELDS_ALL, Geometry, control, fields_from_words, fields_to_words};
 use crate::sync::Ordering;
 
 /// The fields that are stored for this type; none for a text that no opener writes.
@@ -27,19 +27,20 @@ pub(crate) fn stored(control: &Words, type_hash: u64) -> Fields {
     }
     let words: [u64; FIELDS_ALL] = std::array::from_fn(load);
     let text = fields_from_words(type_hash, &words).unwrap_or_default();
-    text.parse().unwrap_or_default()
+    Fields::of_far_side(&text)
 }
 
-/// These fields, or none where their text is too long to be stored.
-pub(super) fn storable(fields: &Fields) -> Fields {
-    if fields.to_string().len() > FIELDS_BYTES {
-        return Fields::default();
+/// The type of a channel of this geometry, with the fields that are stored.
+pub(crate) fn known_type(control: &Words, geometry: &Geometry) -> KnownType {
+    KnownType {
+        hash: geometry.type_hash,
+        name: geometry.type_name.clone(),
+        fields: stored(control, geometry.type_hash),
     }
-    fields.clone()
 }
 
-/// Stores the fields of this type, which are [`storable`]. The caller holds the membership lock, or
-/// is the only one to know the memory.
+/// Stores the fields of this type, which are [`Fields::storable`]. The caller holds the membership
+/// lock, or is the only one to know the memory.
 pub(super) fn store(control: &Words, type_hash: u64, fields: &Fields) {
     if fields.is_empty() {
         return;

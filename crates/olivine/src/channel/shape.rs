@@ -8,14 +8,13 @@
 use super::attached::{Attached, is_slot_taken};
 use super::fields;
 use crate::error::OpenError;
-use crate::message::{Fields, MessageType};
+use crate::message::{Fields, KnownType, MessageType};
 use crate::region::Words;
 use crate::ring::gate::bits;
 use crate::ring::layout::{Geometry, NO_POSITION, control, fixed, lane_entry};
 use crate::segment::{self, CONTROL, map_control};
 use crate::sync::Ordering;
 use crate::uri::{Config, Scheme, Slow, TWO_FRAMES_RULE, UriError, holds_two_frames};
-use std::borrow::Cow;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -23,22 +22,26 @@ use std::time::Duration;
 /// The type of a channel's messages, from an opener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TypeTag {
-    pub(crate) hash: u64,
-    pub(crate) name: Cow<'static, str>,
-    /// Its fields, if the opener states them and they can be stored.
-    pub(crate) fields: Fields,
+    /// With the fields that the opener states, if they can be stored.
+    pub(crate) known: KnownType,
     /// Accepts the channel's type: for bridges, which do not read messages.
     pub(crate) any: bool,
 }
 
 impl From<&MessageType> for TypeTag {
     fn from(stated: &MessageType) -> Self {
-        Self {
+        Self::of(KnownType {
             hash: stated.hash(),
-            name: stated.name.clone(),
-            fields: fields::storable(&stated.fields),
-            any: false,
-        }
+            name: stated.name().to_owned(),
+            fields: stated.fields().clone().storable(),
+        })
+    }
+}
+
+impl TypeTag {
+    /// This type and no other.
+    pub(crate) fn of(known: KnownType) -> Self {
+        Self { known, any: false }
     }
 }
 
@@ -73,7 +76,7 @@ impl ShapeRequest {
     /// The request of an opener with these settings.
     pub(crate) fn of(config: &Config, typed: &TypeTag, part: ShapeRole) -> Self {
         let sealed = config.scheme() == Scheme::Sealed;
-        let reads_bytes = part == ShapeRole::Leaves && typed.hash == 0;
+        let reads_bytes = part == ShapeRole::Leaves && typed.known.hash == 0;
         let named = [
             config.capacity.is_some(),
             config.align.is_some(),
@@ -100,8 +103,8 @@ impl ShapeRequest {
                 Some(Slow::Evict(after)) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX),
                 _ => 0,
             },
-            type_hash: typed.hash,
-            type_name: typed.name.clone().into_owned(),
+            type_hash: typed.known.hash,
+            type_name: typed.known.name.clone(),
             fixed: named.into_iter().enumerate().map(bit).sum(),
             fixed_by: [0; 6],
         };
@@ -109,7 +112,7 @@ impl ShapeRequest {
             shape,
             part,
             any_type: typed.any || reads_bytes,
-            fields: typed.fields.clone(),
+            fields: typed.known.fields.clone(),
             capacity_least: config.capacity_least,
         }
     }
@@ -235,28 +238,19 @@ impl ShapeRequest {
         if self.any_type || !found.is_fixed(fixed::TYPE) {
             return Ok(());
         }
-        let is_other = found.type_hash != self.shape.type_hash;
-        let has_both = !self.fields.is_empty() && !stored.is_empty();
-        let difference = self.fields.first_difference(stored).filter(|_| has_both);
-        if !is_other && difference.is_none() {
-            return Ok(());
+        let known = |shape: &Geometry, fields: &Fields| KnownType {
+            hash: shape.type_hash,
+            name: shape.type_name.clone(),
+            fields: fields.clone(),
+        };
+        match known(&self.shape, &self.fields).difference(&known(found, stored)) {
+            None => Ok(()),
+            Some((asked, found)) => Err(OpenError::Type {
+                channel: channel.to_owned(),
+                asked,
+                found,
+            }),
         }
-        let show = crate::ring::layout::type_shown;
-        let (mut asked, mut shown) = (show(&self.shape.type_name), show(&found.type_name));
-        if asked == shown {
-            match difference {
-                Some((ours, theirs)) => {
-                    asked = format!("{asked} with {ours}");
-                    shown = format!("{shown} with {theirs}");
-                }
-                None => shown += " of another size or alignment",
-            }
-        }
-        Err(OpenError::Type {
-            channel: channel.to_owned(),
-            asked,
-            found: shown,
-        })
     }
 
     /// Stores the fields of the channel's type if this opener states them and none are stored. The

@@ -501,8 +501,8 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     /// The fields of the channel's type, if an opener has stated them: what a subscriber of bytes
-    /// needs to show messages. Empty until then, and over a bridge, which carries no fields. A
-    /// message that came is of a publisher whose fields are stored, if it stated any.
+    /// needs to show messages. Empty until then. A message that came is of a publisher whose fields
+    /// are stored, if it stated any. A bridge carries those that were stated when it connected.
     ///
     /// The offsets are not compared with a message, which has any length: take the bytes of a field
     /// by [`Field::bytes`](crate::Field::bytes). Makes no system call.

@@ -1,6 +1,7 @@
 //! The fields of a message type: names, kinds and offsets, as text that every language can state.
 
 use crate::error::MessageTypeError;
+use crate::ring::layout::FIELDS_BYTES;
 use core::fmt;
 use core::str::FromStr;
 
@@ -216,6 +217,24 @@ impl Fields {
             _ => true,
         })?;
         Some((shown(self, index), shown(other, index)))
+    }
+
+    /// These fields, or none where their text is too long to be stored.
+    pub(crate) fn storable(self) -> Self {
+        if self.to_string().len() > FIELDS_BYTES {
+            return Self::default();
+        }
+        self
+    }
+
+    /// The fields of a text from elsewhere, of any length and content; none where no channel would
+    /// store them, or this version cannot read them.
+    pub(crate) fn of_far_side(text: &str) -> Self {
+        if text.len() > FIELDS_BYTES {
+            return Self::default();
+        }
+        let fields: Self = text.parse().unwrap_or_default();
+        fields.storable()
     }
 
     /// Fields of a structure, in any order. For [`plain!`](crate::plain);

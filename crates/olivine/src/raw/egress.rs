@@ -5,6 +5,7 @@ use crate::bridge::Source;
 use crate::bridge::egress::Egress;
 use crate::channel::attach::ShapeRole;
 use crate::error::{LinkError, OpenError, ReceiveError};
+use crate::message::KnownType;
 use crate::ring::ending::Failure;
 use crate::uri::Config;
 use std::io;
@@ -407,11 +408,10 @@ impl CheckedEgress {
         self.egress.geometry().capacity
     }
 
-    /// Hash and name of the message type; 0 and empty for bytes without a type.
+    /// Type of the messages, with the fields that openers of the ring have stated by now.
     #[must_use]
-    pub fn message_type(&self) -> (u64, &str) {
-        let geometry = self.egress.geometry();
-        (geometry.type_hash, &geometry.type_name)
+    pub fn message_type(&self) -> KnownType {
+        self.egress.known_type()
     }
 
     /// Gives up a durable name with everything that was not acknowledged.

@@ -3,7 +3,7 @@
 use crate::bridge::ingress::{Ingress, NotTaken, SourcePosition};
 use crate::bridge::{Destination, frame, ring_error};
 use crate::error::{LinkError, NotSent};
-use crate::message::Outgoing;
+use crate::message::{KnownType, Outgoing};
 
 /// Publishes frames that come from a far side.
 ///
@@ -73,12 +73,11 @@ impl Destination {
         Ok(CheckedIngress { ingress })
     }
 
-    /// Hash and name of the type that the ring has or gets; `None` if it accepts any. Hash 0
-    /// means bytes without a type.
+    /// Type that the ring has or gets; `None` if it accepts any.
     #[must_use]
-    pub fn message_type(&self) -> Option<(u64, &str)> {
+    pub fn message_type(&self) -> Option<&KnownType> {
         let typed = self.typed();
-        (!typed.any).then_some((typed.hash, &*typed.name))
+        (!typed.any).then_some(&typed.known)
     }
 }
 
@@ -245,9 +244,9 @@ impl CheckedIngress {
     }
 
     /// Takes over the type of the far side's messages, if the ring accepts any, and neither it nor
-    /// an open lane has one.
-    pub fn adopt(&mut self, hash: u64, name: &str) {
-        self.ingress.adopt(hash, name);
+    /// an open lane has one. A ring of this type takes its fields, unless some are stated.
+    pub fn adopt(&mut self, source: &KnownType) {
+        self.ingress.adopt(source);
     }
 
     /// Whether messages of this type at `far` are allowed in the ring.
@@ -255,8 +254,8 @@ impl CheckedIngress {
     /// # Errors
     ///
     /// [`LinkError::Settings`].
-    pub fn check_type(&self, far: &str, hash: u64, name: &str) -> Result<(), LinkError> {
-        self.ingress.check_type(far, hash, name)
+    pub fn check_type(&self, far: &str, source: &KnownType) -> Result<(), LinkError> {
+        self.ingress.check_type(far, source)
     }
 
     /// Bytes to which frames of this ring are padded: those of the far side must be, too.

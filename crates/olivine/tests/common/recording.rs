@@ -4,7 +4,7 @@
 
 use super::common::Random;
 use olivine::journal::{
-    JournalError, Lane, Recorder, RecorderSettings, Replay, ReplayState, Skipped,
+    JournalError, KnownType, Lane, Recorder, RecorderSettings, Replay, ReplayState, Skipped,
 };
 use olivine::{Compression, SyncPolicy};
 use std::path::Path;
@@ -50,7 +50,11 @@ pub(crate) fn lanes() -> [Lane; 3] {
     [
         Lane::new("ticks", 0, 8, 11),
         Lane::new("ticks", 1, 8, 11),
-        Lane::new("orders", 0, 64, 12).typed(99, "order v1"),
+        Lane::new("orders", 0, 64, 12).typed(KnownType::new(
+            99,
+            "order v1",
+            "price i64, size u32, name text[8]",
+        )),
     ]
 }
 

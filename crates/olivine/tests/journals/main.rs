@@ -11,7 +11,9 @@ mod recording;
 mod types;
 
 use common::{TestFolder, until};
-use olivine::journal::{JournalError, Lane, Recorder, RecorderSettings, Replay, ReplayState};
+use olivine::journal::{
+    JournalError, KnownType, Lane, Recorder, RecorderSettings, Replay, ReplayState,
+};
 use olivine::{Compression, Rotation, SyncPolicy};
 use recording::{Account, deliver, fast, frame, lanes, packings, replay_all};
 use std::time::Duration;
@@ -275,7 +277,7 @@ fn lanes_and_settings_that_cannot_be_stored_are_refused() {
         Lane::new(&"n".repeat(1025), 0, 8, 0),
         Lane::new("a", 0, 4, 0),
         Lane::new("a", 0, 24, 0),
-        Lane::new("a", 0, 8, 0).typed(1, "\u{1b}[2J"),
+        Lane::new("a", 0, 8, 0).typed(KnownType::new(1, "\u{1b}[2J", "")),
     ] {
         let error = recorder.lane(&lane).unwrap_err();
         assert!(matches!(error, JournalError::Value { .. }), "{error}");
@@ -289,7 +291,7 @@ fn lanes_of_two_types_cannot_both_be_filled() {
     let path = place.file("two.olv");
     let mut recorder = Recorder::open(&path, &fast()).unwrap();
     let bytes = Lane::new("ticks", 0, 8, 1);
-    let values = Lane::new("ticks", 1, 8, 1).typed(9, "quote v1");
+    let values = Lane::new("ticks", 1, 8, 1).typed(KnownType::new(9, "quote v1", ""));
     let ids = [&bytes, &values].map(|lane| recorder.lane(lane).unwrap());
     let one = frame(1, &[0; 8], 8);
     recorder.append(ids[1], 0, 1, &one).unwrap();
@@ -531,7 +533,7 @@ fn format_matches_the_golden_bytes() {
         }
     }
     recorder.close().unwrap();
-    let golden = format!("{}/tests/golden/journal-3.olv", env!("CARGO_MANIFEST_DIR"));
+    let golden = format!("{}/tests/golden/journal-4.olv", env!("CARGO_MANIFEST_DIR"));
     for next in ["", ".000001"] {
         let found = std::fs::read(format!("{}{next}", path.display())).unwrap();
         let expected = std::fs::read(format!("{golden}{next}")).unwrap_or_default();
@@ -552,10 +554,11 @@ fn format_matches_the_golden_bytes() {
 }
 
 /// Version 1 ended each file with the same words, so a missing newest file was invisible. In
-/// version 2 the type of the lane, not the frame headers, said that messages have topics.
+/// version 2 the type of the lane, not the frame headers, said that messages have topics. In
+/// version 3 a lane had no fields of its type.
 #[test]
 fn another_version_is_refused_by_name() {
-    for version in [1, 2, 9] {
+    for version in [1, 2, 3, 9] {
         refuses(version);
     }
 }
@@ -579,7 +582,7 @@ fn refuses(version: u8) {
             error,
             JournalError::Version {
                 found,
-                expected: 3,
+                expected: 4,
                 ..
             } if found == u32::from(version)
         );

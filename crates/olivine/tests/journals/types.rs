@@ -6,8 +6,10 @@ use crate::common;
 use crate::common::{TestFolder, until};
 use crate::file::{record, replay, uri};
 use crate::recording::{fast, frame};
-use olivine::journal::{Lane, Recorder, Replay};
-use olivine::{Bridge, Config, MessageType, Outgoing, Publisher, ReceiveError, Subscriber};
+use olivine::journal::{KnownType, Lane, Recorder, Replay};
+use olivine::{
+    Bridge, Config, MessageType, Outgoing, Publisher, ReceiveError, Rotation, Subscriber,
+};
 use std::path::Path;
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -54,6 +56,43 @@ fn a_type_is_recorded_and_another_is_refused() {
         error.contains("quote v1") && error.contains("order v1"),
         "{error}"
     );
+}
+
+/// A recorder that goes on with a lane may know the fields, and the one before did not.
+#[test]
+fn fields_that_become_known_later_are_in_the_next_file() {
+    let place = TestFolder::new();
+    let path = place.file("later.olv");
+    let typed = |publisher, fields: &str| {
+        let known = KnownType::new(9, "quote v1", fields);
+        Lane::new("ticks", publisher, 8, 5).typed(known)
+    };
+    let settings = fast().rotate(Rotation::by_size(4096));
+    for (count, fields) in [(1_u8, ""), (2, "bid u64")] {
+        let mut recorder = Recorder::open(&path, &settings).unwrap();
+        let lane = recorder.lane(&typed(0, fields)).unwrap();
+        for _ in 0..count {
+            let at = recorder.end(lane);
+            recorder
+                .append(lane, at, 1, &frame(0, &[count; 2000], 8))
+                .unwrap();
+            recorder.flush().unwrap();
+        }
+        recorder.close().unwrap();
+    }
+    let mut replay = Replay::open(&path).unwrap();
+    let mut found = Vec::new();
+    while let Some(run) = replay.next_run().unwrap() {
+        assert_eq!(*run.lane, typed(0, ""), "fields make no other lane");
+        found.push((run.missed_bytes, run.lane.message_type.fields.iter().len()));
+    }
+    assert_eq!(found, [(0, 0), (0, 1), (0, 1)]);
+    let error = Recorder::open(&path, &settings).and_then(|mut recorder| {
+        let lane = typed(1, "bid i64");
+        recorder.lane(&lane)
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("'bid i64' at byte 0"), "{error}");
 }
 
 /// An error with its causes.
@@ -106,13 +145,12 @@ fn a_journal_of_bytes_refuses_values_and_another_align() {
     record(&uri(&path, "sync=never"), 0..3);
     let error = chain(&Publisher::<Quote>::typed(&uri(&path, "sync=never")).unwrap_err());
     assert!(
-        error.contains("quote v1 with align=8")
-            && error.contains("messages of untyped bytes with align=8"),
+        error.contains("quote v1, align=8") && error.contains("messages of untyped bytes, align=8"),
         "{error}"
     );
     let error = chain(&Publisher::open(&uri(&path, "align=64&sync=never")).unwrap_err());
     assert!(
-        error.contains("untyped bytes with align=64") && error.contains("bytes with align=8)"),
+        error.contains("untyped bytes, align=64") && error.contains("bytes, align=8)"),
         "{error}"
     );
     assert_eq!(replay(&uri(&path, "")), [0, 1, 2]);
@@ -127,7 +165,7 @@ fn a_journal_refuses_a_type_of_another_size_by_this_difference() {
     let config = Config::parse(&uri(&path, "sync=never")).unwrap();
     let larger = MessageType::new("quote v1", 16, 8).unwrap();
     let error = chain(&Publisher::open_for(&config, &larger).unwrap_err());
-    let found = "messages of quote v1 with align=8, of another size or alignment)";
+    let found = "messages of quote v1 of another size or alignment, align=8)";
     assert!(error.contains(found), "{error}");
 }
 
@@ -137,7 +175,7 @@ fn a_refused_publisher_does_not_finish_a_cut_recording() {
     let path = place.file("cut.olv");
     let mut recorder = Recorder::open(&path, &fast()).unwrap();
     recorder.finish_only_by_close();
-    let lane = Lane::new("cut", 0, 8, 5).typed(9, "quote v1");
+    let lane = Lane::new("cut", 0, 8, 5).typed(KnownType::new(9, "quote v1", ""));
     let lane = recorder.lane(&lane).unwrap();
     recorder.append(lane, 0, 1, &frame(7, &[0; 8], 8)).unwrap();
     drop(recorder);

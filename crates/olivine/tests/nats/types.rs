@@ -67,6 +67,38 @@ fn both_ends_of_another_type_are_refused_with_both_names() {
     Subscriber::open_for(&config, &quote).unwrap();
 }
 
+#[test]
+fn publisher_adds_its_fields_to_a_stream_of_its_type_that_has_none() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let config = Config::parse(&server.uri("numbers", "storage=memory")).unwrap();
+    let fields_of = || {
+        let info = server.ask("$JS.API.STREAM.INFO.numbers", "");
+        let found = info.split("\"olivine-type-fields\":\"").nth(1);
+        found.map(|rest| rest.split('"').next().unwrap_or_default().to_owned())
+    };
+    let with = |fields: &str| number_type("number v1").with_fields(fields).unwrap();
+    Publisher::open_for(&config, &number_type("number v1")).unwrap();
+    assert_eq!(fields_of(), None);
+    Publisher::open_for(&config, &with("value u64")).unwrap();
+    assert_eq!(fields_of().unwrap(), "value u64");
+    let error = Publisher::open_for(&config, &with("value i64")).unwrap_err();
+    assert!(
+        error.to_string().contains("'value u64' at byte 0"),
+        "{error}"
+    );
+    // A later version has written what this one cannot read.
+    let later = server.ask("$JS.API.STREAM.INFO.numbers", "");
+    let start = later.find("\"config\":").unwrap() + "\"config\":".len();
+    let end = start + later[start..].find(",\"created\"").unwrap();
+    let changed = later[start..end].replace("value u64", "value u128");
+    server.ask("$JS.API.STREAM.UPDATE.numbers", &changed);
+    assert_eq!(fields_of().unwrap(), "value u128");
+    Publisher::open_for(&config, &with("value i64")).unwrap();
+    assert_eq!(fields_of().unwrap(), "value u128");
+}
+
 /// It kept its durable name in the ring, and publishers waited for it.
 #[test]
 fn refused_bridge_leaves_nothing_that_holds_publishers_back() {

@@ -45,7 +45,7 @@ impl<W: Write> Mcap<W> {
             ("channel".to_owned(), lane.channel.clone()),
             ("lane".to_owned(), lane.publisher.to_string()),
             ("topic".to_owned(), topic.to_owned()),
-            ("type".to_owned(), lane.type_name.clone()),
+            ("type".to_owned(), lane.message_type.name.clone()),
         ]);
         // Its payloads have no schema: the program knows what they are.
         let out = self.out.as_mut().ok_or_else(ended)?;

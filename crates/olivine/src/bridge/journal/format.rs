@@ -20,7 +20,7 @@ const CLOSED_MAGIC: [u8; 8] = *b"OLVINDEX";
 /// Last bytes of a file with an index, if the journal continues in the next file.
 const GOES_ON_MAGIC: [u8; 8] = *b"OLVINEXT";
 /// Version of everything in this file. Any change of meaning or position raises it.
-pub(super) const FORMAT_VERSION: u32 = 3;
+pub(super) const FORMAT_VERSION: u32 = 4;
 
 /// Upper bound of block numbers, positions and lane ends: no recording comes near it, and additions
 /// do not overflow.
@@ -312,7 +312,9 @@ pub(super) struct LaneHeader {
     /// Index of the publisher's lane in its channel.
     pub(super) publisher: U32,
     /// Bytes to which its frames are padded.
-    pub(super) align: U32,
+    pub(super) align: U16,
+    /// Bytes of the text of the message type's fields.
+    pub(super) fields_bytes: U16,
     /// Bytes of the channel's name.
     pub(super) channel_bytes: U16,
     /// Bytes of the message type's name.

@@ -188,7 +188,7 @@ impl Inlet for JournalInlet {
         // The first recording decides the type, if the ring accepts any.
         let is_typed = first.is_some() || !destination.typed().any;
         if let Some(lane) = first {
-            destination.adopt(lane.type_hash, &lane.type_name, 0);
+            destination.adopt(&lane.message_type, 0);
         }
         let mut ingress = destination.unchecked_ingress(&self.who())?;
         // From here on a failure is reported before the lanes close.
@@ -240,6 +240,7 @@ impl Inlet for JournalInlet {
             source,
             pacer: Pacer::new(self.config.groups.file.pace.unwrap_or_default()),
             channel: None,
+            checked: None,
             is_open: false,
             is_resumed,
             is_live: !was_there || is_owed || replay.is_recorded_into().map_err(unread)?,

@@ -2,13 +2,17 @@
 
 use super::format::{COUNT_MAX, LANES_MAX, LaneHeader, TEXT_MAX};
 use crate::error::JournalError;
+use crate::message::KnownType;
+use crate::ring::layout::FIELDS_BYTES;
+use std::hash::{Hash, Hasher};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Origin of the frames of a run: one publisher's lane of one channel incarnation.
 ///
 /// Positions continue within a lane. A channel that was removed and created again is another
-/// incarnation, so its lanes are others even with equal numbers.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// incarnation, so its lanes are others even with equal numbers. The fields of the type tell no
+/// lanes apart: they may become known later than the lane.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Lane {
     /// Name of the channel, 1 to 1024 bytes.
@@ -19,13 +23,23 @@ pub struct Lane {
     pub align: u32,
     /// A number that differs for each incarnation of the channel.
     pub incarnation: u64,
-    /// Hash of the message type; 0 for untyped bytes.
-    pub type_hash: u64,
-    /// Name of the message type, up to 1024 bytes; empty for untyped bytes.
-    pub type_name: String,
+    /// Type of the messages, with a name of up to 1024 bytes.
+    pub message_type: KnownType,
 }
 
 impl Lane {
+    fn identity(&self) -> (&str, u32, u32, u64, u64, &str) {
+        let KnownType { hash, name, .. } = &self.message_type;
+        (
+            &self.channel,
+            self.publisher,
+            self.align,
+            self.incarnation,
+            *hash,
+            name,
+        )
+    }
+
     /// Lane `publisher` of an untyped channel with frames padded to `align` bytes.
     #[must_use]
     pub fn new(channel: &str, publisher: u32, align: u32, incarnation: u64) -> Self {
@@ -34,24 +48,22 @@ impl Lane {
             publisher,
             align,
             incarnation,
-            type_hash: 0,
-            type_name: String::new(),
+            message_type: KnownType::default(),
         }
     }
 
     /// The same with a message type.
     #[must_use]
-    pub fn typed(mut self, hash: u64, name: &str) -> Self {
-        self.type_hash = hash;
-        name.clone_into(&mut self.type_name);
+    pub fn typed(mut self, message_type: KnownType) -> Self {
+        self.message_type = message_type;
         self
     }
 
     /// Whether one journal may have messages of both: the channels differ, or have one type and one
     /// `align`.
     pub(super) fn agrees_with(&self, other: &Self) -> bool {
-        self.channel != other.channel
-            || (self.type_hash, self.align) == (other.type_hash, other.align)
+        let same_type = || self.message_type.difference(&other.message_type).is_none();
+        self.channel != other.channel || self.align == other.align && same_type()
     }
 
     pub(super) fn check(&self) -> Result<(), JournalError> {
@@ -65,8 +77,9 @@ impl Lane {
                 "1 to 1024 bytes of printable text",
             );
         }
-        if !is_text(&self.type_name) {
-            let shown = self.type_name.escape_default().to_string();
+        let name = &self.message_type.name;
+        if !is_text(name) {
+            let shown = name.escape_default().to_string();
             return refuse("a type's name", shown, "up to 1024 bytes of printable text");
         }
         if !self.align.is_power_of_two() || !(8..=4096).contains(&self.align) {
@@ -79,6 +92,20 @@ impl Lane {
     /// Padding as an index bound.
     pub(super) fn align(&self) -> usize {
         self.align as usize
+    }
+}
+
+impl PartialEq for Lane {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Lane {}
+
+impl Hash for Lane {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
     }
 }
 
@@ -103,37 +130,50 @@ impl Known {
 
 /// Bytes that the descriptions of `lanes` take.
 pub(super) fn bytes(lanes: &[Known]) -> u64 {
-    let texts = |known: &Known| known.lane.channel.len() + known.lane.type_name.len();
-    let bytes = |known| (size_of::<LaneHeader>() + texts(known)).next_multiple_of(8) as u64;
+    let bytes = |known: &Known| {
+        let fields = known.lane.message_type.fields.to_string();
+        let texts: usize = texts(&known.lane, &fields).map(str::len).iter().sum();
+        (size_of::<LaneHeader>() + texts).next_multiple_of(8) as u64
+    };
     lanes.iter().map(bytes).sum()
+}
+
+/// The texts of a description, in their order.
+fn texts<'a>(lane: &'a Lane, fields: &'a str) -> [&'a str; 3] {
+    [&lane.channel, &lane.message_type.name, fields]
 }
 
 /// Appends the descriptions of `lanes`; the first has the number `first`.
 pub(super) fn encode(first: usize, lanes: &[Known], into: &mut Vec<u8>) {
     for (index, Known { lane, end }) in lanes.iter().enumerate() {
-        // Checked when the lane was added: at most 65,536 lanes, texts of at most 1024 bytes.
+        let fields = lane.message_type.fields.to_string();
+        let texts = texts(lane, &fields);
+        // Checked when the lane was added: at most 65,536 lanes, an `align` of at most 4096, texts
+        // of at most 1024 bytes.
         #[allow(
             clippy::cast_possible_truncation,
-            reason = "bounded by LANES_MAX and TEXT_MAX"
+            reason = "bounded by LANES_MAX, TEXT_MAX and FIELDS_BYTES"
         )]
-        let (number, channel, kind) = (
+        let (number, align, [channel, kind, fields]) = (
             (first + index) as u32,
-            lane.channel.len() as u16,
-            lane.type_name.len() as u16,
+            lane.align as u16,
+            texts.map(|text| text.len() as u16),
         );
         let header = LaneHeader {
             lane: number.into(),
             publisher: lane.publisher.into(),
-            align: lane.align.into(),
+            align: align.into(),
+            fields_bytes: fields.into(),
             channel_bytes: channel.into(),
             type_bytes: kind.into(),
             incarnation: lane.incarnation.into(),
-            type_hash: lane.type_hash.into(),
+            type_hash: lane.message_type.hash.into(),
             end: (*end).into(),
         };
         into.extend_from_slice(header.as_bytes());
-        into.extend_from_slice(lane.channel.as_bytes());
-        into.extend_from_slice(lane.type_name.as_bytes());
+        for text in texts {
+            into.extend_from_slice(text.as_bytes());
+        }
         into.resize(into.len().next_multiple_of(8), 0);
     }
 }
@@ -153,8 +193,10 @@ pub(super) fn decode<'a>(
     for _ in 0..count {
         let (header, rest) =
             LaneHeader::read_from_prefix(body).map_err(|_| "a lane's description is cut")?;
-        let channel_bytes = usize::from(header.channel_bytes.get());
-        let texts = channel_bytes + usize::from(header.type_bytes.get());
+        let lengths = [header.channel_bytes, header.type_bytes, header.fields_bytes];
+        let [channel_bytes, type_bytes, fields_bytes] =
+            lengths.map(|length| usize::from(length.get()));
+        let texts = channel_bytes + type_bytes + fields_bytes;
         let padded =
             (size_of::<LaneHeader>() + texts).next_multiple_of(8) - size_of::<LaneHeader>();
         let (text, padding) = rest
@@ -164,15 +206,18 @@ pub(super) fn decode<'a>(
         if padding.iter().any(|byte| *byte != 0) {
             return Err("a lane's description has something in its padding");
         }
-        let (channel, kind) = text.split_at(channel_bytes);
+        if fields_bytes > FIELDS_BYTES {
+            return Err("a lane's description is not possible");
+        }
+        let (channel, rest_of_text) = text.split_at(channel_bytes);
+        let (kind, fields) = rest_of_text.split_at(type_bytes);
         let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "a lane's name is not text");
         let lane = Lane {
             channel: text(channel)?.to_owned(),
             publisher: header.publisher.get(),
-            align: header.align.get(),
+            align: header.align.get().into(),
             incarnation: header.incarnation.get(),
-            type_hash: header.type_hash.get(),
-            type_name: text(kind)?.to_owned(),
+            message_type: KnownType::new(header.type_hash.get(), text(kind)?, text(fields)?),
         };
         lane.check()
             .map_err(|_| "a lane's description is not possible")?;
@@ -183,7 +228,10 @@ pub(super) fn decode<'a>(
         }
         let count = lanes.len();
         match lanes.get_mut(number) {
-            Some(known) if known.lane == lane => known.end = known.end.max(end),
+            Some(known) if known.lane == lane => {
+                known.end = known.end.max(end);
+                known.lane.message_type.take_fields(&lane.message_type);
+            }
             None if number == count && number < LANES_MAX => lanes.push(Known { lane, end }),
             _ => return Err("a lane is described twice, or out of order"),
         }

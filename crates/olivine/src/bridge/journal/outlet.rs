@@ -276,11 +276,10 @@ impl Recording {
             let next = self.lanes.len();
             let incarnation = self.egress.incarnation();
             let publisher = self.egress.lane(next);
-            let geometry = self.egress.geometry();
             // A power of two from 8 to 4096.
-            let align = u32::try_from(geometry.align).unwrap_or(u32::MAX);
+            let align = u32::try_from(self.egress.geometry().align).unwrap_or(u32::MAX);
             let lane = Lane::new(&self.channel, publisher, align, incarnation)
-                .typed(geometry.type_hash, &geometry.type_name);
+                .typed(self.egress.known_type());
             self.lanes
                 .push(self.recorder.lane(&lane).map_err(link_error)?);
         }

@@ -193,6 +193,10 @@ impl Recorder {
     pub fn lane(&mut self, lane: &Lane) -> Result<LaneId, JournalError> {
         lane.check()?;
         let index = self.lanes.iter().position(|known| known.lane == *lane);
+        // A file that describes the lane already does not say them; the next one does.
+        if let Some(known) = index.and_then(|index| self.lanes.get_mut(index)) {
+            known.lane.message_type.take_fields(&lane.message_type);
+        }
         if let Some(id) = index.map(LaneId).filter(|id| self.end(*id) > 0) {
             return Ok(id);
         }
@@ -226,14 +230,11 @@ impl Recorder {
         let Some(other) = filled.find(|known| !known.lane.agrees_with(lane)) else {
             return Ok(());
         };
-        let shown = |lane: &Lane| {
-            let name = type_shown(&lane.type_name);
-            format!("{name} with align={}", lane.align)
-        };
-        let (asked, mut found) = (shown(lane), shown(&other.lane));
-        if asked == found {
-            found += ", of another size or alignment";
-        }
+        let (ours, theirs) = (&lane.message_type, &other.lane.message_type);
+        let equal = || (type_shown(&ours.name), type_shown(&theirs.name));
+        let (asked, found) = ours.difference(theirs).unwrap_or_else(equal);
+        let shown = |name, lane: &Lane| format!("{name}, align={}", lane.align);
+        let (asked, found) = (shown(asked, lane), shown(found, &other.lane));
         Err(JournalError::Value {
             what: "the type",
             value: format!(

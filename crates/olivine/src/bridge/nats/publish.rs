@@ -195,7 +195,7 @@ impl Outgoing<'_> {
     async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
         let away = |problem: String| SessionEnd::Away(problem);
         let typed = self.egress.message_type();
-        let place = stream::open(self.settings, connection, typed, End::Publisher).await?;
+        let place = stream::open(self.settings, connection, &typed, End::Publisher).await?;
         let known = self.stream.replace(place.created);
         let is_new = known.is_some_and(|created| created != place.created);
         let info = place.stream.cached_info();

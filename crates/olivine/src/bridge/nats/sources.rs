@@ -9,7 +9,7 @@
 //! their sequence numbers in the stream.
 
 use super::label::{self, Kind, Label, NoLabel};
-use crate::raw::{CheckedIngress, LaneOrigin, NotTaken, stable_hash};
+use crate::raw::{CheckedIngress, KnownType, LaneOrigin, NotTaken, stable_hash};
 use crate::{LinkError, OpenError, Outgoing};
 use bytes::Bytes;
 use std::time::Duration;
@@ -180,13 +180,13 @@ impl Sources {
     /// # Errors
     ///
     /// [`LinkError::Settings`] if existing lanes carry another type.
-    pub(super) fn adopt(&mut self, hash: u64, name: &str) -> Result<(), LinkError> {
-        self.ingress.adopt(hash, name);
-        if hash == 0 {
+    pub(super) fn adopt(&mut self, typed: &KnownType) -> Result<(), LinkError> {
+        self.ingress.adopt(typed);
+        if typed.hash == 0 {
             // A stream without a type, as of other programs, has the type of its egress.
             return Ok(());
         }
-        self.ingress.check_type(&self.place, hash, name)
+        self.ingress.check_type(&self.place, typed)
     }
 
     /// Takes a message; it becomes visible with [`Sources::flush`] at the latest. `replaces`:

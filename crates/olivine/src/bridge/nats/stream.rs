@@ -2,6 +2,7 @@
 
 use super::connect::{Connection, SessionEnd};
 use super::settings::Settings;
+use crate::raw::KnownType;
 use crate::{End, LinkError, Retention, Storage};
 use async_nats::jetstream::context::{GetStreamByNameErrorKind, RequestError, RequestErrorKind};
 use async_nats::jetstream::response::Response;
@@ -9,6 +10,7 @@ use async_nats::jetstream::stream::{
     Config, DiscardPolicy, Info, RetentionPolicy, StorageType, Stream,
 };
 use async_nats::jetstream::{Context, Error as Refusal, ErrorCode};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Window in which a server recognizes a repeated message, by default.
@@ -16,6 +18,7 @@ const DUPLICATES_DEFAULT: Duration = Duration::from_secs(120);
 /// Names in a stream's description under which the type of the messages is kept.
 const TYPE_HASH: &str = "olivine-type-hash";
 const TYPE_NAME: &str = "olivine-type-name";
+const TYPE_FIELDS: &str = "olivine-type-fields";
 
 /// The stream of a channel.
 #[derive(Debug)]
@@ -24,9 +27,8 @@ pub(super) struct ChannelStream {
     /// Creation time in nanoseconds since 1970: distinguishes it from earlier and later streams of
     /// its name.
     pub(super) created: u64,
-    /// Type of the messages; 0 if none is set.
-    pub(super) type_hash: u64,
-    pub(super) type_name: String,
+    /// Type of the messages; hash 0 if none is set.
+    pub(super) typed: KnownType,
 }
 
 impl ChannelStream {
@@ -51,11 +53,11 @@ enum Reply {
 }
 
 /// Finds or creates the stream of the channel for one end of it. `typed` is the type of the
-/// messages, 0 if it is open.
+/// messages, with hash 0 if it is open.
 pub(super) async fn open(
     settings: &Settings,
     connection: &Connection,
-    typed: (u64, &str),
+    typed: &KnownType,
     end: End,
 ) -> Result<ChannelStream, SessionEnd> {
     let mut context = async_nats::jetstream::new(connection.client.clone());
@@ -96,29 +98,26 @@ pub(super) async fn open(
         }
         Reply::Refused(error) => return Err(refused(settings, "find", &name, &error)),
     };
-    let (type_hash, type_name) = type_of(&info.config);
+    let stored = type_of(&info.config);
     // Bytes can be read of every type, and values of none but theirs.
-    let reads_bytes = typed.0 == 0 && end == End::Subscriber;
-    if type_hash != typed.0 && type_hash != 0 && !reads_bytes {
-        return Err(differs_in_type(settings, &type_name, typed.1));
+    let reads_bytes = typed.hash == 0 && end == End::Subscriber;
+    if stored.hash != 0 && !reads_bytes {
+        check_type(settings, &stored, typed)?;
     }
     let created = info.created.unix_timestamp_nanos();
     let stream = context.get_stream(&name).await;
     Ok(ChannelStream {
         stream: stream.map_err(|error| unanswered(settings, connection, &error.to_string()))?,
         created: u64::try_from(created).unwrap_or(0),
-        type_hash,
-        type_name,
+        typed: stored,
     })
 }
 
-/// The type of a stream's messages; 0 if none is set.
-pub(super) fn type_of(config: &Config) -> (u64, String) {
-    let words = &config.metadata;
-    let hash = words.get(TYPE_HASH);
-    let hash = hash.and_then(|hash| u64::from_str_radix(hash, 16).ok());
-    let name = words.get(TYPE_NAME).cloned();
-    (hash.unwrap_or(0), name.unwrap_or_default())
+/// The type of a stream's messages; hash 0 if none is set.
+pub(super) fn type_of(config: &Config) -> KnownType {
+    let word = |key: &str| config.metadata.get(key).map_or("", String::as_str);
+    let hash = u64::from_str_radix(word(TYPE_HASH), 16).unwrap_or(0);
+    KnownType::new(hash, word(TYPE_NAME), word(TYPE_FIELDS))
 }
 
 /// The server's code for a stream that exists with other settings.
@@ -203,27 +202,26 @@ fn differs(settings: &Settings, key: &'static str, theirs: String, ours: String)
     })
 }
 
-/// The names of two types; empty for bytes.
-fn differs_in_type(settings: &Settings, theirs: &str, ours: &str) -> SessionEnd {
-    let shown = |name: &str| match name {
-        "" => "untyped bytes".to_owned(),
-        name => name.to_owned(),
-    };
-    let (theirs, mut ours) = (shown(theirs), shown(ours));
-    if theirs == ours {
-        ours += " of another size or alignment";
+/// Refuses another type than that of the stream.
+fn check_type(
+    settings: &Settings,
+    stored: &KnownType,
+    typed: &KnownType,
+) -> Result<(), SessionEnd> {
+    match stored.difference(typed) {
+        None => Ok(()),
+        Some((theirs, ours)) => Err(SessionEnd::Failed(LinkError::Settings {
+            far: settings.place(),
+            key: "type",
+            theirs,
+            ours,
+            rule: "use the type of the stream, or a channel in another stream",
+        })),
     }
-    SessionEnd::Failed(LinkError::Settings {
-        far: settings.place(),
-        key: "type",
-        theirs,
-        ours,
-        rule: "use the type of the stream, or a channel in another stream",
-    })
 }
 
 /// Settings of a new stream.
-fn wanted(settings: &Settings, name: &str, typed: (u64, &str)) -> Config {
+fn wanted(settings: &Settings, name: &str, typed: &KnownType) -> Config {
     let nats = settings.nats();
     let max_age = nats.get_max_age().unwrap_or_default();
     let usual = DUPLICATES_DEFAULT.min(nats.get_max_age().unwrap_or(DUPLICATES_DEFAULT));
@@ -247,18 +245,20 @@ fn wanted(settings: &Settings, name: &str, typed: (u64, &str)) -> Config {
         discard: DiscardPolicy::New,
         ..Config::default()
     };
-    if typed.0 != 0 {
+    if typed.hash != 0 {
         config.metadata = type_words(typed);
     }
     config
 }
 
-fn type_words((hash, name): (u64, &str)) -> std::collections::HashMap<String, String> {
+fn type_words(typed: &KnownType) -> HashMap<String, String> {
     let words = [
-        (TYPE_HASH, format!("{hash:016x}")),
-        (TYPE_NAME, name.to_owned()),
+        (TYPE_HASH, format!("{:016x}", typed.hash)),
+        (TYPE_NAME, typed.name.clone()),
+        (TYPE_FIELDS, typed.fields.to_string()),
     ];
-    words.map(|(key, value)| (key.to_owned(), value)).into()
+    let stated = words.into_iter().filter(|(_, value)| !value.is_empty());
+    stated.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
 fn retention_of(retention: Retention) -> RetentionPolicy {
@@ -278,13 +278,13 @@ fn storage_of(storage: Storage) -> StorageType {
 }
 
 /// Checks an existing stream, and adds the channel's subject if it is missing. A publisher of
-/// values also adds their type, unless the stream has had messages of bytes.
+/// values also adds their type, unless the stream has had messages of bytes, and their fields.
 async fn found(
     settings: &Settings,
     connection: &Connection,
     context: &Context,
     info: Info,
-    typed: (u64, &str),
+    typed: &KnownType,
     end: End,
 ) -> Result<Info, SessionEnd> {
     let (nats, theirs) = (settings.nats(), &info.config);
@@ -333,20 +333,25 @@ async fn found(
     let subject = settings.config.channel();
     let mut config = info.config.clone();
     let takes_it = config.subjects.iter().any(|taken| covers(taken, subject));
-    let states_type = typed.0 != 0 && end == End::Publisher;
+    let states_type = typed.hash != 0 && end == End::Publisher;
     let lacks_type = states_type && !config.metadata.contains_key(TYPE_HASH);
+    let stored = type_of(&config);
+    let lacks_fields = states_type
+        && stored.hash == typed.hash
+        && !config.metadata.contains_key(TYPE_FIELDS)
+        && !typed.fields.is_empty();
     // Older servers keep no type, so their streams are not known to have bytes.
     let keeps_type = || connection.client.is_server_compatible(2, 10, 0);
     if lacks_type && info.state.last_sequence > 0 && keeps_type() {
-        return Err(differs_in_type(settings, "", typed.1));
+        check_type(settings, &KnownType::default(), typed)?;
     }
-    if takes_it && !lacks_type {
+    if takes_it && !lacks_type && !lacks_fields {
         return Ok(info);
     }
     if !takes_it {
         config.subjects.push(subject.to_owned());
     }
-    if lacks_type {
+    if lacks_type || lacks_fields {
         config.metadata.extend(type_words(typed));
     }
     let name = config.name.clone();

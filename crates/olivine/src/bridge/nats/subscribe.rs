@@ -111,10 +111,11 @@ struct Incoming<'a> {
 impl Incoming<'_> {
     /// Receives over one connection.
     async fn session(&mut self, connection: &Connection) -> Result<(), SessionEnd> {
-        let typed = self.destination.message_type().unwrap_or((0, ""));
-        let place = stream::open(self.settings, connection, typed, End::Subscriber).await?;
-        if place.type_hash != 0 {
-            self.destination.adopt(place.type_hash, &place.type_name, 0);
+        let typed = self.destination.message_type().cloned();
+        let typed = typed.unwrap_or_default();
+        let place = stream::open(self.settings, connection, &typed, End::Subscriber).await?;
+        if place.typed.hash != 0 {
+            self.destination.adopt(&place.typed, 0);
         }
         let known = self.stream.replace(place.created);
         if known.is_some_and(|created| created != place.created) {
@@ -468,8 +469,7 @@ impl Incoming<'_> {
             // before this message.
             let info = place.stream.get_info().await;
             let info = info.map_err(|error| self.away(connection, &error))?;
-            let (hash, name) = stream::type_of(&info.config);
-            sources.adopt(hash, &name)?;
+            sources.adopt(&stream::type_of(&info.config))?;
         }
         loop {
             match sources.take(arrived, replaces)? {

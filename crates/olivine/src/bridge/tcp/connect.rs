@@ -114,7 +114,7 @@ pub(super) fn destination(
             let ours = greet::of_destination(tcp, &destination, kept.is_some());
             let ours = ours.map_err(ConnectionEnd::Failed)?;
             let theirs = greet::call(pipe, control, &ours, known)?;
-            destination.adopt(theirs.type_hash, &theirs.type_name, theirs.capacity);
+            destination.adopt(&theirs.known, theirs.capacity);
             let ingress = match kept.as_mut() {
                 Some(ingress) => ingress,
                 None => kept.insert(

@@ -9,6 +9,7 @@ use crate::bridge::wire::{Arrived, Close, LaneResume, WireError};
 use crate::bridge::{Destination, wire};
 use crate::error::LinkError;
 use crate::link::Control;
+use crate::message::KnownType;
 use crate::ring::layout::Geometry;
 use crate::uri::Start;
 
@@ -16,19 +17,18 @@ use crate::uri::Start;
 pub(super) fn of_source(tcp: &Tcp, egress: &Egress) -> Hello {
     Hello {
         incarnation: egress.incarnation(),
-        ..of_source_before(tcp, egress.geometry())
+        ..of_source_before(tcp, egress.geometry(), egress.known_type())
     }
 }
 
 /// The hello of a source whose ring is not open yet, for comparison with others: it names no
 /// incarnation.
-pub(super) fn of_source_before(tcp: &Tcp, geometry: &Geometry) -> Hello {
+pub(super) fn of_source_before(tcp: &Tcp, geometry: &Geometry, known: KnownType) -> Hello {
     Hello {
         side: Side::Source,
         capacity: geometry.capacity,
         align: geometry.align,
-        type_hash: geometry.type_hash,
-        type_name: geometry.type_name.clone(),
+        known,
         name: tcp.config.name.clone().unwrap_or_default(),
         ..common(tcp)
     }
@@ -45,14 +45,13 @@ pub(super) fn of_destination(
     destination: &Destination,
     again: bool,
 ) -> Result<Hello, LinkError> {
-    let (geometry, is_typed) = destination.planned_shape();
-    let any_type = destination.typed().any && !is_typed;
+    let planned = destination.planned_shape();
+    let any_type = destination.typed().any && !planned.is_typed;
     Ok(Hello {
         side: Side::Destination,
-        capacity: geometry.capacity,
-        align: geometry.align,
-        type_hash: geometry.type_hash,
-        type_name: geometry.type_name,
+        capacity: planned.geometry.capacity,
+        align: planned.geometry.align,
+        known: planned.known,
         any_type,
         name: tcp.config.name.clone().unwrap_or_default(),
         from: if again {
@@ -126,12 +125,13 @@ pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
 /// As [`check`].
 pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
     let refuse = |close, reason: String| Err(ConnectionEnd::ByUs { close, reason });
-    if !ours.any_type && !theirs.any_type && ours.type_hash != theirs.type_hash {
-        let show = crate::ring::layout::type_shown;
+    let difference = match ours.any_type || theirs.any_type {
+        true => None,
+        false => theirs.known.difference(&ours.known),
+    };
+    if let Some((theirs, ours)) = difference {
         let reason = format!(
-            "the channel carries '{}' on one side and '{}' on the other: use one type",
-            show(&theirs.type_name),
-            show(&ours.type_name)
+            "the channel carries '{theirs}' on one side and '{ours}' on the other: use one type"
         );
         return refuse(Close::Type, reason);
     }
@@ -259,7 +259,8 @@ fn go_on_at(
 /// # Errors
 ///
 /// [`ConnectionEnd::ByUs`] with the reason that the source gets.
-pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), ConnectionEnd> {
+pub(super) fn fits(ingress: &mut Ingress, theirs: &Hello) -> Result<(), ConnectionEnd> {
+    ingress.adopt(&theirs.known);
     if ingress.incarnation() == theirs.incarnation {
         let far = "the channel of the other side".to_owned();
         return Err(ConnectionEnd::ByUs {
@@ -267,14 +268,12 @@ pub(super) fn fits(ingress: &Ingress, theirs: &Hello) -> Result<(), ConnectionEn
             reason: LinkError::Loop { far }.to_string(),
         });
     }
-    let source = Geometry {
-        capacity: theirs.capacity,
-        align: theirs.align,
-        type_hash: theirs.type_hash,
-        type_name: theirs.type_name.clone(),
-        ..ingress.geometry().clone()
-    };
-    let fits = ingress.fits("the publisher", &source);
+    let fits = ingress.fits(
+        "the publisher",
+        theirs.capacity,
+        theirs.align,
+        &theirs.known,
+    );
     fits.map_err(|error| ConnectionEnd::ByUs {
         close: Close::Settings,
         reason: error.to_string(),

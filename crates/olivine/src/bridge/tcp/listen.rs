@@ -13,10 +13,12 @@ use crate::bridge::wire::hello::{Hello, Side};
 use crate::bridge::wire::{Close, WireError};
 use crate::bridge::{Destination, Source, ring_error};
 use crate::channel::attach::{self, ShapeRole};
+use crate::channel::fields;
 use crate::channel::raw::LaneSource;
 use crate::error::{LinkError, OpenError};
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage, Stop};
+use crate::message::KnownType;
 use crate::ring::layout::{Geometry, fnv};
 use crate::uri::{Expire, Scheme};
 use std::io;
@@ -48,7 +50,10 @@ pub(super) fn sources(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    let before = || Ok(greet::of_source_before(tcp, &shape(source)?));
+    let before = || {
+        let (geometry, known) = shape(source)?;
+        Ok(greet::of_source_before(tcp, &geometry, known))
+    };
     let ours = before()?;
     // The ring may be another one when it is opened for a destination: the hello comes from the
     // opened one.
@@ -136,7 +141,7 @@ pub(super) fn destinations(
     let expired = ExpiredSources::default();
     let open = |hello: &Hello| {
         let mut destination = destination.clone();
-        destination.adopt(hello.type_hash, &hello.type_name, hello.capacity);
+        destination.adopt(&hello.known, hello.capacity);
         let key = key(hello);
         let source = LaneSource::new(&key, Sessions::<Ingress>::expire_of(hello));
         absent.came_back(source);
@@ -188,8 +193,8 @@ fn key(hello: &Hello) -> String {
     }
 }
 
-/// Geometry of the ring; if it does not exist, it is created and removed for that.
-fn shape(source: &Source) -> Result<Geometry, LinkError> {
+/// Geometry and type of the ring; if it does not exist, it is created and removed for that.
+fn shape(source: &Source) -> Result<(Geometry, KnownType), LinkError> {
     let looked = attach::open(
         source.ring(),
         &crate::bridge::any_type(),
@@ -198,8 +203,9 @@ fn shape(source: &Source) -> Result<Geometry, LinkError> {
     );
     let (mut attached, ()) = looked.map_err(ring_error)?;
     let geometry = attached.geometry.clone();
+    let known = fields::known_type(&attached.control, &geometry);
     attached.leave(|_| ());
-    Ok(geometry)
+    Ok((geometry, known))
 }
 
 /// A place or a name that is in use may be free later. Every other error of the ring is a failure.

@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 use super::{HELLO_MAX, MAGIC, WIRE_VERSION, WireError, invalid, word64};
+use crate::message::{Fields, KnownType};
+use crate::ring::layout::FIELDS_BYTES;
 use crate::uri::Start;
 use std::fmt;
 use std::time::Duration;
@@ -33,9 +35,8 @@ pub(crate) struct Hello {
     pub(crate) capacity: u64,
     /// Padding of frames on this side.
     pub(crate) align: u64,
-    /// Hash and name of the message type; 0 and empty for bytes.
-    pub(crate) type_hash: u64,
-    pub(crate) type_name: String,
+    /// Type of the messages.
+    pub(crate) known: KnownType,
     /// This side accepts any type.
     pub(crate) any_type: bool,
     /// Durable name of the destination, or empty.
@@ -74,6 +75,7 @@ const NAME: u16 = 11;
 const EXPIRE_MS: u16 = 12;
 const FROM: u16 = 13;
 const TIMEOUT_MS: u16 = 14;
+const FIELDS: u16 = 15;
 /// Longest text of a field in bytes.
 const TEXT_MAX: usize = 256;
 
@@ -82,8 +84,13 @@ impl Hello {
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         let mut fields = Vec::new();
         let mut field = |tag: u16, value: &[u8]| {
-            // The callers check texts: no value is longer than `TEXT_MAX`.
-            let value = &value[..value.len().min(TEXT_MAX)];
+            // The callers check texts: no value is longer.
+            let most = if tag == FIELDS {
+                FIELDS_BYTES
+            } else {
+                TEXT_MAX
+            };
+            let value = &value[..value.len().min(most)];
             fields.extend(tag.to_le_bytes());
             fields.extend(u16::try_from(value.len()).unwrap_or(0).to_le_bytes());
             fields.extend(value);
@@ -95,7 +102,7 @@ impl Hello {
             (INCARNATION, self.incarnation),
             (CAPACITY, self.capacity),
             (ALIGN, self.align),
-            (TYPE_HASH, self.type_hash),
+            (TYPE_HASH, self.known.hash),
             (ANY_TYPE, u64::from(self.any_type)),
             (EXPIRE_MS, ms(self.expire)),
             (FROM, u64::from(self.from == Start::Oldest)),
@@ -107,8 +114,9 @@ impl Hello {
         let texts = [
             (CHANNEL, &self.channel),
             (TOKEN, &self.token),
-            (TYPE_NAME, &self.type_name),
+            (TYPE_NAME, &self.known.name),
             (NAME, &self.name),
+            (FIELDS, &self.known.fields.to_string()),
         ];
         for (tag, text) in texts {
             field(tag, text.as_bytes());
@@ -158,11 +166,12 @@ impl Hello {
             1 => Ok(true),
             _ => Err(wrong()),
         };
-        let text = || {
+        let text_of = |most: usize| {
             let text = std::str::from_utf8(value).map_err(|_| wrong())?;
-            let plain = text.len() <= TEXT_MAX && !text.chars().any(char::is_control);
+            let plain = text.len() <= most && !text.chars().any(char::is_control);
             plain.then(|| text.to_owned()).ok_or_else(wrong)
         };
+        let text = || text_of(TEXT_MAX);
         match tag {
             SIDE => {
                 self.side = if flag()? {
@@ -177,13 +186,14 @@ impl Hello {
             INCARNATION => self.incarnation = number()?,
             CAPACITY => self.capacity = number()?,
             ALIGN => self.align = number()?,
-            TYPE_HASH => self.type_hash = number()?,
-            TYPE_NAME => self.type_name = text()?,
+            TYPE_HASH => self.known.hash = number()?,
+            TYPE_NAME => self.known.name = text()?,
             ANY_TYPE => self.any_type = flag()?,
             NAME => self.name = text()?,
             EXPIRE_MS => self.expire = Duration::from_millis(number()?),
             FROM => self.from = if flag()? { Start::Oldest } else { Start::Now },
             TIMEOUT_MS => self.timeout = Duration::from_millis(number()?),
+            FIELDS => self.known.fields = Fields::of_far_side(&text_of(FIELDS_BYTES)?),
             // From a later version, which requires a new version number for fields that must be
             // understood.
             _ => {}

@@ -3,6 +3,7 @@
 use super::fuzz_checks::hear;
 use super::hello::Side;
 use super::*;
+use crate::message::KnownType;
 use crate::uri::Start;
 use std::time::Duration;
 
@@ -15,8 +16,7 @@ fn hello() -> Hello {
         incarnation: u64::MAX,
         capacity: 1 << 20,
         align: 64,
-        type_hash: 9,
-        type_name: "quote v1".into(),
+        known: KnownType::new(9, "quote v1", "bid i64, ask i64"),
         any_type: true,
         name: "audit".into(),
         expire: Duration::from_secs(30),
@@ -223,6 +223,24 @@ fn frames_without_room_stay() {
     }
     assert_eq!(left, [(0, 16), (0, 16), (8, 8)]);
     assert_eq!(decoder.next(), Ok(None));
+}
+
+/// A peer with correct checksums may send any text.
+#[test]
+fn text_of_fields_is_bounded_and_counts_as_none_if_it_is_not_understood() {
+    let decoded = |text: &[u8]| {
+        let length = u16::try_from(text.len()).unwrap().to_le_bytes();
+        let hello = Hello::decode(&[&[15, 0], &length[..], text].concat());
+        hello.map(|hello| hello.known.fields.to_string())
+    };
+    let fields = "bid i64, ask i64";
+    assert_eq!(decoded(fields.as_bytes()), Ok(fields.to_owned()));
+    for none in [&b""[..], b"bid i128", b"a u8, a u8", &[b' '; 1008]] {
+        assert_eq!(decoded(none), Ok(String::new()));
+    }
+    for wrong in [&b"bid i64\n"[..], b"\xff u8", &[b' '; 1009]] {
+        decoded(wrong).unwrap_err();
+    }
 }
 
 /// As in the table of docs/wire.md.

@@ -29,9 +29,17 @@ pub fn check_fields(data: &[u8]) {
     let bytes = input.bytes(FIELDS_BYTES);
     let text = str::from_utf8(bytes);
     if let Ok(text) = text {
+        let far = Fields::of_far_side(text);
+        assert!(far.to_string().len() <= FIELDS_BYTES, "{text:?}");
         match text.parse() {
-            Ok(fields) => hold(&fields),
-            Err(error) => refused(text, &error),
+            Ok(fields) => {
+                hold(&fields);
+                assert!(far.is_empty() || far == fields, "{text:?}");
+            }
+            Err(error) => {
+                refused(text, &error);
+                assert!(far.is_empty(), "{text:?}");
+            }
         }
     }
     let found = read_back(bytes, length, choice & 2 == 0);

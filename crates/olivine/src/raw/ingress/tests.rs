@@ -217,13 +217,14 @@ fn lane_that_another_writer_of_the_same_far_side_has_opened_is_refused() {
 fn any_type_name_and_capacity_is_adopted_without_harm() {
     let (mut destination, _control) = destination("inproc://raw-type");
     assert_eq!(destination.message_type(), None);
-    let name = "n".repeat(1000);
-    destination.adopt(5, &name, u64::MAX);
-    assert_eq!(destination.message_type(), Some((5, &*name)));
+    let known = |hash, name: &str| KnownType::new(hash, name, "a u8");
+    let long = known(5, &"n".repeat(1000));
+    destination.adopt(&long, u64::MAX);
+    assert_eq!(destination.message_type(), Some(&long));
     let mut ingress = destination.ingress("a test").unwrap();
-    ingress.adopt(6, "\n");
-    ingress.check_type("far", 5, "x").unwrap();
-    ingress.check_type("far", 7, "x").unwrap_err();
+    ingress.adopt(&known(6, "\n"));
+    ingress.check_type("far", &known(5, "x")).unwrap();
+    ingress.check_type("far", &known(7, "x")).unwrap_err();
     ingress.open_lane(1, 0, 0).unwrap();
 }
 

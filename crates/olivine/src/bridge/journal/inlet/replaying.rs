@@ -8,8 +8,9 @@ use crate::bridge::journal::pace::Pacer;
 use crate::bridge::journal::replay::{ReplayState, Run};
 use crate::error::{JournalError, LinkError};
 use crate::link::Control;
+use crate::message::KnownType;
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{Geometry, frame_bytes};
+use crate::ring::layout::frame_bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,8 @@ pub(super) struct Replaying {
     pub(super) pacer: Pacer,
     /// The channel whose messages are delivered.
     pub(super) channel: Option<String>,
+    /// Type of the messages of the last run.
+    pub(super) checked: Option<KnownType>,
     /// The lane is open.
     pub(super) is_open: bool,
     /// A replay before this one delivered messages.
@@ -153,14 +156,9 @@ impl Replaying {
             None => self.channel = Some(lane.channel.clone()),
         }
         // Nothing was recorded when the ring was opened.
-        self.destination.adopt(lane.type_hash, &lane.type_name);
-        let Geometry {
-            align,
-            type_hash,
-            type_name,
-            ..
-        } = self.destination.geometry();
-        if *align != u64::from(lane.align) {
+        self.destination.adopt(&lane.message_type);
+        let align = self.destination.geometry().align;
+        if align != u64::from(lane.align) {
             return Err(LinkError::Settings {
                 far: far(),
                 key: "align",
@@ -169,15 +167,22 @@ impl Replaying {
                 rule: "replay into a channel with the 'align=' of the recording",
             });
         }
-        if *type_hash != lane.type_hash && *type_hash != 0 {
+        if self.checked.as_ref() == Some(&lane.message_type) {
+            return Ok(());
+        }
+        let ours = self.destination.known_type();
+        if let Some((theirs, ours)) = lane.message_type.difference(&ours)
+            && self.destination.geometry().type_hash != 0
+        {
             return Err(LinkError::Settings {
                 far: far(),
                 key: "type",
-                theirs: lane.type_name.clone(),
-                ours: type_name.clone(),
+                theirs,
+                ours,
                 rule: "open the journal with the type that was recorded",
             });
         }
+        self.checked = Some(lane.message_type.clone());
         Ok(())
     }
 

@@ -84,8 +84,10 @@ impl Recorder {
     fn must_rotate(&self, block_bytes: u64) -> bool {
         // A failed sync must find its blocks in the open file.
         let can_end = !self.index.is_empty() && self.syncing.is_none();
-        let room = self.index.bytes() + lane::bytes(&self.lanes) + 2 * BLOCK_BYTES;
-        let full = |bytes| self.offset + block_bytes + room > bytes;
+        let full = |bytes| {
+            let room = self.index.bytes() + lane::bytes(&self.lanes) + 2 * BLOCK_BYTES;
+            self.offset + block_bytes + room > bytes
+        };
         let rotate = &self.settings.rotate;
         can_end
             && (rotate.bytes.is_some_and(full)

@@ -13,7 +13,7 @@ use std::{
 use olivine_net::{Backend, CloseReason, Origin};
 use support::{
     backends, client, config, exchange, next,
-    probe::{Order, Seen, event, hold, opened, post, start},
+    probe::{Order, Seen, event, hold, opened, post, start, start_with},
     read_to_end, reset, wait_until,
 };
 
@@ -237,6 +237,34 @@ fn reset_in_any_state_leaves_other_connections_open() {
             );
         }
         wait_until("all are gone", || engine.counters()[0].open == 1);
+    }
+}
+
+/// A receive that takes the bytes must not hide the reset. Nothing is sent, which would find it.
+#[test]
+fn reset_right_behind_bytes_is_reported() {
+    const COUNT: usize = 10_000;
+    for backend in backends() {
+        let (engine, _, address) = start_with(config(backend), 1000, false);
+        let (stop, stopped) = mpsc::channel::<()>();
+        // It keeps the shard awake, at another place of its loop each time.
+        let busy = thread::spawn(move || {
+            let mut peer = client(address);
+            while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                exchange(&mut peer, &[b'b'; 1000], 1000);
+            }
+        });
+        for _ in 0..COUNT {
+            let mut peer = client(address);
+            peer.write_all(b"a part").unwrap();
+            reset(peer);
+        }
+        wait_until("all others are gone", || {
+            let counters = &engine.counters()[0];
+            counters.accepted > COUNT as u64 && counters.open == 1
+        });
+        drop(stop);
+        busy.join().unwrap();
     }
 }
 

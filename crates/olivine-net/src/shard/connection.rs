@@ -8,12 +8,12 @@
 //! | state | armed event: mio | armed event: io_uring | an end | silence |
 //! |---|---|---|---|---|
 //! | `Connecting` | edge, writable | poll, writable | attempt fails | the attempt's own time-out |
-//! | `Open`, read | edge | receive | `on_end` | `idle_timeout` |
-//! | `Open`, not read (1) | edge | poll, repeatedly | `on_half_close` | `idle_timeout` (2) |
-//! | `Open`, half closed (3) | edge | poll, repeatedly | was reported | `idle_timeout` |
+//! | `Open`, read | edge | receive; poll | `on_end` | `idle_timeout` |
+//! | `Open`, not read (1) | edge | poll | `on_half_close` | `idle_timeout` (2) |
+//! | `Open`, half closed (3) | edge | poll | was reported | `idle_timeout` |
 //! | `Leaving` | edge, sending | poll, sending | goes with it | `write_timeout` |
 //! | `Finishing` | edge, the send under way | poll, the send under way | noted | `write_timeout` |
-//! | `Draining` | edge | receive | closed | `linger` |
+//! | `Draining` | edge | receive; poll | closed | `linger` |
 //! | `Gone` | none: closed | operations that were cancelled | | |
 //!
 //! 1. Paused, or over the high-water mark.

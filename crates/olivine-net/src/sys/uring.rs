@@ -89,13 +89,14 @@ struct SlotState {
     /// A receive is with the kernel.
     receiving: bool,
     connecting: bool,
-    /// A poll for the peer's end and the connection's loss is with the kernel, because no receive
-    /// may be armed.
+    /// A poll for the peer's end and the connection's loss is with the kernel.
     watching: bool,
     /// The poll has seen the peer's end.
     ending: bool,
     /// The poll has seen the loss of the connection.
     broken: bool,
+    /// A receive that was armed before the loss was cancelled: the next one reports it.
+    renewed: bool,
     /// The peer's end was reported while reading was off.
     end_told: bool,
     /// The loss of the connection was reported.
@@ -260,6 +261,7 @@ impl Driver for Uring {
             watching: false,
             ending: false,
             broken: false,
+            renewed: false,
             end_told: false,
             lost: false,
             sending: None,
@@ -280,6 +282,7 @@ impl Driver for Uring {
                 let _ = self.ring.submitter().register_files_update(slot, &[-1]);
             }
         }
+        self.settle(slot);
         armed
     }
 

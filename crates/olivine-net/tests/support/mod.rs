@@ -86,17 +86,26 @@ pub fn exchange(stream: &mut TcpStream, request: &[u8], length: usize) -> Vec<u8
     answer
 }
 
+/// Reads what is there. A process that is stopped and continued is told of an interruption, because
+/// the socket has a time-out: it reads again.
+pub fn read_some(stream: &mut TcpStream, piece: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// Reads to the end of the stream; a reset ends it too.
 pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut piece = [0; 4096];
     loop {
-        match stream.read(&mut piece) {
+        match read_some(stream, &mut piece) {
             Ok(0) => return bytes,
             Ok(length) => bytes.extend_from_slice(&piece[..length]),
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return bytes,
-            // A process that is stopped and continued meanwhile sees this.
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => panic!("no end of the stream: {error}"),
         }
     }

@@ -58,7 +58,9 @@ impl Uring {
                     0.. => socket::outcome(state.socket.as_fd()),
                     code => Err(io::Error::from_raw_os_error(-code)),
                 };
-                let result = result.and_then(|()| self.arm_receive(slot));
+                if result.is_ok() {
+                    self.settle(slot);
+                }
                 Some(Event::Connected { slot, result })
             }
             WATCH => {
@@ -70,7 +72,9 @@ impl Uring {
                 let seen = result.max(0);
                 state.ending |= seen & i32::from(libc::POLLRDHUP) != 0;
                 state.broken |= seen & i32::from(libc::POLLERR | libc::POLLHUP) != 0;
-                if !state.watching && !state.broken && state.is_unread() {
+                if state.broken {
+                    self.settle(slot);
+                } else if !state.watching {
                     // The kernel has ended the poll, not the connection.
                     self.unsettled.push_back(slot);
                 }

@@ -13,8 +13,8 @@ use crate::limits;
 use crate::method::{Description, Method, find};
 use crate::privileges;
 use crate::protocol::{
-    Answer, BACK, COMMAND, Done, GATE, LIST, Limit, Line, Opening, Order, Role, STAMP, Side, THERE,
-    WORDS, Work, samples,
+    Answer, BACK, BARRIER, COMMAND, Done, LIST, Limit, Line, Opening, Order, Role, STAMP, Side,
+    THERE, WORDS, Work, samples,
 };
 use crate::rendezvous::{self, Rendezvous};
 use crate::words::SharedWords;
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Pauses at a gate between two times that the CPU is given away.
+/// Pauses at a start barrier between two times that the CPU is given away.
 const SPINS: u32 = 8;
 /// Ends between which the floor is.
 const PAIR: usize = 2;
@@ -311,20 +311,20 @@ impl Worker {
                 locked_memory,
             } => privileges::take(real_time, locked_memory).map(|()| Done::default()),
             Order::Open(opening) => self.open(&opening, opened).map(|()| Done::default()),
-            Order::Run { role, gate, work } => match opened.of(role) {
-                Some(driver) => self.run(driver.as_mut(), gate, &work),
+            Order::Run { role, start, work } => match opened.of(role) {
+                Some(driver) => self.run(driver.as_mut(), start, &work),
                 None => Err(ArenaError::Protocol {
                     found: "work before a method was opened".to_owned(),
                 }),
             },
             Order::Balls {
                 side,
-                gate,
+                start,
                 first,
                 rounds,
                 stamped,
             } => {
-                self.pass(gate, PAIR);
+                self.pass(start, PAIR);
                 self.balls(side, first..first + rounds, stamped);
                 Ok(Done::default())
             }
@@ -371,16 +371,16 @@ impl Worker {
         Ok(())
     }
 
-    fn run(&mut self, driver: &mut dyn Driver, gate: u64, work: &Work) -> Result<Done> {
+    fn run(&mut self, driver: &mut dyn Driver, start: u64, work: &Work) -> Result<Done> {
         driver.prepare(work)?;
-        self.pass(gate, self.ends);
+        self.pass(start, self.ends);
         let before = self.own.counts();
         let start_ticks = TickClock::ticks();
         let done = driver.run(work, &mut self.samples)?;
         let kernel = self.own.counts().since(&before);
         if self.ends == PAIR {
             // The answer of one end would wake the coordinator while the other is at work.
-            self.pass(gate + 1, PAIR);
+            self.pass(start + 1, PAIR);
         }
         Ok(Done {
             start_ticks,
@@ -389,11 +389,11 @@ impl Worker {
         })
     }
 
-    /// Waits until the first `ends` have reached `gate`.
-    fn pass(&self, gate: u64, ends: usize) {
-        self.words.store(GATE + self.end, gate);
+    /// Waits until the first `ends` have reached the start barrier.
+    fn pass(&self, barrier: u64, ends: usize) {
+        self.words.store(BARRIER + self.end, barrier);
         for end in 0..ends {
-            while self.words.load(GATE + end) < gate {
+            while self.words.load(BARRIER + end) < barrier {
                 (0..SPINS).for_each(|_| spin_loop());
                 // The coordinator may still need this CPU, or an end that shares it.
                 std::thread::yield_now();

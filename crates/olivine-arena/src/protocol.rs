@@ -9,7 +9,7 @@
 //! | 0    | client     | floor: the ball on its way there          |
 //! | 1    | server     | floor: the ball on its way back           |
 //! | 2    | server     | its clock as it saw the last stamped ball |
-//! | 3…   | each end   | the last gate that it has reached         |
+//! | 3…   | each end   | the last start barrier that it reached    |
 //!
 //! Samples are ticks. They stay in the worker's memory during a slice, and then go to its file.
 
@@ -31,8 +31,8 @@ pub const THERE: usize = 0;
 pub const BACK: usize = 1;
 /// Word of the server's clock.
 pub const STAMP: usize = 2;
-/// Word of the first end's gate.
-pub const GATE: usize = 3;
+/// Word of the first end's start barrier.
+pub const BARRIER: usize = 3;
 
 /// The word of a participant's command, before its arguments.
 pub const COMMAND: &str = "__participant";
@@ -107,23 +107,23 @@ pub enum Order {
     },
     /// Open an end of a method.
     Open(Opening),
-    /// Do the work of a slice, once all ends have reached `gate`.
+    /// Do the work of a slice, once all ends have reached the start barrier.
     Run {
         /// Of which method.
         role: Role,
-        /// Number of the gate; a pair meets at the next one, too, before it answers.
-        gate: u64,
+        /// Number of the start barrier; a pair meets at the next one, too, before it answers.
+        start: u64,
         /// What to do.
         work: Work,
     },
     /// Exchange `rounds` balls on the shared words, the first being `first`, once both ends have
-    /// reached `gate`. The client's samples are the round trips; if `stamped`, they are its clock
+    /// reached `start`. The client's samples are the round trips; if `stamped`, they are its clock
     /// before, the server's clock, and its clock after.
     Balls {
         /// Which end.
         side: Side,
-        /// Number of the gate.
-        gate: u64,
+        /// Number of the start barrier.
+        start: u64,
         /// Number of the first ball.
         first: u64,
         /// How many.

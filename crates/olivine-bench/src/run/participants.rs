@@ -14,7 +14,7 @@ use crate::participant::Seat;
 use crate::payload;
 use crate::privileges::Privileges;
 use crate::protocol::{
-    Answer, Done, GATE, Limit, Line, Opening, Order, Role, WORDS, Work, samples,
+    Answer, BARRIER, Done, Limit, Line, Opening, Order, Role, WORDS, Work, samples,
 };
 use crate::result::ClockAhead;
 use crate::words::SharedWords;
@@ -47,7 +47,7 @@ pub(crate) type Stopped<'a> = &'a dyn Fn() -> bool;
 pub(crate) struct Participants<'a> {
     processes: Vec<Process<'a>>,
     ends: Vec<End>,
-    gate: u64,
+    barrier: u64,
     ball: u64,
     kernel: Counts,
     stopped: Stopped<'a>,
@@ -104,12 +104,12 @@ impl<'a> Participants<'a> {
             .tempdir_in(place)
             .map_err(io("make a temporary folder"))?;
         let count: usize = cpus.iter().map(Vec::len).sum();
-        let _words = SharedWords::create(&folder.path().join(WORDS), GATE + count)
+        let _words = SharedWords::create(&folder.path().join(WORDS), BARRIER + count)
             .map_err(io("share memory with the participants"))?;
         let mut all = Self {
             processes: Vec::new(),
             ends: Vec::new(),
-            gate: 0,
+            barrier: 0,
             ball: 0,
             kernel: Counts::default(),
             stopped,
@@ -300,10 +300,10 @@ impl<'a> Participants<'a> {
         works: &[Work],
         expected: Duration,
     ) -> Result<Vec<Done>> {
-        let gate = self.next_gate();
+        let start = self.next_barrier();
         let orders = works.iter().enumerate();
         let orders: Vec<_> = orders
-            .map(|(end, &work)| (end, Order::Run { role, gate, work }))
+            .map(|(end, &work)| (end, Order::Run { role, start, work }))
             .collect();
         let done = self.perform(&orders, ANSWER_MAX + expected)?;
         for one in &done {
@@ -320,13 +320,13 @@ impl<'a> Participants<'a> {
         after: Duration,
         within: Duration,
     ) -> Result<Option<(Duration, String)>> {
-        let gate = self.next_gate();
+        let start = self.next_barrier();
         let role = Role::Measured;
         for (end, &work) in works.iter().enumerate().rev() {
             let End {
                 process, worker, ..
             } = self.ends[end];
-            self.processes[process].tell(worker, &Order::Run { role, gate, work })?;
+            self.processes[process].tell(worker, &Order::Run { role, start, work })?;
         }
         // They are at work then; how much of it they have done does not matter.
         std::thread::park_timeout(after);
@@ -354,10 +354,10 @@ impl<'a> Participants<'a> {
         }
     }
 
-    /// A gate, and the one behind it.
-    fn next_gate(&mut self) -> u64 {
-        self.gate += 2;
-        self.gate
+    /// A start barrier, and the one behind it.
+    fn next_barrier(&mut self) -> u64 {
+        self.barrier += 2;
+        self.barrier
     }
 
     /// What the kernel counted for all ends at work since the last call.
@@ -384,11 +384,11 @@ impl<'a> Participants<'a> {
 
     /// Round trips of a bare cache line between the first two ends, in ticks.
     pub(crate) fn balls(&mut self, rounds: u64, stamped: bool, into: &mut Vec<u64>) -> Result<()> {
-        let (gate, first) = (self.next_gate(), self.ball + 1);
+        let (start, first) = (self.next_barrier(), self.ball + 1);
         self.ball += rounds;
         let order = |side| Order::Balls {
             side,
-            gate,
+            start,
             first,
             rounds,
             stamped,

@@ -13,8 +13,8 @@ pub(crate) mod values;
 
 pub(crate) use admin::{DoctorArgs, GcArgs, InspectArgs, LsArgs, RmArgs, TapArgs, TopArgs};
 pub(crate) use bench::{
-    ArenaArgs, BenchArgs, CompareArgs, MethodArgs, PageArgs, Registered, Scenario, SelfcheckArgs,
-    SiteArgs, SubmitArgs, SweepArgs,
+    ArenaArgs, BenchArgs, BenchCommand, CompareArgs, MethodArgs, PageArgs, Registered,
+    SelfcheckArgs, SiteArgs, SubmitArgs, SweepArgs,
 };
 pub(crate) use far::FarArgs;
 pub(crate) use serve::{AccessArgs, MetricsArgs, ServeArgs};

@@ -162,7 +162,10 @@ fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     let line = if slowest.alive {
         let comma = name.map_or("", |_| ",");
         let does = match (is_stopped, is_bridge) {
-            (true, _) => format!("it is stopped, and 'kill -CONT {pid}' lets it go on"),
+            (true, _) => format!(
+                "it is stopped, and '{}' lets it go on",
+                quote::resume([pid])
+            ),
             (_, true) => "its log says why, as a full disk or a far side that is away".to_owned(),
             _ => "it reads slowly or not at all".to_owned(),
         };

@@ -14,7 +14,7 @@ mod site;
 mod sweep;
 
 use crate::args::{
-    BenchArgs, Common, EntryArgs, MethodArgs, ParticipantArgs, Registered, Scenario,
+    BenchArgs, BenchCommand, Common, EntryArgs, MethodArgs, ParticipantArgs, Registered,
 };
 use crate::failure::{Failure, Outcome};
 use crate::output::{print, print_json, table};
@@ -43,7 +43,7 @@ pub(crate) const WAITED_NOTABLY: f64 = 0.02;
 
 /// Runs the command.
 pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
-    let Some(scenario) = &args.scenario else {
+    let Some(command) = &args.command else {
         let method = MethodArgs {
             cpus: None,
             runs: RUNS_QUOTABLE,
@@ -57,22 +57,22 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
         let bench = Bench::new(pingpong::SCENARIO.name, &method)?.within(Some(ALL_BUDGET));
         return measured(bench, common, &[matrix], None);
     };
-    match scenario {
-        Scenario::List => list(common),
-        Scenario::Http(args) => load::http(args, common),
-        Scenario::Tcp(args) => load::tcp(args, common),
-        Scenario::Arena(args) => arena::run(args, common),
-        Scenario::Submit(args) => arena::submit(args, common),
-        Scenario::Site(args) => site::run(args, common),
-        Scenario::Compare(args) => compare::run(args, common),
-        Scenario::Report(args) => report::run(args, common),
-        Scenario::Selfcheck(args) => selfcheck::run(args, common),
-        Scenario::Floor(args) => {
+    match command {
+        BenchCommand::List => list(common),
+        BenchCommand::Http(args) => load::http(args, common),
+        BenchCommand::Tcp(args) => load::tcp(args, common),
+        BenchCommand::Arena(args) => arena::run(args, common),
+        BenchCommand::Submit(args) => arena::submit(args, common),
+        BenchCommand::Site(args) => site::run(args, common),
+        BenchCommand::Compare(args) => compare::run(args, common),
+        BenchCommand::Report(args) => report::run(args, common),
+        BenchCommand::Selfcheck(args) => selfcheck::run(args, common),
+        BenchCommand::Floor(args) => {
             let bench = Bench::new("floor", &args.method)?;
             let rows = bench.measure(scenario::floor::run)?;
             bench.report(common, rows.into())
         }
-        Scenario::Registered(Registered { scenario, args }) => {
+        BenchCommand::Registered(Registered { scenario, args }) => {
             let mut matrices = vec![args.matrix(scenario)];
             if args.size.is_empty() {
                 matrices[0].size.push(DEFAULT_SIZE);
@@ -91,8 +91,8 @@ pub(crate) fn run(args: &BenchArgs, common: Common) -> Outcome {
             bench.setup.worst = args.worst.map_or(0, usize::from);
             measured(bench, common, &matrices, args.rivals.as_deref())
         }
-        Scenario::Sweep(args) => sweep::run(args, common),
-        Scenario::Bridge(args) => far::run(args, common),
+        BenchCommand::Sweep(args) => sweep::run(args, common),
+        BenchCommand::Bridge(args) => far::run(args, common),
     }
 }
 

@@ -21,6 +21,13 @@ pub(crate) fn word_or(text: &str, stand_in: &str) -> String {
     word(text).unwrap_or_else(|| stand_in.to_owned())
 }
 
+/// The command that lets stopped processes go on.
+pub(crate) fn resume<P: ToString>(processes: impl IntoIterator<Item = P>) -> String {
+    let processes = processes.into_iter();
+    let words = processes.map(|process| process.to_string());
+    format!("kill -CONT {}", words.collect::<Vec<_>>().join(" "))
+}
+
 /// The option that names a folder of channels, with a space before it; empty without a folder.
 pub(crate) fn dir(path: Option<&Path>) -> String {
     path.map_or_else(String::new, |path| {

@@ -39,7 +39,7 @@ Examples:
   olivine bench http --peers all              our server against others")]
 pub(crate) struct BenchArgs {
     #[command(subcommand)]
-    pub(crate) scenario: Option<Scenario>,
+    pub(crate) command: Option<BenchCommand>,
     #[arg(
         long, value_name = "FILE",
         help = format!("Without COMMAND: {}", save_help().replacen("Also", "also", 1))
@@ -48,7 +48,7 @@ pub(crate) struct BenchArgs {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Scenario {
+pub(crate) enum BenchCommand {
     Floor(FloorArgs),
     #[command(flatten)]
     Registered(Registered),
@@ -153,16 +153,21 @@ const STREAMED: [(&str, &str); 3] = [
     ),
 ];
 
-/// Whether a scenario reads an option; those of every measurement, each does.
+/// Whether a scenario reads an option: those that are lists of some scenario, if it has the list;
+/// those of every measurement always.
 fn is_read(scenario: &registry::Scenario, id: &str) -> bool {
     match id {
         "rivals" | "align" => scenario.reads("method"),
         "slots" => scenario.in_harness,
         "worst" => scenario.load == Load::Open,
-        "method" | "rate" | "batch" | "count" | "publishers" | "subscribers" | "wait"
-        | "capacity" | "topic" | "take" => scenario.reads(id),
-        _ => true,
+        _ => scenario.reads(id) || readers(id).next().is_none(),
     }
+}
+
+/// Names of the scenarios that have the list `key`.
+fn readers(key: &str) -> impl Iterator<Item = &'static str> {
+    let having = SCENARIOS.iter().filter(move |scenario| scenario.reads(key));
+    having.map(|scenario| scenario.name)
 }
 
 impl Subcommand for Registered {
@@ -309,9 +314,13 @@ impl RegisteredArgs {
     }
 }
 
-/// Measure every point of a job file or preset; resumes after a stop
-#[derive(Debug, Args)]
-#[command(help_template = TEMPLATE, after_help = "\
+/// What a job file is, with the lists that each scenario reads.
+fn job_help() -> String {
+    let of = |key| readers(key).collect::<Vec<_>>().join(", ");
+    let scenarios: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+    let (first, others) = scenarios.split_first().unwrap_or((&"", &[]));
+    format!(
+        "\
 Examples:
   olivine bench sweep --preset olive          repeat what Olive published
   olivine bench sweep --preset olive --print-job > job.toml
@@ -322,19 +331,35 @@ A job file has an 'about' line and any number of blocks. Each block measures
 every combination of its lists. A list that its scenario lacks is refused:
   about = \"sizes against methods\"
   [[measure]]
-  scenario = \"pingpong\"            # or latency, throughput, fanout, mesh, cost
+  {scenario}# or {others}
   size = [32, 1024]                # bytes of a message; all scenarios
-  method = [\"olivine-shm\", \"pipe\"]   # pingpong, throughput, latency
+  method = [\"olivine-shm\", \"pipe\"]   # {method}
   wait = [\"spin\", \"adaptive\"]      # of channels of this library
   capacity = [\"64KiB\", \"1MiB\"]     # of channels of this library
   rival = [\"zeromq-ipc\"]           # methods of other programs
-  count = 100000                   # pingpong: round trips of a run, not a time
-  rate = [1000.0]                  # latency: messages per second
-  batch = [1, 16]                  # throughput, fanout, mesh
-  publishers = [6]                 # mesh
-  subscribers = [1, 2, 4]          # latency, fanout, mesh
-  topic = [\"a.b\", \"a.c\"]           # latency, fanout, mesh: in turns
-  take = [\"poll\", \"receive\"]       # throughput: how messages are taken")]
+  count = 100000                   # {count}: round trips of a run, not a time
+  rate = [1000.0]                  # {rate}: messages per second
+  batch = [1, 16]                  # {batch}
+  publishers = [6]                 # {publishers}
+  subscribers = [1, 2, 4]          # {subscribers}
+  topic = [\"a.b\", \"a.c\"]           # {topic}: in turns
+  take = [\"poll\", \"receive\"]       # {take}: how messages are taken",
+        scenario = format_args!("{:<33}", format!("scenario = \"{first}\"")),
+        others = others.join(", "),
+        method = of("method"),
+        count = of("count"),
+        rate = of("rate"),
+        batch = of("batch"),
+        publishers = of("publishers"),
+        subscribers = of("subscribers"),
+        topic = of("topic"),
+        take = of("take"),
+    )
+}
+
+/// Measure every point of a job file or preset; resumes after a stop
+#[derive(Debug, Args)]
+#[command(help_template = TEMPLATE, after_help = job_help())]
 pub(crate) struct SweepArgs {
     /// Job file in TOML, of at most 1 MiB
     #[arg(required_unless_present = "preset", conflicts_with = "preset")]

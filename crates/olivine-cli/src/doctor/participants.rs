@@ -5,6 +5,7 @@ use super::rule::{Judged, Rule, Status, Verdict};
 use super::snapshot::Snapshot;
 use super::topology::{self, Distance};
 use crate::process;
+use crate::quote;
 use crate::watch::view::{self, Severity, State};
 use olivine::admin::ChannelInfo;
 use std::collections::BTreeSet;
@@ -243,8 +244,7 @@ fn stopped(seen: &Participants) -> Judged {
     }
     let names: Vec<String> = found.iter().map(|one| one.named()).collect();
     let ids: BTreeSet<String> = found.iter().map(|one| one.process_id.to_string()).collect();
-    let ids: Vec<String> = ids.into_iter().collect();
-    let mend = format!("kill -CONT {}", ids.join(" "));
+    let mend = quote::resume(ids);
     Ok(Verdict::bad(Status::Warning, names.join(", "), mend))
 }
 

@@ -23,6 +23,44 @@ use std::path::Path;
 /// Bytes of output collected before a write.
 const WRITE_BYTES: usize = 256 << 10;
 
+/// What there is to know of a form, beside its writer.
+struct FormFacts {
+    form: ExportForm,
+    /// Endings of files in this form; the first is the common one.
+    endings: &'static [&'static str],
+    /// Whether a terminal cannot show it.
+    is_binary: bool,
+    /// Whether this build has the library that it needs.
+    is_built: bool,
+}
+
+const FORMS: [FormFacts; 4] = [
+    FormFacts {
+        form: ExportForm::Csv,
+        endings: &["csv"],
+        is_binary: false,
+        is_built: true,
+    },
+    FormFacts {
+        form: ExportForm::Json,
+        endings: &["jsonl", "ndjson", "json"],
+        is_binary: false,
+        is_built: true,
+    },
+    FormFacts {
+        form: ExportForm::Arrow,
+        endings: &["arrow", "feather", "ipc"],
+        is_binary: true,
+        is_built: cfg!(feature = "arrow"),
+    },
+    FormFacts {
+        form: ExportForm::Mcap,
+        endings: &["mcap"],
+        is_binary: true,
+        is_built: cfg!(feature = "mcap"),
+    },
+];
+
 /// Writes messages in one form.
 trait Form {
     /// Writes one message.
@@ -49,14 +87,14 @@ pub(crate) fn run(args: &ExportArgs, common: Common) -> Outcome {
     let (out, escape): (Box<dyn Write>, bool) = match &args.into {
         Some(path) => (Box::new(create(path)?), false),
         None => {
-            if matches!(chosen, ExportForm::Arrow | ExportForm::Mcap) {
-                terminal::confirm_binary(word(chosen))?;
+            if chosen.is_binary {
+                terminal::confirm_binary(word(chosen.form))?;
             }
             (Box::new(io::stdout().lock()), terminal::is_stdout())
         }
     };
     let out = BufWriter::with_capacity(WRITE_BYTES, out);
-    let written = write(part, &stop, args, || writer(chosen, out, escape));
+    let written = write(part, &stop, args, || writer(chosen.form, out, escape));
     let ended = written.inspect_err(|_| {
         if let Some(path) = &args.into {
             // It was made here. Left behind, it would be in the way of the next try.
@@ -67,7 +105,7 @@ pub(crate) fn run(args: &ExportArgs, common: Common) -> Outcome {
         if common.json {
             print_json(&json!({
                 "path": path,
-                "form": word(chosen),
+                "form": word(chosen.form),
                 "messages": ended.messages,
                 "payload_bytes": ended.payload_bytes,
                 "complete": ended.is_complete(),
@@ -106,39 +144,36 @@ fn word(form: ExportForm) -> String {
 }
 
 /// The form that was asked for, or that of the file's ending.
-fn form(args: &ExportArgs) -> Outcome<ExportForm> {
-    if let Some(form) = args.out {
-        return Ok(form);
-    }
-    let Some(path) = &args.into else {
-        return Ok(ExportForm::Json);
+fn form(args: &ExportArgs) -> Outcome<&'static FormFacts> {
+    let is_asked = |facts: &&FormFacts| match (args.out, &args.into) {
+        (Some(form), _) => facts.form == form,
+        (None, None) => facts.form == ExportForm::Json,
+        (None, Some(path)) => {
+            let ending = path.extension().and_then(|ending| ending.to_str());
+            ending.is_some_and(|ending| facts.endings.contains(&ending))
+        }
     };
-    match path.extension().and_then(|ending| ending.to_str()) {
-        Some("csv") => Ok(ExportForm::Csv),
-        Some("jsonl" | "ndjson" | "json") => Ok(ExportForm::Json),
-        Some("arrow" | "feather" | "ipc") => Ok(ExportForm::Arrow),
-        Some("mcap") => Ok(ExportForm::Mcap),
-        _ => Err(Failure::usage(format!(
-            "the ending of {} names no form: use .csv, .jsonl, .arrow or .mcap, or --out FORM",
-            path.display()
-        ))),
-    }
+    FORMS.iter().find(is_asked).ok_or_else(|| {
+        let path = args.into.as_deref().unwrap_or_else(|| Path::new(""));
+        let common = FORMS.iter().filter_map(|facts| facts.endings.first());
+        let common: Vec<String> = common.map(|ending| format!(".{ending}")).collect();
+        Failure::usage(format!(
+            "the ending of {} names no form: use {}, or --out FORM",
+            path.display(),
+            common.join(", ")
+        ))
+    })
 }
 
 /// Refuses a form whose library this build does not have.
-fn check_built(form: ExportForm) -> Outcome {
-    let is_built = match form {
-        ExportForm::Csv | ExportForm::Json => true,
-        ExportForm::Arrow => cfg!(feature = "arrow"),
-        ExportForm::Mcap => cfg!(feature = "mcap"),
-    };
-    if is_built {
+fn check_built(facts: &FormFacts) -> Outcome {
+    if facts.is_built {
         return Ok(());
     }
     Err(Failure::usage(format!(
         "--out {0} needs a library that this build does not have: build with the cargo feature \
          '{0}', or use --out csv or json",
-        word(form)
+        word(facts.form)
     )))
 }
 

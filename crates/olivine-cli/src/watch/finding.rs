@@ -188,7 +188,7 @@ fn remedy(shown: &ChannelView, one: &Participant, help: &Help) -> String {
     let (channel, id) = (&shown.name, one.process_id);
     let place = help.place_of(channel);
     match (one.state, one.name.as_deref().and_then(quote::word)) {
-        (State::Stopped, _) => format!("kill -CONT {id}"),
+        (State::Stopped, _) => quote::resume([id]),
         (State::Gone, Some(name)) => format!("olivine rm shm://{channel} --name {name}{place}"),
         (State::Gone, None) => format!("olivine inspect shm://{channel}{place}"),
         // Only the number of a visible process is surely its number here.

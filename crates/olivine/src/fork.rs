@@ -4,9 +4,10 @@
 //! look alive. Therefore lock descriptors are closed in the child. A child that used an inherited
 //! handle would be a second publisher of one lane. Therefore each handle has a private page that
 //! the kernel zeroes in a child (`MADV_WIPEONFORK`). It contains the two words that let a publisher
-//! take the fast path, so its first call in a child takes the slow path. It also contains a word
-//! that is nonzero only in the process that opened the handle. If the kernel refuses this (gVisor,
-//! Linux before 4.14), the handler that closes descriptors zeroes these words.
+//! take the fast path (`limit`, `ready`), so its first call in a child takes the slow path. It also
+//! contains two words that are zero in a child: `alive`, and `plain`, with which a subscriber asks
+//! in one load whether the process is its own and no error is pending. If the kernel refuses this
+//! (gVisor, Linux before 4.14), the handler that closes descriptors zeroes these four words.
 //!
 //! A `fork` in another thread waits while a descriptor is opened and registered, or unregistered
 //! and closed: see [`block_forks`].

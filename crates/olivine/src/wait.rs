@@ -40,11 +40,12 @@ const NAP_LONG: Duration = Duration::from_secs(5);
 const SHORT_NAPS: u32 = 2;
 /// Longest nap if this process cannot order the other side's stores (no membarrier).
 const NAP_UNCOVERED: Duration = Duration::from_millis(1);
-/// Rounds that `adaptive` spends spinning before it parks: some 50 µs.
+/// Rounds after which `adaptive` parks: some 50 µs.
 const ADAPTIVE_ROUNDS: u32 = 600;
-/// Rounds that `adaptive` and `yield` spend like `spin`.
+/// Rounds of [`ROUND`] looks with which a subscriber of each strategy but `spin` begins: `adaptive`
+/// and `yield` in a row, `park` before each of its first sleeps. Later rounds have no such looks.
 const BARE_ROUNDS: u32 = 20;
-/// Checks for the next message in a round of a spinning endpoint.
+/// Looks at the next headers in such a round.
 const ROUND: u32 = 32;
 
 /// The bit of the hint that says that there may be sleepers. The bits above count how often it was
@@ -187,10 +188,12 @@ pub(crate) fn wake(park: &AtomicU64) -> bool {
     true
 }
 
-/// Counts empty checks and says what to do before the next one.
+/// Counts the rounds of an endpoint that waits, and says what to do before the next one.
 ///
-/// A round is a number of checks for the awaited event, without a pause between them, and one check
-/// of everything else.
+/// A round is, of a subscriber, up to [`ROUND`] looks at the next headers, a pause after each, and
+/// then one check of everything that ends the wait. So an `adaptive` subscriber looks 20 × 32
+/// times. Then it checks once a round, with a pause, until 600 rounds are over, and parks. A
+/// publisher has no looks, only the check for room.
 #[derive(Debug)]
 pub(crate) struct Idle {
     strategy: WaitStrategy,
@@ -198,10 +201,10 @@ pub(crate) struct Idle {
     looks: u32,
 }
 
-/// What an idle endpoint does before it checks again.
+/// What an idle endpoint does before its next round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Check again.
+    /// Begin the next round.
     Look,
     /// Sleep in the kernel.
     Park,
@@ -216,14 +219,14 @@ impl Idle {
         }
     }
 
-    /// Whether this round has another check.
+    /// Whether this round has another look.
     #[inline(always)]
     pub(crate) fn keep_spinning(&mut self) -> bool {
         self.looks += 1;
         self.looks <= ROUND && (self.strategy == WaitStrategy::Spin || self.rounds < BARE_ROUNDS)
     }
 
-    /// A round was empty.
+    /// A round found nothing.
     #[inline]
     pub(crate) fn step(&mut self) -> Step {
         self.rounds = self.rounds.saturating_add(1);

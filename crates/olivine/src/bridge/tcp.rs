@@ -169,7 +169,7 @@ impl LinkCounters<'_> {
     }
 }
 
-/// Counts empty polls, and decides when to sleep.
+/// Measures how long a thread of a bridge has found nothing to do, and decides when to sleep.
 #[derive(Debug)]
 struct IdlePolls {
     strategy: WaitStrategy,
@@ -205,7 +205,7 @@ impl IdlePolls {
         true
     }
 
-    /// We slept: poll once, and sleep again if it is empty.
+    /// We slept: look once, and sleep again if there is nothing to do.
     fn woke(&mut self) {
         self.slept = true;
     }

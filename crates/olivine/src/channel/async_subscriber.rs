@@ -1,5 +1,6 @@
 //! A subscriber whose waits are futures: the thread behind the descriptor wakes tasks.
 
+use super::poll::CHECKS_NEXT;
 use super::slow_state::would_find;
 use super::subscriber::Subscriber;
 use super::typed::Typed;
@@ -105,8 +106,8 @@ impl<T: ?Sized> AsyncSubscriber<T> {
             if !would_find(&subscriber.slow_state, &subscriber.lanes) {
                 return Poll::Pending;
             }
-            // If it is not a message, the next empty poll checks for other changes.
-            subscriber.empty_polls = 3;
+            // If it is not a message, the next call that finds none checks for other changes.
+            subscriber.empty_calls = CHECKS_NEXT;
             Poll::Ready(Ok(()))
         })
         .await

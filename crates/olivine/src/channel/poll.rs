@@ -14,6 +14,16 @@ const LANE_BUDGET: usize = 256;
 /// Skipped messages of other topics in one call, after which the call returns nothing.
 const SKIPPED_MAX: usize = 4096;
 
+/// Of the calls in a row that find no message, the first that checks for an eviction and the end.
+/// Earlier checks would delay a spinning subscriber whose next message arrives.
+const FIRST_CHECK: u32 = 4;
+
+/// After [`FIRST_CHECK`], each so many of these calls check.
+const CHECK_EVERY: u32 = 32;
+
+/// The number of such calls after which the next one checks.
+pub(super) const CHECKS_NEXT: u32 = FIRST_CHECK - 1;
+
 /// Calls between two reports of a lane that cannot be mapped, while other lanes have messages.
 const REPORT_EVERY: u32 = 64;
 
@@ -31,7 +41,7 @@ impl<T: ?Sized> Subscriber<T> {
         loop {
             let total = self.poll_lanes(&mut handler, limit)?;
             if total > 0 || limit == 0 {
-                self.empty_polls = 0;
+                self.empty_calls = 0;
                 return Ok(total);
             }
             if !self.found_new_lanes()? {
@@ -143,12 +153,12 @@ impl<T: ?Sized> Subscriber<T> {
     ) -> Result<usize, ReceiveError> {
         let filter = self.filter.as_deref();
         let lanes = self.lanes.len();
-        let (mut total, mut seen, mut empty_polls) = (0, 0, 0);
+        let (mut total, mut seen, mut empty_lanes) = (0, 0, 0);
         let mut wrong = None;
         let seen_max = LANE_BUDGET * lanes;
         while total < limit
             && seen - total < skipped_max
-            && empty_polls < lanes
+            && empty_lanes < lanes
             && (seen < seen_max || total == 0)
         {
             if self.next_lane >= lanes {
@@ -173,7 +183,7 @@ impl<T: ?Sized> Subscriber<T> {
             self.next_lane += 1;
             let count = count?;
             seen += count;
-            empty_polls = if count == 0 { empty_polls + 1 } else { 0 };
+            empty_lanes = if count == 0 { empty_lanes + 1 } else { 0 };
             if let Some(wrong) = wrong {
                 return Err(wrong);
             }
@@ -389,7 +399,7 @@ impl<T: ?Sized> Subscriber<T> {
                 }
             };
             if found.is_some() {
-                self.empty_polls = 0;
+                self.empty_calls = 0;
                 return Ok(found);
             }
             if !self.found_new_lanes()? {
@@ -477,17 +487,16 @@ impl<T: ?Sized> Subscriber<T> {
         self.slow |= self.checked || !self.slow_state.page.is_plain();
     }
 
-    /// A poll found nothing. Now and then this checks for other changes: the end of the stream, an
-    /// eviction. Not at the first empty polls: they would delay a spinning subscriber whose next
-    /// message arrives.
+    /// A call found no message. Now and then this checks for other changes: the end of the stream,
+    /// an eviction.
     #[inline(always)]
     fn found_nothing(&mut self) -> Result<(), ReceiveError> {
-        self.empty_polls = self.empty_polls.wrapping_add(1);
+        self.empty_calls = self.empty_calls.wrapping_add(1);
         if let Some(watch) = &self.slow_state.watch {
             // The watch reports changes from here on. What has changed before is reported now.
             watch.arm(&self.lanes, &self.slow_state);
             self.check_slow_state()
-        } else if self.empty_polls == 4 || self.empty_polls.is_multiple_of(32) {
+        } else if self.empty_calls == FIRST_CHECK || self.empty_calls.is_multiple_of(CHECK_EVERY) {
             self.check_slow_state()
         } else {
             Ok(())
@@ -524,7 +533,7 @@ impl<T: ?Sized> Subscriber<T> {
         if end.is_err() {
             slow_state.reported_end = end_mark(&self.lanes);
             // The next call checks at once and reports it again.
-            self.empty_polls = 3;
+            self.empty_calls = CHECKS_NEXT;
         }
         failure.and(end)
     }

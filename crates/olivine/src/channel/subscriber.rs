@@ -4,6 +4,7 @@ mod lifetime;
 
 use super::attached::{Attached, is_unlinked};
 use super::fields;
+use super::poll::CHECKS_NEXT;
 use super::shape::read_record;
 use super::slow_state::{SubscriberSlowState, is_ready, watch_publishers, would_find};
 use super::status::{Durable, LaneState, LaneStatus};
@@ -71,8 +72,8 @@ pub struct Subscriber<T: ?Sized = [u8]> {
     /// Bytes of the message found last, without its topic.
     pub(super) payload: usize,
     pub(super) copy: Copied,
-    /// Empty polls in a row.
-    pub(super) empty_polls: u32,
+    /// Calls in a row that found no message. They decide when to check for an eviction and the end.
+    pub(super) empty_calls: u32,
     /// Calls that could not map a new lane.
     pub(super) map_failures: u32,
     pub(super) slow_state: Box<SubscriberSlowState>,
@@ -286,8 +287,8 @@ impl<T: ?Sized> Subscriber<T> {
             // A new publisher that has sent nothing does not end the wait.
             self.found_new_lanes()?;
             if would_find(&self.slow_state, &self.lanes) {
-                // If it is not a message, the next empty poll checks for other changes.
-                self.empty_polls = 3;
+                // If it is not a message, the next call that finds none checks for other changes.
+                self.empty_calls = CHECKS_NEXT;
                 return Ok(true);
             }
             let mut nap = Duration::MAX;

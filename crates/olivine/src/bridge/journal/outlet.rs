@@ -133,7 +133,7 @@ struct Recording {
     recorder: Recorder,
     /// Syncs while the next block is collected.
     syncer: Syncer,
-    /// A running sync: what it makes durable.
+    /// A running sync: what it brings to the disk.
     syncing: Option<Written>,
     channel: String,
     /// The recorder's number of each lane of the ring.

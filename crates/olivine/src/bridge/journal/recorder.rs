@@ -86,7 +86,7 @@ pub struct Recorder {
     dirty: bool,
     /// End of the part that is on the disk as far as this recorder knows: a failed sync removes the
     /// rest.
-    durable: u64,
+    synced_end: u64,
     /// End of the part that an outside sync covers. The file is not ended in the meantime.
     syncing: Option<u64>,
     /// A sync failed.
@@ -158,7 +158,7 @@ impl Recorder {
             // it writes before it syncs. The next sync covers them.
             dirty: found.offset > TERM_BYTES,
             // Blocks of an earlier recorder are never removed: it may have confirmed them.
-            durable: found.offset,
+            synced_end: found.offset,
             syncing: None,
             unsynced: false,
             page,
@@ -393,7 +393,7 @@ impl Recorder {
 
     /// The sync of a file from [`Recorder::write_for_sync`] is done.
     pub(super) fn sync_done(&mut self) {
-        self.durable = self.syncing.take().unwrap_or(self.durable);
+        self.synced_end = self.syncing.take().unwrap_or(self.synced_end);
         self.stats.syncs += 1;
     }
 
@@ -409,7 +409,7 @@ impl Recorder {
         if self.settings.sync == SyncPolicy::Block
             && let Ok(file) = self.descriptor()
         {
-            let _ = rustix::fs::ftruncate(file, self.durable);
+            let _ = rustix::fs::ftruncate(file, self.synced_end);
         }
         term::refused("force to the disk", &self.path)(errno)
     }
@@ -494,7 +494,7 @@ impl Recorder {
             return Err(self.sync_failed(errno));
         }
         self.dirty = false;
-        self.durable = self.offset;
+        self.synced_end = self.offset;
         self.stats.syncs += 1;
         Ok(())
     }

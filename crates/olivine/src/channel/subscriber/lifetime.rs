@@ -117,7 +117,7 @@ impl<T: ?Sized> Subscriber<T> {
             filter: filter.map(Box::new),
             payload: 0,
             copy: Copied::default(),
-            empty_polls: 0,
+            empty_calls: 0,
             map_failures: 0,
             slow_state,
             typed: PhantomData,

@@ -8,7 +8,8 @@ use crate::ring::layout::{Geometry, POSITION_MAX, control, frame_bytes, lane};
 use crate::sync::{Ordering, fence, mutant};
 
 impl Producer {
-    /// Takes the lane over where its last publisher left it, and holds it at a limit of 0: the
+    /// Makes the publisher of a lane: new, closed before, or left by a dead publisher. It continues
+    /// behind the last committed message of the publisher before it. Its cached limit is 0, so its
     /// first message asks the gate.
     ///
     /// The caller holds the lane's lock. The private words are the cached limit, and the length of

@@ -217,7 +217,7 @@ impl Recorder {
         self.path = path;
         self.term += 1;
         self.offset = TERM_BYTES;
-        self.durable = TERM_BYTES;
+        self.synced_end = TERM_BYTES;
         self.described = 0;
         self.holed.clear();
         self.index = Index::default();

@@ -479,11 +479,11 @@ pub enum Durable {
     Created = 1,
     /// It goes on where the name was. Nothing was missed.
     Resumed = 2,
-    /// The place of the name was taken, because it held a publisher back for longer than
-    /// `slow=evict:` allows or was absent for longer than `expire=`. It goes on with the oldest
-    /// message that is still there; `olivine_subscriber_lost_bytes` says how much it missed, and
-    /// the first call that receives answers `EVICTED` once, unless the subscriber that lost the
-    /// place got this report before it left.
+    /// The place of the name was taken, because it was in the way of a publisher that had no room
+    /// for longer than `slow=evict:` allows, or was absent for longer than `expire=`. It goes on
+    /// with the oldest message that is still there; `olivine_subscriber_lost_bytes` says how much
+    /// it missed, and the first call that receives answers `EVICTED` once, unless the subscriber
+    /// that lost the place got this report before it left.
     LostPlace = 3,
 }
 

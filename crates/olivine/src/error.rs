@@ -222,7 +222,8 @@ pub enum ReceiveError {
     #[error("end of stream: every publisher has closed and everything was read")]
     Closed,
     /// Unread messages of a `delivery=latest` subscriber were overwritten. It skipped everything
-    /// published until now, and continues with the next message that is published.
+    /// that the publisher of their lane has published until now, and continues there with the next
+    /// message that is published. Other lanes lose nothing by this.
     #[error(
         "overrun: {lost_bytes} bytes were overwritten before they were read; go on, or use a \
          larger 'capacity=' or 'delivery=reliable'"
@@ -231,16 +232,16 @@ pub enum ReceiveError {
         /// Bytes of frames (headers and padding included) that were skipped.
         lost_bytes: u64,
     },
-    /// The subscriber lost its place, because it held a publisher back for longer than
-    /// `slow=evict:` allows.
+    /// The subscriber lost its place, because a publisher had no room for longer than `slow=evict:`
+    /// allows, and this subscriber was in the way: slow, silent, or just opened.
     ///
     /// A durable name may have lost its place before it was opened, also by being absent for longer
     /// than `expire=`. Then its first receiving call returns this error once. The subscriber is
     /// attached and continues; `lost_bytes` counts what it missed.
     #[error(
-        "evicted: the place of this subscriber was taken, because it held a publisher back for \
-         longer than 'slow=evict:' allows, or was absent for longer than 'expire='; open it again, \
-         or go on if it was just opened"
+        "evicted: the place of this subscriber was taken, because a publisher had no room for \
+         longer than 'slow=evict:' allows and this subscriber was in the way, or because it was \
+         absent for longer than 'expire='; open it again, or go on if it was just opened"
     )]
     Evicted,
     /// The lane holds words that no publisher of this version writes.

@@ -26,7 +26,8 @@ const RECHECK_AFTER: Duration = Duration::from_millis(1);
 ///
 /// One clock starts when the publisher finds no room. When it has run for D, every subscriber that
 /// blocks the room is evicted: silent, stopped, absent, slow or new. So no message waits longer
-/// than D and the time that the evictions take.
+/// than D, the time until the next check ([`CHECK_EVERY_NS`]), and the time that the evictions
+/// take.
 ///
 /// A subscriber that reads nothing while the publisher waits for others has a clock as well. It
 /// counts only the time that publishers wait. If that clock has run for D, the subscriber is

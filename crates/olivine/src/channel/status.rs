@@ -65,9 +65,9 @@ pub enum Durable {
     Created,
     /// The name continues at its position. It missed nothing.
     Resumed,
-    /// The name lost its place. It held a publisher back for longer than `slow=evict:` allows, or
-    /// was absent for longer than `expire=`. It continues with the oldest message that is still in
-    /// the ring. The first receiving call returns
+    /// The name lost its place. It was in the way of a publisher that had no room for longer than
+    /// `slow=evict:` allows, or was absent for longer than `expire=`. It continues with the oldest
+    /// message that is still in the ring. The first receiving call returns
     /// [`ReceiveError::Evicted`](crate::ReceiveError::Evicted) once, unless the subscriber that
     /// lost the place got that error before it left.
     LostPlace {

@@ -118,8 +118,8 @@ ids! {
         "a publisher overwrote messages before this lossy subscriber read them",
         "continue; use a larger 'capacity=', or 'delivery=reliable'";
     Evicted "evicted"
-        "the subscriber lost its place: it held a publisher back for too long, or was absent for \
-         too long",
+        "the subscriber lost its place: it was in the way of a publisher that had no room for too \
+         long, or was absent for too long",
         "open it again; read faster, or use a longer 'slow=evict:' or 'expire='";
     Corrupt "corrupt"
         "a lane holds words that no publisher of this version writes",

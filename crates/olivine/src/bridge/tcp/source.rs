@@ -493,8 +493,8 @@ pub(super) fn ring(error: ReceiveError) -> ConnectionEnd {
     match error {
         ReceiveError::Evicted => ConnectionEnd::ByUs {
             close: Close::Evicted,
-            reason: "evicted: it held a publisher back for longer than 'slow=evict:' allows; open \
-            the channel again"
+            reason: "evicted: it was in the way of a publisher that had no room for longer than \
+            'slow=evict:' allows; open the channel again"
                 .into(),
         },
         other => ConnectionEnd::Failed(LinkError::Receive {

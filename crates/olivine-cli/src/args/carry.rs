@@ -80,8 +80,8 @@ pub(crate) struct RecordArgs {
     /// Compress blocks: no, zstd or zstd:LEVEL [default: no]
     #[arg(long, value_name = "HOW", hide = !cfg!(feature = "zstd"))]
     pub(crate) compress: Option<String>,
-    /// Keep the position in the channel under this name after the end:
-    /// publishers wait for the next recorder of this name
+    /// Keep the position in the channel under this name after the end, as
+    /// name= does: publishers wait for the next recorder of this name
     #[arg(long, value_name = "NAME")]
     pub(crate) durable: Option<String>,
     /// Name of the channel in the journal [default: the channel's name]

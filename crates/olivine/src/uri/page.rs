@@ -26,8 +26,8 @@ errors. The options of the bindings and the methods of `Config` have the same na
 defaults; so have the flags of `olivine pub` and `sub`, which are those of the keys of `shm`.
 `olivine record` and `replay` have flags for keys of `file`. All other keys stand in the URI. The
 methods for keys of `tcp`, `nats`, `file` and `shm+fd` are in the groups `Config::tcp`, `nats`,
-`file` and `sealed`. A size is a number of bytes, or a number with `KiB`, `MiB` or `GiB`. A duration
-is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
+`file` and `sealed` (keys of `shm+fd`). A size is a number of bytes, or a number with `KiB`, `MiB`
+or `GiB`. A duration is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
 
 Keys marked *channel* shape the channel. The first publisher fixes them. A subscriber that comes
 first fixes only what it names. A value that differs from a live channel's is an error. `mode` is

@@ -79,8 +79,8 @@ keys! { KEYS {
     /// few times the second-level cache. Rings larger than the last cache cost cache misses, and a
     /// full ring adds queueing delay.
     ///
-    /// The longest message is `capacity` less `align` and 8 bytes; a topic takes its bytes and one
-    /// of that. `Publisher::message_max` says it.
+    /// The longest message is `capacity` less `align` and 8 bytes; a topic shortens it by its
+    /// length and 1 byte. `Publisher::message_max` says it.
     capacity(config: Config, bytes: u64) in Config {
         getter: get_capacity -> Option<u64> = config.capacity,
         value: "BYTES", schemes: EVERYWHERE, end: Both,
@@ -106,6 +106,9 @@ keys! { KEYS {
 
     /// How this endpoint waits: `spin` keeps looking, `yield` gives the CPU away between looks,
     /// `park` sleeps in the kernel, `adaptive` spins for about 50 µs, then sleeps.
+    ///
+    /// A subscriber with `park` also looks first: 32 times before each of the first 20 sleeps of a
+    /// wait.
     wait(config: Config, strategy: WaitStrategy) in Config {
         getter: get_wait -> WaitStrategy = config.wait,
         value: "STRATEGY", schemes: EVERYWHERE, end: Both,
@@ -116,9 +119,10 @@ keys! { KEYS {
 
     /// Whether publishers wait for this subscriber.
     ///
-    /// They wait for a `reliable` one. They overwrite what a `latest` one has not read: then its
-    /// next call returns `Overrun`, and it continues with the next message that is published.
-    /// `lost_bytes` counts what it skipped.
+    /// They wait for a `reliable` one. They do not wait for a `latest` one: when they need room,
+    /// they overwrite what it has not read. It gets every message that is not overwritten first.
+    /// Otherwise its next call returns `Overrun`, after which it continues in that publisher's lane
+    /// with the next message that is published there. `lost_bytes` counts what it skipped.
     delivery(config: Config, delivery: Delivery) in Config {
         getter: get_delivery -> Delivery = config.delivery,
         value: "KIND", schemes: EVERYWHERE, end: Subscriber,
@@ -155,7 +159,7 @@ keys! { KEYS {
     name(config: Config, name: &str) in Config {
         getter: get_name -> Option<&str> = config.name.as_deref(),
         value: "NAME", schemes: WITH_NAMES, end: Both,
-        default: "not durable", rule: "1 to 48 of A-Z a-z 0-9 . _ -",
+        default: "no name", rule: "1 to 48 of A-Z a-z 0-9 . _ -",
         read: Some, put: config.name = Some(name.to_owned()),
         show: config.name.clone(),
         holds: {
@@ -298,9 +302,10 @@ keys! { KEYS {
     ///
     /// Attached subscribers of `shm://`, `shm+fd://` and `inproc://` lose nothing, also if closing
     /// does not wait: the ring outlives the publisher. For other schemes 0 sets no bound: closing
-    /// waits until the far side has everything. Closing gives up a `tcp://` or `nats://` far side
-    /// that has been absent for `expire`, or 30 s if that is never. It does not give up a full
-    /// disk: set `linger` there.
+    /// waits until the far side has everything. A `tcp://` publisher that listens waits for the far
+    /// sides that have connected; before the first one closing does not wait. Closing gives up a
+    /// `tcp://` or `nats://` far side that has been absent for `expire`, or 30 s if that is never.
+    /// On a full disk closing waits for ever unless `linger` is set.
     ///
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout=` plus 1 s, so 11 s by

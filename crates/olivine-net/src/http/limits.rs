@@ -5,6 +5,8 @@ use std::time::Duration;
 use crate::error::ConfigError;
 
 /// Limits of the HTTP server; each is enforced before the memory is spent.
+///
+/// The *head* of a request is its request line and its header fields.
 #[derive(Clone, Debug)]
 #[must_use = "limits do nothing until a server is started with them"]
 pub struct Limits {
@@ -45,7 +47,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bytes of the request line (414 beyond) and of each header line (431 beyond), 64 to 64 KiB.
+    /// Bytes of the request line (414 beyond) and of each header field (431 beyond), 64 to 64 KiB.
     /// Default 8 KiB.
     pub fn line_bytes_max(mut self, bytes: usize) -> Self {
         self.line_bytes_max = bytes;

@@ -74,7 +74,7 @@ pyo3::create_exception!(
     Overrun,
     ReceiveError,
     "Unread messages of a delivery=latest subscriber were overwritten; `lost_bytes` counts their \
-     bytes. It continues with the next message published."
+     bytes. It continues with the next message of that lane."
 );
 pyo3::create_exception!(
     olivine,

@@ -86,8 +86,8 @@ pub fn exchange(stream: &mut TcpStream, request: &[u8], length: usize) -> Vec<u8
     answer
 }
 
-/// Reads what is there. A process that is stopped and continued is told of an interruption, because
-/// the socket has a time-out: it reads again.
+/// Reads what is there. After a stop and a continue the read fails as interrupted, because the
+/// socket has a time-out: it reads again.
 pub fn read_some(stream: &mut TcpStream, piece: &mut [u8]) -> io::Result<usize> {
     loop {
         match stream.read(piece) {

@@ -149,7 +149,7 @@ impl Uring {
 
     /// Asks for an event at each end of the peer's direction and each loss of the connection. A
     /// poll that ends with its first event would miss the reset behind an end. A receive does not
-    /// replace it: one that takes bytes may miss a reset right behind them (Linux 6.18).
+    /// replace it: if it takes bytes, it may miss a reset right behind them (Linux 6.18).
     fn arm_watch(&mut self, slot: Slot) -> io::Result<()> {
         let Some(state) = self.state(slot) else {
             return Ok(());

@@ -101,9 +101,13 @@ impl Heard {
             self.inputs = inputs.trim().parse().ok();
             return Line::Hide;
         }
+        // `#12  NEW    cov: 1 ft: 2 corp: 3/4b …`
         let is_progress = line.starts_with('#') || line.starts_with("\tNEW_FUNC");
         if is_progress {
-            self.progress(line);
+            let after = |mark: &str| line.split_once(mark)?.1.split([' ', '/']).next();
+            if let (Some(edges), Some(kept)) = (after(" cov: "), after(" corp: ")) {
+                self.reached = format!("{edges} edges reached by {kept} inputs");
+            }
             return Line::Hide;
         }
         let is_finding = ["panicked at", "ERROR: ", "SUMMARY: "]
@@ -114,17 +118,6 @@ impl Heard {
         }
         let is_chatter = line.starts_with("INFO: ") || line.starts_with("stat::");
         if is_chatter { Line::Hide } else { Line::Show }
-    }
-
-    /// `#12  NEW    cov: 1 ft: 2 corp: 3/4b …`
-    fn progress(&mut self, line: &str) {
-        let after = |mark: &str| {
-            let (_, rest) = line.split_once(mark)?;
-            rest.split([' ', '/']).next()
-        };
-        if let (Some(edges), Some(kept)) = (after(" cov: "), after(" corp: ")) {
-            self.reached = format!("{edges} edges reached by {kept} inputs");
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::stop::{LOOK, Stop};
 use crate::{log, quote};
 use carried::Carried;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
-use olivine::{Bridge, Config, LinkStage, LinkStatus, Scheme};
+use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -50,8 +50,10 @@ struct Running {
     pair: Pair,
     bridge: Bridge,
     note: String,
-    /// No other bridge runs here: its failure ends the command, which prints it.
+    /// No other bridge runs here: its failure needs no place.
     is_alone: bool,
+    /// Why it failed was printed.
+    has_complained: bool,
     /// The source of messages, and its state.
     source: Config,
     awaited: Awaited,
@@ -80,6 +82,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             bridge,
             note: String::new(),
             is_alone,
+            has_complained: false,
             source,
             awaited: Awaited::default(),
             carried: Carried::new(),
@@ -142,7 +145,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             }
             Err(error) => {
                 failed = true;
-                complain(&with_id(&error.into()));
+                one.complain(error);
                 rows.push((one.pair, control, false));
             }
         }
@@ -211,9 +214,14 @@ impl Running {
     /// Reports changes since the last check.
     fn tell(&mut self) {
         let status = self.bridge.status();
+        if status.stage == LinkStage::Failed {
+            if let Err(error) = self.bridge.finish(CUT_SHORT) {
+                self.complain(error);
+            }
+            return;
+        }
         let note = awaited::note(&status).unwrap_or_default();
-        let is_printed_later = self.is_alone && status.stage == LinkStage::Failed;
-        if note != self.note && !note.is_empty() && !is_printed_later {
+        if note != self.note && !note.is_empty() {
             log::info(&format!("{}: {note}", place(&self.pair.source)));
         }
         self.note = note;
@@ -224,10 +232,22 @@ impl Running {
         if let Some(line) = self.carried.line(&way(), &status, Instant::now()) {
             log::info(&line);
         }
-        let begins = !matches!(status.stage, LinkStage::Ended | LinkStage::Failed);
+        let begins = status.stage != LinkStage::Ended;
         if begins && status.bytes == 0 && !self.awaited.has_spoken() {
             let source = &self.source;
             self.awaited.goes_on(|| awaited::publisher(source));
+        }
+    }
+
+    /// Prints why it failed, once: when it is seen, not after the others have ended.
+    fn complain(&mut self, error: LinkError) {
+        if std::mem::replace(&mut self.has_complained, true) {
+            return;
+        }
+        let reason = with_id(&error.into());
+        match self.is_alone {
+            true => complain(&reason),
+            false => complain(&format!("{}: {reason}", place(&self.pair.source))),
         }
     }
 }

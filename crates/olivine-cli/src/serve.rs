@@ -42,12 +42,13 @@ pub(crate) fn run(args: &ServeArgs, common: Common) -> Outcome {
     }
     let target = Target::new(path, "'olivine top --json' prints what is seen")?;
     let stop = Stop::install()?;
-    let page = Desk::new(watch, args.interval).snapshot(&stop, args.seconds)?;
+    let mut desk = Desk::new(watch, args.interval);
+    let page = desk.snapshot(&stop, args.seconds)?;
     target.replace(page.as_bytes(), Readers::Mask)?;
     if common.json {
         print_json(&serde_json::json!({
             "file": path.display().to_string(), "page_bytes": page.len(),
         }))?;
     }
-    Ok(())
+    desk.check_asked()
 }

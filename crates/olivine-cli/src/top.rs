@@ -24,6 +24,8 @@ pub(crate) fn run(args: &TopArgs, common: Common) -> Outcome {
     check_interval(interval)?;
     let looks = Looks::of(args.once);
     let mut watch = Watch::new(&args.uri, args.dir.as_deref(), looks)?;
+    // Why named channels cannot be read comes on standard error then.
+    let reasons = !args.once || args.uri.is_empty();
     let stop = Stop::install()?;
     let first = interval.min(FIRST_WINDOW);
     #[cfg(feature = "screen")]
@@ -38,7 +40,7 @@ pub(crate) fn run(args: &TopArgs, common: Common) -> Outcome {
         if common.json {
             print_json(&view)?;
         } else {
-            let shown = text::text(&view, watch.dir());
+            let shown = text::text(&view, watch.dir(), reasons);
             show(&shown, args.once)?;
         }
         if args.once {

@@ -77,6 +77,40 @@ fn failed_replay_ends_sub_with_its_reason() {
     assert!(accepted.status.success(), "{}", said(&accepted));
 }
 
+/// Others go on: the reason is printed when it is known, and is not repeated at the end.
+#[test]
+fn bridge_that_fails_beside_another_says_why_once() {
+    let place = TestFolder::new();
+    let file = |name: &str| place.path().join(name).display().to_string();
+    let mut pairs = String::new();
+    for name in ["whole", "cut"] {
+        let journal = format!("file://{}.olv", file(name));
+        let published = place.run(&["pub", &journal, "--count", "100"]);
+        assert!(published.status.success(), "{}", said(&published));
+        pairs +=
+            &format!("[[bridge]]\nsource = \"{journal}\"\ndestination = \"shm://{name}-again\"\n");
+    }
+    let bytes = std::fs::read(file("cut.olv")).unwrap();
+    std::fs::write(file("cut.olv"), &bytes[..bytes.len() - 8]).unwrap();
+    let config = file("pairs.toml");
+    std::fs::write(&config, pairs).unwrap();
+    for level in ["info", "off"] {
+        let output = place.run(&["bridge", "--config", &config, "--log-level", level]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let text = said(&output);
+        let mut reasons = text
+            .lines()
+            .filter(|line| line.contains("was not finished"));
+        let reason = reasons.next().unwrap();
+        assert!(reason.starts_with("olivine: file://"), "{text}");
+        assert!(
+            reason.contains("cut.olv: ") && reason.ends_with(']'),
+            "{text}"
+        );
+        assert_eq!(reasons.next(), None, "{text}");
+    }
+}
+
 #[test]
 fn ended_recorder_keeps_only_a_named_position() {
     let place = TestFolder::new();

@@ -232,6 +232,8 @@ fn unreadable_and_hostile_channels_are_shown_and_none_is_fatal() {
         text.contains("unreadable") && !text.contains('\u{1b}'),
         "{text}"
     );
+    // No channel is named: nothing fails, and the text has the reasons.
+    assert!(text.contains("\nother: ") && shown.stderr.is_empty(), "{text}");
     // A channel that is named is missed.
     let shown = place.run(&["top", "--once", "-d", "100ms", "--json", "half-made"]);
     assert_eq!(shown.status.code(), Some(1), "{}", said(&shown));
@@ -246,11 +248,13 @@ fn named_channel_that_cannot_be_read_fails_a_single_look() {
     let published = place.run(&["pub", "good", "one"]);
     assert!(published.status.success(), "{}", said(&published));
     let text = place.path().join("olivine.prom").display().to_string();
+    let page = place.path().join("page.html").display().to_string();
     for words in [
         &["top", "--once"][..],
         &["top", "--once", "--json"],
         &["metrics", "--once"],
         &["metrics", "--textfile", &text],
+        &["serve", "--seconds", "100ms", "--snapshot", &page],
     ] {
         let output = place.run(&[words, &["good"]].concat());
         assert_eq!(
@@ -268,6 +272,10 @@ fn named_channel_that_cannot_be_read_fails_a_single_look() {
         );
         let inspected = place.run(&["inspect", "nosuch"]);
         assert_eq!(said(&output), said(&inspected), "{words:?}");
+        // JSON is for programs, which do not read standard error.
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_json = words.contains(&"--json");
+        assert_eq!(shown.contains("does not exist"), is_json, "{shown}");
     }
     let written = std::fs::read_to_string(text).unwrap();
     assert!(

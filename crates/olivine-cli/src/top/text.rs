@@ -8,8 +8,9 @@ use crate::watch::view::View;
 use olivine_bench::text;
 use std::path::Path;
 
-/// The findings, the channels, and the participants of each.
-pub(super) fn text(view: &View, dir: &Path) -> String {
+/// The findings, the channels, and the participants of each; with `reasons` also why channels cannot
+/// be read.
+pub(super) fn text(view: &View, dir: &Path, reasons: bool) -> String {
     let mut out = findings(view);
     if view.channels.is_empty() {
         out.push_str(&format!("no channels in {}\n", dir.display()));
@@ -31,7 +32,7 @@ pub(super) fn text(view: &View, dir: &Path) -> String {
         out.push('\n');
         out.push_str(&table(&heads, &[2, 5, 6, 7, 8, 9], participants));
     }
-    for channel in &view.channels {
+    for channel in view.channels.iter().filter(|_| reasons) {
         if let Some(error) = &channel.error {
             out.push_str(&format!("\n{}: {}\n", channel.name, escaped(error)));
         }

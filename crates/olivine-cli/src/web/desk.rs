@@ -353,6 +353,11 @@ impl Desk {
             }
         }
     }
+
+    /// As [`Watch::check_asked`].
+    pub(crate) fn check_asked(&self) -> Outcome {
+        self.watch.check_asked()
+    }
 }
 
 /// When the page or a scrape looked last.

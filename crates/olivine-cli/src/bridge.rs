@@ -10,7 +10,7 @@ use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::output::{print, print_json, table};
 use crate::stop::{LOOK, Stop};
-use crate::{log, quote};
+use crate::{log, progress, quote};
 use carried::Carried;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme};
@@ -57,7 +57,6 @@ struct Running {
     /// The source of messages, and its state.
     source: Config,
     awaited: Awaited,
-    carried: Carried,
 }
 
 /// Runs bridges until they have ended, or a signal asks to stop.
@@ -85,20 +84,22 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
             has_complained: false,
             source,
             awaited: Awaited::default(),
-            carried: Carried::new(),
         });
     }
+    let mut carried = Carried::new(&running);
     while !stop.now() && !running.iter().all(|one| one.bridge.has_ended()) {
         for one in &mut running {
             one.tell();
         }
+        carried.show(&running);
         #[allow(
             clippy::disallowed_methods,
             reason = "the bridges have their threads; this one only reports"
         )]
         std::thread::sleep(LOOK);
     }
-    drain(&running, stop.by_person());
+    drain(&running, stop.by_person(), &mut carried);
+    progress::clear_line();
     let complete = endless || running.iter().all(|one| one.bridge.has_ended());
     let mut rows = Vec::new();
     let mut failed = false;
@@ -159,7 +160,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
 
 /// Lets bridges deliver what was published before the request to stop, while any of them makes
 /// progress, for at most [`DRAIN_MAX`].
-fn drain(running: &[Running], leave: bool) {
+fn drain(running: &[Running], leave: bool, carried: &mut Carried) {
     for one in running {
         if leave {
             one.bridge.ask_to_leave();
@@ -175,6 +176,7 @@ fn drain(running: &[Running], leave: bool) {
         if !deadline.is_ahead(acknowledged.sum(), Instant::now()) {
             return;
         }
+        carried.show(running);
         #[allow(
             clippy::disallowed_methods,
             reason = "the bridges have their threads; this one only reports"
@@ -225,13 +227,6 @@ impl Running {
             log::info(&format!("{}: {note}", place(&self.pair.source)));
         }
         self.note = note;
-        let way = || {
-            let (from, to) = (place(&self.pair.source), place(&self.pair.destination));
-            format!("{from} to {to}")
-        };
-        if let Some(line) = self.carried.line(&way(), &status, Instant::now()) {
-            log::info(&line);
-        }
         let begins = status.stage != LinkStage::Ended;
         if begins && status.bytes == 0 && !self.awaited.has_spoken() {
             let source = &self.source;

@@ -114,6 +114,7 @@ pub(crate) fn complain(text: &str) {
     use io::Write;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let line = crate::terminal::escaped(&line);
+    crate::progress::clear_line();
     // If standard error is closed, too, the line is lost.
     let _ = writeln!(io::stderr(), "olivine: {line}");
 }

@@ -24,7 +24,8 @@ pub(crate) fn set(level: Level) {
     let _ = LEVEL.set(level);
 }
 
-fn says(level: Level) -> bool {
+/// Whether lines of this level are printed.
+pub(crate) fn says(level: Level) -> bool {
     level <= LEVEL.get().copied().unwrap_or_default()
 }
 

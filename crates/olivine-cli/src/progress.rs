@@ -1,11 +1,44 @@
-//! A progress bar on terminals only. It is drawn only on request, so never during a measurement.
+//! A progress bar, and a line of progress for work without an end, on terminals only. They are
+//! drawn only on request, so never during a measurement.
 //!
 //! Work of less than two seconds has no bar: it would flicker.
 
+use crate::terminal::fit::cut;
+use crate::terminal::{escaped, size_of};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::cell::Cell;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write, stderr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// To the start of the row, which is cleared.
+const OVER: &str = "\r\x1b[K";
+/// Columns of a terminal that does not say.
+const COLUMNS: usize = 80;
+/// Whether a line stands on standard error, without an end.
+static STANDS: AtomicBool = AtomicBool::new(false);
+
+/// Whether standard error is a terminal on which a line can be written over.
+pub(crate) fn has_line() -> bool {
+    stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Writes `text` over the line before, cut to the row.
+pub(crate) fn show_line(text: &str) {
+    let columns = size_of(stderr()).map_or(COLUMNS, |(_, columns)| columns);
+    // In the last column the cursor would stand in the next row.
+    let shown = cut(&escaped(text), columns.saturating_sub(1));
+    STANDS.store(true, Ordering::Relaxed);
+    // Progress that cannot be shown is no failure.
+    let _ = stderr().write_all(format!("{OVER}{shown}").as_bytes());
+}
+
+/// Clears the line, before others.
+pub(crate) fn clear_line() {
+    if STANDS.swap(false, Ordering::Relaxed) {
+        let _ = stderr().write_all(OVER.as_bytes());
+    }
+}
 
 /// Shorter work has no bar.
 const WORTH_A_BAR: Duration = Duration::from_secs(2);
@@ -24,7 +57,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// A bar that is full at `total`; hidden unless standard error is a terminal.
     pub(crate) fn new(total: u64) -> Self {
-        let shown = std::io::stderr().is_terminal();
+        let shown = stderr().is_terminal();
         let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
         let template = "{prefix:12} {bar:28} {percent:>3} %  {eta:>4} left  {msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {

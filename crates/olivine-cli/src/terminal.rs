@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 /// Whether a terminal may obey this character, or write the text around it in another order.
 fn is_unsafe(character: char) -> bool {
@@ -122,9 +123,9 @@ pub(crate) fn confirm_binary(form: impl Display) -> Outcome {
     Err(Failure::usage(format!("nothing was written: {remedy}")))
 }
 
-/// Rows and columns of the terminal that standard output is; `None` if it does not say.
-pub(crate) fn size_of_stdout() -> Option<(usize, usize)> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+/// Rows and columns of the terminal that a stream is; `None` if it does not say.
+pub(crate) fn size_of(stream: impl AsFd) -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
     let (rows, columns) = (size.ws_row.into(), size.ws_col.into());
     (rows > 0 && columns > 0).then_some((rows, columns))
 }

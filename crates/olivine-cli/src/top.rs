@@ -60,7 +60,7 @@ fn show(shown: &str, once: bool) -> Outcome {
         std::io::stdout()
             .write_all(CLEAR.as_bytes())
             .map_err(Failure::stdout)?;
-        return match terminal::size_of_stdout() {
+        return match terminal::size_of(std::io::stdout()) {
             Some((rows, columns)) => print(&text::fitted(shown, rows, columns)),
             None => print(shown),
         };

@@ -3,7 +3,11 @@
 mod common;
 
 use common::{Running, TestFolder, said, terminal};
+use std::fs::File;
 use std::io::{Read, Write};
+
+/// What goes back to the start of a row and clears it.
+const OVER: &str = "\r\u{1b}[K";
 
 /// A payload that sets title and colour of a terminal, moves its cursor and reverses text.
 const HOSTILE: &str = "a\u{1b}]0;owned\u{7}\u{1b}[31m\u{9b}2J\r\u{202e}z";
@@ -125,39 +129,68 @@ fn tables_of_a_recorded_run_fit_a_terminal() {
     }
 }
 
-/// A record and a bridge that take longer than a second show how far they are; a pipe gets nothing.
+/// Commands that carry messages for longer than a second write over one line; a pipe gets nothing.
 #[test]
-fn what_is_carried_is_shown_each_second_on_a_terminal_only() {
+fn progress_is_one_line_that_is_written_over_on_a_terminal_only() {
     for is_terminal in [true, false] {
         let place = TestFolder::new();
         let file = place.path().join("long.olv").display().to_string();
-        let (mut ours, theirs) = terminal();
-        let mut command = place.olivine(&["record", "long", &file]);
-        if is_terminal {
-            command.stderr(theirs);
-        }
-        let recorder = Running::new(command.spawn().unwrap());
-        drop(command);
-        place.await_subscribers("long", 1);
+        let start = |words: &[&str]| {
+            let (ours, theirs) = terminal();
+            let mut command = place.olivine(words);
+            command.env("TERM", "xterm");
+            if is_terminal {
+                command.stderr(theirs);
+            }
+            (Running::new(command.spawn().unwrap()), ours)
+        };
+        let check = |(running, mut ours): (Running, File), way: &str| {
+            let mut seen = String::new();
+            if is_terminal {
+                let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+                while let Ok(taken @ 1..) = ours.read(&mut part) {
+                    bytes.extend_from_slice(&part[..taken]);
+                }
+                seen = String::from_utf8_lossy(&bytes).into_owned();
+            }
+            let output = running.output();
+            assert!(output.status.success(), "{}", said(&output));
+            seen.push_str(&said(&output));
+            let report = String::from_utf8_lossy(&output.stdout);
+            assert!(
+                report.contains("MESSAGES") && !report.contains('\u{1b}'),
+                "{report}"
+            );
+            let drawn: Vec<&str> = seen.split(OVER).skip(1).collect();
+            assert_eq!(!drawn.is_empty(), is_terminal, "{seen:?}");
+            if let Some((last, lines)) = drawn.split_last() {
+                // It is cleared at the end, and what follows it stands in its place.
+                assert!(!last.contains(way), "{seen:?}");
+                for line in lines.iter().filter(|line| !line.is_empty()) {
+                    assert!(line.contains("/s, ") && line.contains(way), "{seen:?}");
+                    assert!(
+                        line.chars().count() < 80 && !line.contains('\n'),
+                        "{seen:?}"
+                    );
+                }
+            }
+            drawn.into_iter().map(str::to_owned).collect::<Vec<_>>()
+        };
+        let recorder = start(&["record", "long", &file]);
+        let bridge = start(&["bridge", "shm://long", "shm://far"]);
+        place.await_subscribers("long", 2);
         let words = ["pub", "long", "--rate", "1000", "--duration", "3s"];
         assert!(place.run(&words).status.success());
-        let mut seen = String::new();
-        if is_terminal {
-            let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
-            while let Ok(taken @ 1..) = ours.read(&mut part) {
-                bytes.extend_from_slice(&part[..taken]);
-            }
-            seen = String::from_utf8_lossy(&bytes).into_owned();
-        }
-        let output = recorder.output();
-        assert!(output.status.success(), "{}", said(&output));
-        seen.push_str(&said(&output));
-        let lines = seen.lines().filter(|line| line.contains(" messages, "));
-        let line = format!("shm://long to file://{file}: ");
-        let lines: Vec<&str> = lines.filter(|found| found.contains(&line)).collect();
-        assert_eq!(!lines.is_empty(), is_terminal, "{seen}");
-        assert!(lines.iter().all(|line| line.contains("/s, ")), "{lines:?}");
-        let report = String::from_utf8_lossy(&output.stdout);
-        assert!(report.contains("MESSAGES"), "{report}");
+        check(recorder, ": shm://long to file://");
+        check(bridge, ": shm://long to shm://far");
+        let replay = start(&["replay", &file, "again", "--pace", "1x"]);
+        let lines = check(replay, ": file://");
+        let parts = lines.iter().filter_map(|line| line.split_once(" %, "));
+        let parts: Vec<u64> = parts.map(|(part, _)| part.parse().unwrap()).collect();
+        assert_eq!(!parts.is_empty(), is_terminal, "{lines:?}");
+        assert!(
+            parts.is_sorted() && parts.iter().all(|part| *part <= 100),
+            "{parts:?}"
+        );
     }
 }

@@ -23,8 +23,8 @@ publisher has closed. After Ctrl-C it delivers what is published so far; it ends
 after 5 s without progress, or at once after a second Ctrl-C. Undelivered
 messages are counted and kept for the next bridge; the exit code is then 1.
 
-On a terminal a line each second shows the messages and bytes carried so far;
---log-level warn leaves it out.")]
+On a terminal a line shows the messages and bytes carried so far, of a journal
+also the per cent; --log-level warn leaves it out.")]
 pub(crate) struct BridgeArgs {
     /// URI to read messages from, such as shm://ticks
     #[arg(requires = "destination", add = complete::channel())]

@@ -1,73 +1,138 @@
-//! What bridges carry, as a line each second, where a person at a terminal waits for them.
+//! What bridges carry, as a line that is written over each second, where a person at a terminal
+//! waits for them.
 
-use olivine::LinkStatus;
+use super::{Running, place};
+use crate::{log, progress};
+use olivine::journal::{Outline, ReplayState};
+use olivine::{LinkStatus, Scheme};
 use olivine_bench::text;
-use std::io::IsTerminal as _;
+use std::ops::Range;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Time between two lines of a bridge.
+/// Time between two lines.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Messages and bytes of frames.
+/// Messages and bytes of frames, and how far a replay is in its journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Amount {
     /// A side that sends counts bytes only.
     messages: u64,
     bytes: u64,
+    journal_position: u64,
 }
 
 impl Amount {
-    fn of(status: &LinkStatus) -> Self {
-        let (messages, bytes) = (status.messages, status.bytes);
-        Self { messages, bytes }
+    /// The sum of these bridges.
+    fn of(bridges: impl Iterator<Item = LinkStatus>) -> Self {
+        bridges.fold(Self::default(), |sum, status| Self {
+            messages: sum.messages + status.messages,
+            bytes: sum.bytes + status.bytes,
+            journal_position: sum.journal_position + status.journal_position,
+        })
     }
 }
 
-/// The progress of one bridge.
+/// The progress of all bridges of a command.
 #[derive(Debug)]
 pub(super) struct Carried {
-    /// Whether standard error is a terminal.
     is_shown: bool,
+    /// From where to where.
+    way: String,
+    journal: Journal,
     since: Instant,
     before: Amount,
 }
 
+/// The journal that is replayed, of whose positions a part is done.
+#[derive(Debug)]
+enum Journal {
+    /// There is none, or it may grow.
+    None,
+    Unread(PathBuf),
+    Read(Range<u64>),
+}
+
 impl Carried {
-    pub(super) fn new() -> Self {
-        Self::begin(std::io::stderr().is_terminal(), Instant::now())
+    pub(super) fn new(running: &[Running]) -> Self {
+        let is_shown = log::says(log::Level::Info) && progress::has_line();
+        let (way, journal) = match running {
+            [one] => {
+                let (from, to) = (place(&one.pair.source), place(&one.pair.destination));
+                let source = &one.source;
+                let is_journal = source.scheme() == Scheme::File && !one.pair.keep;
+                let path = source.get_file().get_path().filter(|_| is_journal);
+                let journal = path.map_or(Journal::None, |path| Journal::Unread(path.to_owned()));
+                (format!("{from} to {to}"), journal)
+            }
+            _ => (format!("{} bridges", running.len()), Journal::None),
+        };
+        Self::begin(is_shown, way, journal, Instant::now())
     }
 
-    fn begin(is_shown: bool, now: Instant) -> Self {
+    fn begin(is_shown: bool, way: String, journal: Journal, now: Instant) -> Self {
         Self {
             is_shown,
+            way,
+            journal,
             since: now,
             before: Amount::default(),
         }
     }
 
-    /// The line that is due. `None` too soon after the last one, without new messages, and where no
-    /// person sees it.
-    pub(super) fn line(
-        &mut self,
-        place: &str,
-        status: &LinkStatus,
-        now: Instant,
-    ) -> Option<String> {
+    /// Writes the line that is due.
+    pub(super) fn show(&mut self, running: &[Running]) {
+        let bridges = running.iter().map(|one| one.bridge.status());
+        if let Some(line) = self.line(bridges, Instant::now()) {
+            progress::show_line(&line);
+        }
+    }
+
+    /// The line that is due. `None` too soon after the last one, before the first message, and
+    /// where no person sees it.
+    fn line(&mut self, bridges: impl Iterator<Item = LinkStatus>, now: Instant) -> Option<String> {
         let elapsed = now.saturating_duration_since(self.since);
         if !self.is_shown || elapsed < EVERY {
             return None;
         }
-        let carried = Amount::of(status);
+        let carried = Amount::of(bridges);
         let before = std::mem::replace(&mut self.before, carried);
         self.since = now;
-        (carried != before).then(|| line(place, before, carried, elapsed))
+        if carried.bytes == 0 {
+            return None;
+        }
+        let part = self.journal.part(carried.journal_position);
+        let part = part.map_or_else(String::new, |percent| format!("{percent} %, "));
+        Some(format!(
+            "{part}{}: {}",
+            figures(before, carried, elapsed),
+            self.way
+        ))
+    }
+}
+
+impl Journal {
+    /// The per cent of the journal before this position.
+    fn part(&mut self, position: u64) -> Option<u64> {
+        if let Self::Unread(path) = self {
+            let outline = Outline::read(path).ok();
+            let whole = outline.filter(|outline| outline.state != ReplayState::Growing);
+            *self = whole.map_or(Self::None, |outline| Self::Read(outline.start..outline.end));
+        }
+        let Self::Read(Range { start, end }) = *self else {
+            return None;
+        };
+        let done = position.clamp(start, end) - start;
+        (u128::from(done) * 100)
+            .checked_div(u128::from(end - start))
+            .and_then(|percent| u64::try_from(percent).ok())
     }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
-fn line(place: &str, before: Amount, carried: Amount, elapsed: Duration) -> String {
+fn figures(before: Amount, carried: Amount, elapsed: Duration) -> String {
     let per_s = |before: u64, now: u64| now.saturating_sub(before) as f64 / elapsed.as_secs_f64();
-    let mut line = format!("{place}: ");
+    let mut line = String::new();
     if carried.messages > 0 {
         let rate = text::rate(per_s(before.messages, carried.messages));
         let messages = text::plural(carried.messages, "message");
@@ -85,35 +150,57 @@ mod tests {
     fn status(messages: u64, bytes: u64) -> LinkStatus {
         let mut status = LinkStatus::default();
         (status.messages, status.bytes) = (messages, bytes);
+        status.journal_position = 1_000 + bytes;
         status
     }
 
     #[test]
-    fn line_comes_each_second_in_which_something_was_carried_and_on_a_terminal_only() {
+    fn line_comes_each_second_once_something_was_carried_and_on_a_terminal_only() {
         let start = Instant::now();
-        let at = |ms| start + Duration::from_millis(ms);
-        let mut carried = Carried::begin(true, start);
-        assert_eq!(carried.line("a", &status(5, 80), at(999)), None);
+        let begin =
+            |is_shown, journal| Carried::begin(is_shown, "a to b".to_owned(), journal, start);
+        let line = |carried: &mut Carried, ms, messages, bytes| {
+            let now = start + Duration::from_millis(ms);
+            carried.line([status(messages, bytes)].into_iter(), now)
+        };
+        let mut carried = begin(true, Journal::None);
+        let mut line_of = |ms, messages, bytes| line(&mut carried, ms, messages, bytes);
+        assert_eq!(line_of(999, 5, 80), None);
         assert_eq!(
-            carried
-                .line("a", &status(1_500, 3_072), at(1_000))
-                .as_deref(),
-            Some("a: 1,500 messages, 1.50 K/s, 3 KiB, 3.07 kB/s")
+            line_of(1_000, 1_500, 3_072).as_deref(),
+            Some("1,500 messages, 1.50 K/s, 3 KiB, 3.07 kB/s: a to b")
         );
-        assert_eq!(carried.line("a", &status(9_000, 9_000), at(1_500)), None);
+        assert_eq!(line_of(1_500, 9_000, 9_000), None);
         assert_eq!(
-            carried
-                .line("a", &status(2_500, 5_072), at(3_000))
-                .as_deref(),
-            Some("a: 2,500 messages, 500 /s, 4.95 KiB, 1.00 kB/s")
+            line_of(3_000, 2_500, 5_072).as_deref(),
+            Some("2,500 messages, 500 /s, 4.95 KiB, 1.00 kB/s: a to b")
         );
-        assert_eq!(carried.line("a", &status(2_500, 5_072), at(4_000)), None);
+        // What was there a second ago is no rate of now.
+        assert_eq!(
+            line_of(4_000, 2_500, 5_072).as_deref(),
+            Some("2,500 messages, 0 /s, 4.95 KiB, 0 B/s: a to b")
+        );
         // A side that sends.
         assert_eq!(
-            carried.line("a", &status(0, 6_072), at(5_000)).as_deref(),
-            Some("a: 5.93 KiB, 1.00 kB/s")
+            line_of(5_000, 0, 6_072).as_deref(),
+            Some("5.93 KiB, 1.00 kB/s: a to b")
         );
-        let mut hidden = Carried::begin(false, start);
-        assert_eq!(hidden.line("a", &status(5, 80), at(2_000)), None);
+        let mut nothing = begin(true, Journal::None);
+        assert_eq!(line(&mut nothing, 2_000, 0, 0), None);
+        let mut hidden = begin(false, Journal::None);
+        assert_eq!(line(&mut hidden, 2_000, 5, 80), None);
+        // Journals whose older files were removed do not start at 0.
+        let mut replay = begin(true, Journal::Read(1_000..3_000));
+        assert_eq!(
+            line(&mut replay, 1_000, 1, 1_999).as_deref(),
+            Some("99 %, 1 message, 1.00 /s, 1.95 KiB, 2.00 kB/s: a to b")
+        );
+        assert_eq!(Journal::Read(7..7).part(7), None);
+    }
+
+    #[test]
+    fn several_bridges_are_one_line() {
+        let sum = Amount::of([status(2, 30), status(3, 40)].into_iter());
+        assert_eq!((sum.messages, sum.bytes), (5, 70));
     }
 }

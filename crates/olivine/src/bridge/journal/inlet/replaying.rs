@@ -239,6 +239,7 @@ impl Replaying {
         self.bytes += frames.len() as u64;
         let (messages, bytes) = (self.destination.messages(), self.bytes);
         control.report(|status| {
+            status.journal_position = self.position;
             status.messages = messages;
             status.bytes = bytes;
             status.acknowledged_bytes = bytes;

@@ -249,6 +249,10 @@ fn parks_overruns_and_failures_are_shown() {
     };
     let lane = of_role("publisher");
     assert_eq!(
+        lane["since_first_failure_ns"],
+        lane["since_last_failure_ns"]
+    );
+    assert_eq!(
         (&lane["failures_count"], &lane["last_failure"]),
         (&1.into(), &"no route".into())
     );

@@ -126,6 +126,9 @@ fn stopped_one_of_five_subscribers_is_named_with_its_remedy() {
         .as_f64()
         .unwrap();
     assert!(share > 0.9, "{share}");
+    // The lane has not moved since the first look.
+    let messages = of_process(&view, id(culprit))["behind_messages_estimate"].as_f64();
+    assert!(messages.is_some_and(|messages| messages > 1.0), "{view}");
     // The same as text.
     let shown = place.run(&["top", "x", "--once", "-d", "100ms"]);
     let shown = String::from_utf8(shown.stdout).unwrap();
@@ -233,7 +236,10 @@ fn unreadable_and_hostile_channels_are_shown_and_none_is_fatal() {
         "{text}"
     );
     // No channel is named: nothing fails, and the text has the reasons.
-    assert!(text.contains("\nother: ") && shown.stderr.is_empty(), "{text}");
+    assert!(
+        text.contains("\nother: ") && shown.stderr.is_empty(),
+        "{text}"
+    );
     // A channel that is named is missed.
     let shown = place.run(&["top", "--once", "-d", "100ms", "--json", "half-made"]);
     assert_eq!(shown.status.code(), Some(1), "{}", said(&shown));

@@ -304,7 +304,7 @@ impl Watched {
         }
     }
 
-    /// The mean size of some frames of each lane that moved since the last sample.
+    /// The mean size of some frames of each lane that is new here, or moved since the last sample.
     fn measure(&self, info: &ChannelInfo, lanes: &mut [Lane]) {
         for (one, lane) in info.publishers.iter().zip(lanes) {
             // The frames since then, else older frames, not overwritten yet: a frame starts a
@@ -312,10 +312,14 @@ impl Watched {
             let mut cursors = self.cursors.iter();
             let before = cursors.find(|(index, _)| *index == one.lane);
             let before = before.map(|(_, cursor)| *cursor);
-            let moved = before.filter(|before| *before < one.cursor);
             let mean = |from| self.observer.mean_frame_bytes(one.lane, from);
             let oldest = one.limit.saturating_sub(info.capacity_bytes);
-            lane.frame_bytes = moved.and_then(|from| mean(from).or_else(|| mean(oldest)));
+            lane.frame_bytes = match before {
+                // One that is held from the first look on may not move for long.
+                None => mean(oldest),
+                Some(before) if before < one.cursor => mean(before).or_else(|| mean(oldest)),
+                Some(_) => None,
+            };
         }
     }
 }

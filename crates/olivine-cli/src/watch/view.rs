@@ -159,6 +159,7 @@ pub(crate) struct Participant {
     pub(crate) parks_count: u64,
     /// Failures of a lane.
     pub(crate) failures_count: u64,
+    pub(crate) since_first_failure_ns: Option<u64>,
     pub(crate) since_last_failure_ns: Option<u64>,
     /// Reason of the last failure of a lane.
     pub(crate) last_failure: Option<String>,

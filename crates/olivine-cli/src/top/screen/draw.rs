@@ -377,12 +377,15 @@ fn facts(one: &Participant) -> String {
     if one.absent_ns > 0 {
         facts.push(format!("absent for {}", seconds(one.absent_ns)));
     }
-    if let (Some(reason), Some(ago)) = (&one.last_failure, one.since_last_failure_ns) {
-        let (failures, reason) = (plural(one.failures_count, "failure"), escaped(reason));
-        facts.push(format!(
-            "{failures}, the last {} ago: {reason}",
-            seconds(ago)
-        ));
+    let ago = one.since_last_failure_ns.map(seconds);
+    if let (Some(reason), Some(last)) = (&one.last_failure, ago) {
+        let failures = plural(one.failures_count, "failure");
+        let first = one
+            .since_first_failure_ns
+            .filter(|_| one.failures_count > 1);
+        let first = first.map_or_else(String::new, |ns| format!("the first {} and ", seconds(ns)));
+        let reason = escaped(reason);
+        facts.push(format!("{failures}, {first}the last {last} ago: {reason}"));
     }
     facts.join("; ")
 }

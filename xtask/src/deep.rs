@@ -145,7 +145,7 @@ fn steps(report: &mut Report, plan: &Plan, seed: u64) {
         // A release build has the figures.
         (
             "instructions",
-            "olivine --release --test instructions",
+            "olivine --package olivine-net --release --test instructions",
             "",
             &[],
         ),

@@ -8,8 +8,7 @@
 //! | `socket` | listeners, accepted and outgoing sockets, their options, send and receive |
 //! | `uring` | Linux only: the io_uring back end |
 //! | `buffers` | Linux only: receive buffers shared with io_uring |
-//!
-//! All the `unsafe` is in `uring` and `buffers`.
+//! | `bytes` | classes of sixteen bytes at once, by vectors; ASCII as text |
 
 use std::{
     io,
@@ -21,6 +20,7 @@ use rustix::io::FdFlags;
 
 #[cfg(target_os = "linux")]
 pub(crate) mod buffers;
+pub(crate) mod bytes;
 pub(crate) mod socket;
 #[cfg(target_os = "linux")]
 pub(crate) mod uring;

@@ -41,6 +41,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// What a connection waits for.
+    pub(super) fn stage(&self, id: ConnectionId) -> Option<RequestStage> {
+        self.connections.get(id).map(|connection| connection.stage)
+    }
+
     /// Moves the log's entry of a pending answer to those that have ended.
     pub(super) fn end_entry(&mut self, id: ConnectionId, is_whole: bool, tick: u64) {
         if let Some(connection) = self.connections.get_mut(id)

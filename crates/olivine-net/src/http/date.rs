@@ -25,18 +25,25 @@ impl Date {
     }
 
     /// The date at the shard's `tick` (milliseconds), and the number of its rendering.
+    #[inline]
     pub(crate) fn at(&mut self, tick: u64) -> (&[u8; LENGTH], u64) {
-        if tick >= self.until || self.version == 0 {
-            // A clock before 1970 is taken for 1970: a date is required and none would be right.
-            #[allow(clippy::disallowed_methods, reason = "the header shows wall time")]
-            let since = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or(Duration::ZERO);
-            self.text = render(since.as_secs());
-            self.until = tick + 1000 - u64::from(since.subsec_millis());
-            self.version += 1;
+        // Also before the first: it was good until tick 0.
+        if tick >= self.until {
+            self.renew(tick);
         }
         (&self.text, self.version)
+    }
+
+    #[cold]
+    fn renew(&mut self, tick: u64) {
+        // A clock before 1970 is taken for 1970: a date is required and none would be right.
+        #[allow(clippy::disallowed_methods, reason = "the header shows wall time")]
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO);
+        self.text = render(since.as_secs());
+        self.until = tick + 1000 - u64::from(since.subsec_millis());
+        self.version += 1;
     }
 }
 

@@ -39,6 +39,8 @@ pub(crate) struct Head {
     pub(crate) length: usize,
     pub(crate) method: Span,
     pub(crate) target: Span,
+    /// Where the first `?` of the target is, or its end.
+    pub(crate) query: u32,
     /// 0 for HTTP/1.0, 1 for HTTP/1.1 and later.
     pub(crate) minor: u8,
     pub(crate) framing: Framing,
@@ -100,6 +102,7 @@ pub(crate) fn parse(
         length,
         method: line.method,
         target: line.target,
+        query: line.query,
         minor: line.minor,
         framing: if facts.chunked {
             Framing::Chunked
@@ -123,6 +126,7 @@ fn unfinished(data: &[u8], limits: &Limits) -> Result<Option<Head>, Refusal> {
 struct RequestLine {
     method: Span,
     target: Span,
+    query: u32,
     minor: u8,
     next: usize,
 }
@@ -141,7 +145,12 @@ fn request_line(
             Ok(None)
         }
     };
-    let Some((method, space)) = scan::token(data, start) else {
+    let found = match data[start..].first_chunk() {
+        // Most requests, compared as a word.
+        Some(b"GET ") => Some((Span::new(start, start + 3), b' ')),
+        _ => scan::token(data, start),
+    };
+    let Some((method, space)) = found else {
         return match data.len() - start {
             0..=METHOD_BYTES_MAX => unfinished(),
             _ => Err(Refusal::RequestLine),
@@ -151,9 +160,16 @@ fn request_line(
     if space != b' ' || length == 0 || length > METHOD_BYTES_MAX {
         return Err(Refusal::RequestLine);
     }
-    let Some((target, space)) = scan::target(data, method.end as usize + 1) else {
+    let Some((path, mut space)) = scan::path(data, method.end as usize + 1) else {
         return unfinished();
     };
+    let mut target = path;
+    if space == b'?' {
+        let Some((query, behind)) = scan::target(data, path.end as usize) else {
+            return unfinished();
+        };
+        (target.end, space) = (query.end, behind);
+    }
     if space != b' ' || target.end == target.start {
         return Err(Refusal::RequestLine);
     }
@@ -198,6 +214,7 @@ fn request_line(
     Ok(Some(RequestLine {
         method,
         target,
+        query: path.end,
         minor,
         next,
     }))

@@ -14,7 +14,7 @@ use super::scan::{self, NAME};
 #[inline]
 pub(super) fn is_valid(value: &[u8]) -> bool {
     // Nearly all are a name without escapes, and perhaps a port.
-    let name = scan::prefix(value, &NAME);
+    let name = scan::name(value);
     match value[name..].split_first() {
         None => true,
         Some((b':', port)) => name > 0 && is_port(port),

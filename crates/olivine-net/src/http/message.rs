@@ -3,8 +3,10 @@
 use super::{
     date,
     head::{Field, Framing, Head, absolute},
+    scan::Span,
     status::reason,
 };
+use crate::sys::bytes::text;
 
 /// A request: its parts borrow the receive buffer, nothing is copied.
 #[derive(Clone, Copy, Debug)]
@@ -72,30 +74,38 @@ impl<'a> Request<'a> {
     #[must_use]
     #[inline]
     pub fn path(&self) -> &'a str {
-        let target = self.origin_form();
-        let end = target.iter().position(|byte| *byte == b'?');
-        let path = &target[..end.unwrap_or(target.len())];
-        if path.is_empty() { "/" } else { text(path) }
+        let Head { target, query, .. } = self.message.head;
+        let path = Span {
+            end: *query,
+            ..*target
+        }
+        .of(self.message.bytes);
+        if path.first() == Some(&b'/') {
+            return text(path);
+        }
+        // The absolute form; a `*` is none, and has no query.
+        match absolute(path) {
+            Some((_, b"")) => "/",
+            Some((_, path)) => text(path),
+            None => text(path),
+        }
     }
 
     /// The query behind the `?`, percent-escapes untouched; `None` if there is no `?`.
     #[must_use]
     pub fn query(&self) -> Option<&'a str> {
-        let target = self.origin_form();
-        let mark = target.iter().position(|byte| *byte == b'?')?;
-        Some(text(&target[mark + 1..]))
+        // Only what follows the authority of an absolute target has one: no authority holds a `?`.
+        let Head { target, query, .. } = self.message.head;
+        let query = Span {
+            start: *query,
+            ..*target
+        }
+        .of(self.message.bytes);
+        Some(text(query.strip_prefix(b"?")?))
     }
 
     fn target_bytes(&self) -> &'a [u8] {
         self.message.head.target.of(self.message.bytes)
-    }
-
-    fn origin_form(&self) -> &'a [u8] {
-        let target = self.target_bytes();
-        if target.first() == Some(&b'/') {
-            return target;
-        }
-        absolute(target).map_or(target, |(_, path)| path)
     }
 
     /// The host asked for: from the target if it names one, otherwise from the Host field.
@@ -116,10 +126,10 @@ impl<'a> Request<'a> {
     /// The value of the first header field called `name`, in any case, without surrounding spaces.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a [u8]> {
-        let wanted = name.as_bytes();
-        self.headers()
-            .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(wanted))
-            .map(|f| f.1)
+        let (wanted, bytes) = (name.as_bytes(), self.message.bytes);
+        let found = |field: &&Field| field.name.of(bytes).eq_ignore_ascii_case(wanted);
+        let field = self.fields.iter().find(found)?;
+        Some(field.value.of(bytes))
     }
 
     /// All header fields, in order.
@@ -169,11 +179,6 @@ impl<'a> Request<'a> {
     pub fn last_event_id(&self) -> Option<&'a str> {
         std::str::from_utf8(self.header("last-event-id")?).ok()
     }
-}
-
-/// Methods, targets and names were checked to be ASCII.
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).unwrap_or("")
 }
 
 /// An answer that cannot be sent. Nothing of it was; the peer gets 500 instead.

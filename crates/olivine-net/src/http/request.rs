@@ -50,25 +50,28 @@ impl<S: Service> Server<S> {
             body: &[],
             trailers: Trailers::default(),
         };
+        if head.framing == Framing::Length(0) {
+            let more = !behind.is_empty();
+            self.serve(shard, id, &without_body, Rest::Requests { more });
+            return Step::Used(head.length);
+        }
         let mut streamed = false;
-        if head.framing != Framing::Length(0) {
-            match self.admit(shard, id, &without_body) {
-                None => return Step::Used(data.len()),
-                Some(Admit::Whole) => {}
-                Some(Admit::WholeUpTo(most)) => max = most,
-                Some(Admit::Stream(most)) => (max, streamed) = (most, true),
-                Some(Admit::Unread) => {
-                    self.serve(shard, id, &without_body, Rest::Unread);
-                    return Step::Used(data.len());
-                }
-                Some(Admit::Refuse(status)) => {
-                    let status = if (400..=599).contains(&status) {
-                        status
-                    } else {
-                        500
-                    };
-                    return self.refuse(shard, id, Refusal::Service(status), data.len());
-                }
+        match self.admit(shard, id, &without_body) {
+            None => return Step::Used(data.len()),
+            Some(Admit::Whole) => {}
+            Some(Admit::WholeUpTo(most)) => max = most,
+            Some(Admit::Stream(most)) => (max, streamed) = (most, true),
+            Some(Admit::Unread) => {
+                self.serve(shard, id, &without_body, Rest::Unread);
+                return Step::Used(data.len());
+            }
+            Some(Admit::Refuse(status)) => {
+                let status = if (400..=599).contains(&status) {
+                    status
+                } else {
+                    500
+                };
+                return self.refuse(shard, id, Refusal::Service(status), data.len());
             }
         }
         let (length, mut incoming) = match head.framing {
@@ -383,6 +386,7 @@ impl<S: Service> Server<S> {
         let Some(connection) = http.state.connections.get_mut(id) else {
             return;
         };
+        let owed = connection.stage == RequestStage::Responding;
         let unanswered = match connection.stage {
             RequestStage::Closing => connection.serial == before,
             RequestStage::Streaming => connection.pending.is_none(),
@@ -400,9 +404,7 @@ impl<S: Service> Server<S> {
         }
         if let Err(panic) = outcome {
             self.request_panicked(shard, id, &panic);
-        } else if let Some(connection) = self.state.connections.get(id)
-            && connection.stage == RequestStage::Responding
-        {
+        } else if owed && self.state.stage(id) == Some(RequestStage::Responding) {
             self.owe(shard, id);
         }
     }

@@ -22,13 +22,12 @@ impl<M> Shard<M> {
     /// The connection's output, to be appended to; the bytes leave with the next flush.
     pub(crate) fn writer(&mut self, id: ConnectionId) -> Result<&mut Vec<u8>, NotSent> {
         let high_water = self.common.config.high_water;
-        self.find_open(id)?;
-        self.mark(id.slot);
-        let connection = &mut self.connections[id.slot as usize];
+        let connection = self.find_open(id)?;
         if connection.queued() >= high_water {
             connection.notify = true;
             // Also shows the bytes again that a handler kept because of this.
             connection.over = true;
+            self.mark(id.slot);
             self.count_up().back_pressured.add(1);
             return Err(NotSent::BackPressured);
         }
@@ -36,6 +35,7 @@ impl<M> Shard<M> {
             let buffer = self.take_buffer();
             self.connections[id.slot as usize].out = buffer;
         }
+        self.mark(id.slot);
         Ok(&mut self.connections[id.slot as usize].out)
     }
 
@@ -173,10 +173,16 @@ impl<M> Shard<M> {
     }
 
     pub(super) fn find_open(&mut self, id: ConnectionId) -> Result<&mut Connection, NotSent> {
-        if !self.is_open(id) {
-            return Err(NotSent::Closed);
+        match self.connections.get_mut(id.slot as usize) {
+            Some(connection)
+                if connection.phase == Phase::Open
+                    && connection.generation == id.generation
+                    && usize::from(id.shard) == self.index =>
+            {
+                Ok(connection)
+            }
+            _ => Err(NotSent::Closed),
         }
-        Ok(&mut self.connections[id.slot as usize])
     }
 
     /// Has the connection moved by its protocol alone, which knows when that is possible.

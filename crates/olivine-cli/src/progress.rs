@@ -29,7 +29,7 @@ pub(crate) fn show_line(text: &str) {
     // In the last column the cursor would stand in the next row.
     let shown = cut(&escaped(text), columns.saturating_sub(1));
     STANDS.store(true, Ordering::Relaxed);
-    // Progress that cannot be shown is no failure.
+    // Ignored: the work goes on without it.
     let _ = stderr().write_all(format!("{OVER}{shown}").as_bytes());
 }
 

@@ -175,7 +175,7 @@ mod tests {
             line_of(3_000, 2_500, 5_072).as_deref(),
             Some("2,500 messages, 500 /s, 4.95 KiB, 1.00 kB/s: a to b")
         );
-        // What was there a second ago is no rate of now.
+        // Nothing came in the last second.
         assert_eq!(
             line_of(4_000, 2_500, 5_072).as_deref(),
             Some("2,500 messages, 0 /s, 4.95 KiB, 0 B/s: a to b")

@@ -8,8 +8,8 @@ use crate::watch::view::View;
 use olivine_bench::text;
 use std::path::Path;
 
-/// The findings, the channels, and the participants of each; with `reasons` also why channels cannot
-/// be read.
+/// The findings, the channels, and the participants of each; with `reasons` also why a channel
+/// cannot be read.
 pub(super) fn text(view: &View, dir: &Path, reasons: bool) -> String {
     let mut out = findings(view);
     if view.channels.is_empty() {

@@ -315,7 +315,7 @@ impl Watched {
             let mean = |from| self.observer.mean_frame_bytes(one.lane, from);
             let oldest = one.limit.saturating_sub(info.capacity_bytes);
             lane.frame_bytes = match before {
-                // One that is held from the first look on may not move for long.
+                // A lane that is held at the first look may not move for long.
                 None => mean(oldest),
                 Some(before) if before < one.cursor => mean(before).or_else(|| mean(oldest)),
                 Some(_) => None,

@@ -272,6 +272,26 @@ fn cut_by_lane_and_topic_leaves_a_finished_journal_without_holes() {
     }
 }
 
+/// A channel that was made again has the same lanes, from position 0 on.
+#[test]
+fn cut_by_topic_keeps_the_messages_of_each_incarnation() {
+    let bench = Bench::new();
+    let mut recorder = bench.recorder("twice.olv");
+    for incarnation in [1, 2] {
+        let lane = Lane::new("ticks", 0, 8, incarnation);
+        let id = recorder.lane(&lane).unwrap();
+        let bytes = frame(u32::try_from(incarnation).unwrap(), "eu", b"same length");
+        recorder.append(id, 0, incarnation, &bytes).unwrap();
+    }
+    recorder.close().unwrap();
+    let output = bench.run(&["cut", "twice.olv", "eu.olv", "--topic", "eu"]);
+    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert!(said(&output).contains("2 messages"), "{}", said(&output));
+    let (found, finished) = contents(&bench.path("eu.olv"));
+    let tags: Vec<_> = found.iter().map(|one| one.tag).collect();
+    assert_eq!((tags, finished), (vec![1, 2], true));
+}
+
 /// The first and the last message of a lane, with messages between that were never recorded.
 /// Recorders refuse that now, and it stopped the cut half way.
 #[test]

@@ -288,8 +288,8 @@ fn churn_leaks_no_descriptors_or_memory() {
     const GROWN_MAX: u64 = 1 << 20;
     let count = env::var("OLIVINE_NET_CHURN").map_or(4000, |count| count.parse().unwrap());
     for backend in backends() {
-        // Each peer ends without the server. If this process is stopped while a peer is half way through a
-        // handshake, the server must not give that peer up.
+        // Each peer ends without the server. If this process is stopped while a peer is half way
+        // through a handshake, the server must not give that peer up.
         let settings = Settings {
             timeout: Duration::from_secs(3600),
             ..Settings::of(backend)

@@ -333,11 +333,16 @@ fn trim(bytes: Bound<'_, PyAny>, length: usize) -> PyResult<Bound<'_, PyAny>> {
 /// Whether a format of the buffer protocol has elements that are addresses: objects or pointers.
 fn holds_addresses(format: &[u8]) -> bool {
     let mut is_name = false;
-    format.iter().any(|byte| {
+    format.iter().enumerate().any(|(at, byte)| {
         if *byte == b':' {
             is_name = !is_name;
         }
-        !is_name && matches!(byte, b'O' | b'P' | b'&' | b'X' | b'z' | b'Z')
+        match byte {
+            _ if is_name => false,
+            // A complex number: Zf, Zd, Zg (PEP 3118). Alone it is an address of text (ctypes).
+            b'Z' => !matches!(format.get(at + 1), Some(b'f' | b'd' | b'g')),
+            byte => matches!(byte, b'O' | b'P' | b'&' | b'X' | b'z'),
+        }
     })
 }
 

@@ -58,6 +58,7 @@ class Receiving(Case):
             numpy.arange(24, dtype=">f4").reshape(2, 3, 4),
             numpy.array(["2026-01-01", "2026-01-02"], "M8[D]"),
             numpy.array([b"one", b"three"]),
+            numpy.array([1 + 2j, -1j], "c16"),
             numpy.zeros(2, [("when", "M8[ns]"), ("at", "f4", (2, 2))]),
         ]:
             self.assertEqual(publisher.publish_array(rows), len(rows))

@@ -11,7 +11,7 @@ use olivine::journal::{JournalError, Lane, LaneId, Recorder, RecorderSettings};
 use olivine_bench::text;
 use serde_json::json;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::hash::{BuildHasher, RandomState};
 
 /// A lane of the new journal.
 struct NewLane {
@@ -44,11 +44,7 @@ pub(crate) fn run(args: &CutArgs, common: Common) -> Outcome {
     recorder.finish_only_by_close();
     let mut cut = Cut {
         recorder,
-        squeezed: args
-            .part
-            .topic
-            .is_some()
-            .then(|| RandomState::new().build_hasher().finish()),
+        squeezed: args.part.topic.is_some().then(RandomState::new),
         lanes: HashMap::new(),
         order: None,
     };
@@ -98,9 +94,11 @@ pub(crate) fn run(args: &CutArgs, common: Common) -> Outcome {
 /// The new journal.
 struct Cut {
     recorder: Recorder,
-    /// With messages left out inside lanes, lanes get new positions without gaps for them, and this
-    /// incarnation: they are not parts of the same lane any more.
-    squeezed: Option<u64>,
+    /// With messages left out inside lanes, lanes get new positions without gaps for them, and
+    /// another incarnation, made from theirs by this: they are not parts of the same lane any more.
+    /// One incarnation for all would join lanes that began anew at position 0, and the recorder
+    /// leaves out what it takes for repeated.
+    squeezed: Option<RandomState>,
     lanes: HashMap<Lane, NewLane>,
     /// The lane with frames that are not handed over yet.
     order: Option<Lane>,
@@ -115,7 +113,9 @@ impl Cut {
         }
         if !self.lanes.contains_key(run.lane) {
             let mut described = run.lane.clone();
-            described.incarnation = self.squeezed.unwrap_or(described.incarnation);
+            if let Some(made) = &self.squeezed {
+                described.incarnation = made.hash_one(described.incarnation);
+            }
             let lane = NewLane {
                 id: self.recorder.lane(&described)?,
                 frames: Vec::new(),
@@ -129,7 +129,7 @@ impl Cut {
             return Ok(());
         };
         // The first message of a lane has no gap before it.
-        let position = match self.squeezed {
+        let position = match &self.squeezed {
             Some(_) if lane.end > 0 => lane.end + selected.missed_bytes,
             Some(_) => 0,
             None => selected.message.position,

@@ -4,7 +4,7 @@
 /// Whether there are vectors; the functions mark every byte where there are none.
 pub(crate) const AVAILABLE: bool = cfg!(target_arch = "x86_64");
 
-/// Text that is ASCII, or another text; nothing of what is no text.
+/// Text that is ASCII, or another text; an empty one for all else.
 #[inline]
 pub(crate) fn text(bytes: &[u8]) -> &str {
     if bytes.is_ascii() {

@@ -286,7 +286,6 @@ fn cut_by_topic_keeps_the_messages_of_each_incarnation() {
     recorder.close().unwrap();
     let output = bench.run(&["cut", "twice.olv", "eu.olv", "--topic", "eu"]);
     assert_eq!(code(&output), 0, "{}", said(&output));
-    assert!(said(&output).contains("2 messages"), "{}", said(&output));
     let (found, finished) = contents(&bench.path("eu.olv"));
     let tags: Vec<_> = found.iter().map(|one| one.tag).collect();
     assert_eq!((tags, finished), (vec![1, 2], true));

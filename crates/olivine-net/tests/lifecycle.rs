@@ -3,14 +3,14 @@
 mod support;
 
 use std::{
-    io::{Read, Write},
-    net::{SocketAddr, TcpListener},
-    sync::mpsc,
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener},
+    sync::{Mutex, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-use olivine_net::{Backend, CloseReason, Origin};
+use olivine_net::{Backend, CloseReason, ConnectionId, Engine, Handler, Origin, Shard};
 use support::{
     backends, client, config, exchange, next,
     probe::{Order, Seen, event, hold, opened, post, start, start_with},
@@ -367,5 +367,54 @@ fn abort_is_immediate_and_refuses_later_calls() {
         post(&engine, Order::Offer(id, b"too late".to_vec()));
         assert_eq!(event(&events), Seen::Close(CloseReason::Aborted));
         assert!(read_to_end(&mut peer).is_empty());
+    }
+}
+
+/// Blocks its shard at `H` until it is released, and aborts connections that send anything else.
+struct Aborts {
+    held: mpsc::Sender<()>,
+    release: mpsc::Receiver<()>,
+}
+
+impl Handler for Aborts {
+    type Message = ();
+
+    fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
+        if data == b"H" {
+            self.held.send(()).unwrap();
+            self.release.recv().unwrap();
+        } else {
+            shard.abort(id);
+        }
+        data.len()
+    }
+}
+
+/// An abort must not look like a complete answer to a peer that has closed its own direction. Its
+/// bytes and its end are there when the shard goes on.
+#[test]
+fn abort_of_a_half_closed_connection_resets_it() {
+    for backend in backends() {
+        let (held, is_held) = mpsc::channel();
+        let (free, release) = mpsc::channel();
+        let handler = Mutex::new(Some(Aborts { held, release }));
+        let engine = Engine::start(config(backend), move |_| {
+            handler.lock().unwrap().take().expect("one shard")
+        })
+        .unwrap();
+        let address = engine.local_address().unwrap();
+        let mut holder = client(address);
+        for _ in 0..10 {
+            let mut peer = client(address);
+            wait_until("it is open", || engine.counters()[0].open == 2);
+            holder.write_all(b"H").unwrap();
+            is_held.recv().unwrap();
+            peer.write_all(b"a part").unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+            free.send(()).unwrap();
+            let found = peer.read(&mut [0; 9]).map_err(|error| error.kind());
+            assert_eq!(found, Err(ErrorKind::ConnectionReset), "{backend:?}");
+            wait_until("it is gone", || engine.counters()[0].open == 1);
+        }
     }
 }

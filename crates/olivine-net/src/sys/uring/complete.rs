@@ -90,10 +90,11 @@ impl Uring {
                 None
             }
             CANCEL if result < 0 => {
-                // What it was for is over, or runs where no cancel reaches it, as a send that a
-                // worker of the kernel has taken over: it ends with the socket.
+                // What it was for is over, or runs where no cancel reaches it: a send that a worker
+                // of the kernel has taken over ends with the socket. Receives and polls end alone,
+                // and an end of the socket here would send a FIN before the reset of an abort.
                 let state = self.state(slot)?;
-                if state.detached && state.in_flight() {
+                if state.detached && state.sending.is_some() {
                     socket::end_both(state.socket.as_fd());
                 }
                 None

@@ -99,10 +99,10 @@ fn a15_wrong_or_short_memory_is_refused() {
     let file: OwnedFd = tempfile::tempfile().unwrap().into();
     let pipe: OwnedFd = std::io::pipe().unwrap().0.into();
     let cases: [(OwnedFd, &str); 7] = [
-        (null, "no memory that can be sealed"),
-        (folder, "no memory that can be sealed"),
+        (null, "memory cannot be sealed"),
+        (folder, "memory cannot be sealed"),
         (file, "no"),
-        (pipe, "no memory that can be sealed"),
+        (pipe, "memory cannot be sealed"),
         (sealed(8, &[]), "less than one page"),
         (sealed(4096, &[]), "4096 bytes and should have 8192"),
         (sealed(1 << 20, &[]), "should have 8192"),

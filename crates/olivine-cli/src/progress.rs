@@ -6,17 +6,22 @@
 use crate::terminal::fit::cut;
 use crate::terminal::{escaped, size_of};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
 use std::io::{IsTerminal, Write, stderr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// To the start of the row, which is cleared.
 const OVER: &str = "\r\x1b[K";
 /// Columns of a terminal that does not say.
 const COLUMNS: usize = 80;
-/// Whether a line stands on standard error, without an end.
-static STANDS: AtomicBool = AtomicBool::new(false);
+/// Whether a line stands on standard error, without an end. Locked while it is written or cleared.
+static STANDS: Mutex<bool> = Mutex::new(false);
+
+fn stands() -> MutexGuard<'static, bool> {
+    STANDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Whether standard error is a terminal on which a line can be written over.
 pub(crate) fn has_line() -> bool {
@@ -28,16 +33,38 @@ pub(crate) fn show_line(text: &str) {
     let columns = size_of(stderr()).map_or(COLUMNS, |(_, columns)| columns);
     // In the last column the cursor would stand in the next row.
     let shown = cut(&escaped(text), columns.saturating_sub(1));
-    STANDS.store(true, Ordering::Relaxed);
+    let mut stands = stands();
+    *stands = true;
     // Ignored: the work goes on without it.
     let _ = stderr().write_all(format!("{OVER}{shown}").as_bytes());
 }
 
 /// Clears the line, before others.
 pub(crate) fn clear_line() {
-    if STANDS.swap(false, Ordering::Relaxed) {
+    let mut stands = stands();
+    if std::mem::take(&mut *stands) {
         let _ = stderr().write_all(OVER.as_bytes());
     }
+}
+
+/// Clears the line before the process ends at once: no line is written after it. It waits for
+/// nothing: if the terminal takes nothing, or another thread writes now, the line is left.
+pub(crate) fn clear_for_good() {
+    let Ok(stands) = STANDS.try_lock() else {
+        return;
+    };
+    let out = stderr();
+    let takes_more = || {
+        let mut terminal = [PollFd::new(&out, PollFlags::OUT)];
+        let ready = poll(&mut terminal, Some(&Timespec::default()));
+        ready.is_ok() && terminal[0].revents().contains(PollFlags::OUT)
+    };
+    if *stands && takes_more() {
+        // Without the lock of standard error, which a thread may hold.
+        let _ = rustix::io::write(&out, OVER.as_bytes());
+    }
+    // Locked until the end.
+    std::mem::forget(stands);
 }
 
 /// Shorter work has no bar.

@@ -1,6 +1,7 @@
 //! Ending on request: Ctrl-C and similar signals, a time limit, or the end of a parent process.
 
 use crate::failure::{Failure, Outcome};
+use crate::progress;
 use olivine::clock;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -54,6 +55,7 @@ impl Stop {
                 let mut first: Option<Instant> = None;
                 for signal in signals.forever() {
                     if first.get_or_insert_with(Instant::now).elapsed() >= ONE_REQUEST {
+                        progress::clear_for_good();
                         signal_hook::low_level::exit(exit_code(signal));
                     }
                 }

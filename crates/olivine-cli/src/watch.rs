@@ -13,7 +13,7 @@ pub(crate) mod tracker;
 pub(crate) mod view;
 
 use crate::admin::{self, Looks};
-use crate::failure::{Failure, Outcome, complain, with_id};
+use crate::failure::{Failure, Outcome, complain};
 use crate::process;
 use crate::quote;
 use finding::Help;
@@ -119,20 +119,20 @@ impl Watch {
         Ok(self.tracker.advance(&sample))
     }
 
-    /// Prints why channels that were asked for cannot be read.
+    /// Prints why channels that were asked for could not be read in the last sample.
     ///
     /// # Errors
     ///
     /// [`Failure::BadResult`] if there is one.
     pub(crate) fn check_asked(&self) -> Outcome {
-        let mut result = Ok(());
-        for config in self.sampler.asked() {
-            if let Err(error) = olivine::admin::inspect(config) {
-                complain(&with_id(&error.into()));
-                result = Err(Failure::BadResult);
-            }
+        let unreadable = self.sampler.unreadable();
+        for reason in unreadable {
+            complain(reason);
         }
-        result
+        match unreadable.is_empty() {
+            true => Ok(()),
+            false => Err(Failure::BadResult),
+        }
     }
 
     /// Forgets the looks before: rates and ages begin anew.
@@ -174,4 +174,27 @@ fn raise_descriptor_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     let _ = setrlimit(Resource::Nofile, limit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is shown and the exit code are of one look.
+    #[test]
+    fn channel_that_becomes_readable_after_the_look_was_unreadable() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().to_str().unwrap();
+        let mut watch = Watch::new(&["late".to_owned()], Some(dir), Looks::Once).unwrap();
+        watch.sample(true).unwrap();
+        let config = olivine::Config::new(olivine::Scheme::Shm, "late").dir(dir);
+        let _publisher = olivine::Publisher::open_with(&config).unwrap();
+        assert!(matches!(watch.check_asked(), Err(Failure::BadResult)));
+        let [reason] = watch.sampler.unreadable() else {
+            panic!("{:?}", watch.sampler.unreadable())
+        };
+        assert!(reason.contains("missing]"), "{reason}");
+        watch.sample(true).unwrap();
+        assert!(watch.check_asked().is_ok());
+    }
 }

@@ -4,7 +4,7 @@
 use super::{Running, place};
 use crate::{log, progress};
 use olivine::journal::{Outline, ReplayState};
-use olivine::{LinkStatus, Scheme};
+use olivine::{Config, LinkStatus, Scheme};
 use olivine_bench::text;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -59,10 +59,7 @@ impl Carried {
         let (way, journal) = match running {
             [one] => {
                 let (from, to) = (place(&one.pair.source), place(&one.pair.destination));
-                let source = &one.source;
-                let is_journal = source.scheme() == Scheme::File && !one.pair.keep;
-                let path = source.get_file().get_path().filter(|_| is_journal);
-                let journal = path.map_or(Journal::None, |path| Journal::Unread(path.to_owned()));
+                let journal = Journal::of(&one.source, one.pair.keep);
                 (format!("{from} to {to}"), journal)
             }
             _ => (format!("{} bridges", running.len()), Journal::None),
@@ -112,6 +109,14 @@ impl Carried {
 }
 
 impl Journal {
+    /// That of a source. A bridge that is kept, or follows the journal, waits for more of it.
+    fn of(source: &Config, keep: bool) -> Self {
+        let file = source.get_file();
+        let ends = source.scheme() == Scheme::File && !keep && !file.get_follow();
+        let path = file.get_path().filter(|_| ends);
+        path.map_or(Self::None, |path| Self::Unread(path.to_owned()))
+    }
+
     /// The per cent of the journal before this position.
     fn part(&mut self, position: u64) -> Option<u64> {
         if let Self::Unread(path) = self {
@@ -196,6 +201,19 @@ mod tests {
             Some("99 %, 1 message, 1.00 /s, 1.95 KiB, 2.00 kB/s: a to b")
         );
         assert_eq!(Journal::Read(7..7).part(7), None);
+    }
+
+    #[test]
+    fn journal_that_may_grow_has_no_per_cent() {
+        let is_known = |uri: &str, keep| {
+            let journal = Journal::of(&Config::parse(uri).unwrap(), keep);
+            matches!(journal, Journal::Unread(_))
+        };
+        assert!(is_known("file:///j.olv", false));
+        assert!(is_known("file:///j.olv?follow=no", false));
+        assert!(!is_known("file:///j.olv?follow=yes", false));
+        assert!(!is_known("file:///j.olv", true));
+        assert!(!is_known("shm://j", false));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! One look at all channels and at the processes of their participants. It reads only.
 
+use crate::failure::with_id;
 use crate::process::{self, Stat};
 use olivine::admin::{self, ChannelInfo, Failures, Names, Observer, PublisherInfo, SubscriberInfo};
 use olivine::{Config, Delivery, LaneState, OpenError, Scheme, clock};
@@ -70,8 +71,10 @@ pub(crate) struct Lane {
     /// Nanoseconds of the current wait for room; 0 if it does not wait.
     pub(crate) blocked_ns: u64,
     pub(crate) blocked_by: Option<usize>,
-    /// Mean bytes of some frames, with header and padding.
+    /// Mean bytes of some frames, with header and padding, if it moved since the last sample.
     pub(crate) frame_bytes: Option<f64>,
+    /// That of its oldest frames, if it is new in this sample. What it publishes now may differ.
+    pub(crate) old_frame_bytes: Option<f64>,
     pub(crate) totals: LaneTotals,
     pub(crate) failures: Option<Failures>,
 }
@@ -111,6 +114,8 @@ pub(crate) struct Sampler {
     names: Names,
     /// Channels that were asked for; all of the folder if empty.
     asked: Vec<Config>,
+    /// Why some of them could not be read in the last sample, with the names of the errors.
+    unreadable: Vec<String>,
     observers: HashMap<String, Watched>,
     /// Commands by process number and start.
     commands: HashMap<(u64, u64), Arc<str>>,
@@ -143,6 +148,7 @@ impl Sampler {
             names: Names::new(&dir),
             dir,
             asked,
+            unreadable: Vec::new(),
             observers: HashMap::new(),
             commands: HashMap::new(),
         }
@@ -153,9 +159,9 @@ impl Sampler {
         &self.dir
     }
 
-    /// The channels that were asked for; empty for all of the folder.
-    pub(crate) fn asked(&self) -> &[Config] {
-        &self.asked
+    /// Why channels that were asked for could not be read in the last sample.
+    pub(crate) fn unreadable(&self) -> &[String] {
+        &self.unreadable
     }
 
     /// Unmaps and closes all channels. The next look opens them again.
@@ -173,9 +179,11 @@ impl Sampler {
             dir,
             names,
             asked,
+            unreadable,
             observers,
             commands,
         } = self;
+        unreadable.clear();
         let shown: Vec<&str> = if asked.is_empty() {
             names.look()?;
             names.last().iter().map(String::as_str).collect()
@@ -204,7 +212,13 @@ impl Sampler {
                 Ok(info) => Ok(watched.channel(info, sizes, &mut seen, commands)),
                 // It was removed since it was listed, or is being made.
                 Err(OpenError::Missing { .. }) if asked.is_empty() => continue,
-                Err(error) => Err(chain(&error)),
+                Err(error) => {
+                    let reason = chain(&error);
+                    if !asked.is_empty() {
+                        unreadable.push(with_id(&error.into()));
+                    }
+                    Err(reason)
+                }
             };
             let name = name.to_owned();
             channels.push(Seen { name, looked });
@@ -314,12 +328,14 @@ impl Watched {
             let before = before.map(|(_, cursor)| *cursor);
             let mean = |from| self.observer.mean_frame_bytes(one.lane, from);
             let oldest = one.limit.saturating_sub(info.capacity_bytes);
-            lane.frame_bytes = match before {
+            match before {
                 // A lane that is held at the first look may not move for long.
-                None => mean(oldest),
-                Some(before) if before < one.cursor => mean(before).or_else(|| mean(oldest)),
-                Some(_) => None,
-            };
+                None => lane.old_frame_bytes = mean(oldest),
+                Some(before) if before < one.cursor => {
+                    lane.frame_bytes = mean(before).or_else(|| mean(oldest));
+                }
+                Some(_) => {}
+            }
         }
     }
 }
@@ -335,6 +351,7 @@ fn lane(one: &PublisherInfo) -> Lane {
         blocked_ns: one.blocked_ns,
         blocked_by: one.blocked_by,
         frame_bytes: None,
+        old_frame_bytes: None,
         totals: LaneTotals {
             waits: one.back_pressure_count,
             wakes: one.wakes,

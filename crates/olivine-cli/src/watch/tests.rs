@@ -23,6 +23,7 @@ fn lane(pid: u64, cursor: u64) -> Lane {
         blocked_ns: 0,
         blocked_by: None,
         frame_bytes: None,
+        old_frame_bytes: None,
         totals: LaneTotals::default(),
         failures: None,
     }
@@ -250,6 +251,30 @@ fn full_ring_that_does_not_move_is_a_hold() {
             "{view:?}"
         );
     }
+}
+
+/// The publisher is refused a large message, after small ones that were there at the first look.
+#[test]
+fn size_of_old_frames_is_shown_and_does_not_hide_a_hold() {
+    let look = |cursor: u64, old: Option<f64>| {
+        let mut lane = lane(7, cursor);
+        lane.old_frame_bytes = old;
+        channel(vec![lane], vec![reader(0, 0)])
+    };
+    let view = last(vec![(0, look(3968, Some(32.0))), (1000, look(3968, None))]);
+    assert_eq!(view.findings[0].held_ns, Some(1000 * MS));
+    assert_eq!(only(&view).held_share, Some(1.0));
+    assert_eq!(subscriber(&view, 0).behind_messages_estimate, Some(124.0));
+    // The frames that were published since the first look count, once there are some.
+    let mut moved = look(3968, None);
+    moved.lanes[0].frame_bytes = Some(64.0);
+    let view = last(vec![
+        (0, look(3904, Some(32.0))),
+        (1000, moved),
+        (2000, look(3968, None)),
+    ]);
+    assert_eq!(only(&view).held_share, Some(0.0));
+    assert_eq!(subscriber(&view, 0).behind_messages_estimate, Some(62.0));
 }
 
 /// The ring stays full, and no publisher waits.

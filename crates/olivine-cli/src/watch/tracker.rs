@@ -41,7 +41,10 @@ struct PastChannel {
 struct PastLane {
     waited_ns: u64,
     held_ns: u64,
+    /// Of frames that were published between two looks.
     frame_bytes: Option<f64>,
+    /// Of older ones.
+    old_frame_bytes: Option<f64>,
     held: Option<HeldBack>,
     /// When the cursor was where.
     cursors: VecDeque<(u64, u64)>,
@@ -183,6 +186,13 @@ fn unreadable(name: &str, error: &str) -> ChannelView {
     }
 }
 
+impl PastLane {
+    /// Mean bytes of frames, for estimates of messages.
+    fn shown_frame_bytes(&self) -> Option<f64> {
+        self.frame_bytes.or(self.old_frame_bytes)
+    }
+}
+
 impl PastChannel {
     fn new(channel: &Channel) -> Self {
         Self {
@@ -245,7 +255,7 @@ impl Step<'_> {
         };
         let frames = channel.lanes.iter().zip(&lanes).filter_map(|(lane, step)| {
             let past = self.past.lanes.get(&lane.index)?;
-            Some(step.bytes_per_s? / past.frame_bytes?)
+            Some(step.bytes_per_s? / past.shown_frame_bytes()?)
         });
         let messages: Vec<f64> = frames.collect();
         let shown = ChannelView {
@@ -289,8 +299,10 @@ impl Step<'_> {
         let moved = before.map(|before| lane.cursor.saturating_sub(before));
         let moved = moved.filter(|_| window_ns.is_some());
         past.frame_bytes = lane.frame_bytes.or(past.frame_bytes);
+        past.old_frame_bytes = lane.old_frame_bytes.or(past.old_frame_bytes);
         let capacity = float(channel.capacity);
-        // A publisher that tries again and again does not count the time between.
+        // A publisher that tries again and again does not count the time between. What it is refused
+        // may be larger than its old frames.
         let frame_bytes = past.frame_bytes.unwrap_or(capacity / 16.0);
         let is_full = behind > 0 && float(channel.capacity.saturating_sub(behind)) < frame_bytes;
         let is_stalled = slowest.as_ref().is_some_and(|one| one.is_stalled);
@@ -435,7 +447,7 @@ impl Step<'_> {
             }
             if let Some(past) = self.past.lanes.get(&lane.index) {
                 behind.add(
-                    past.frame_bytes,
+                    past.shown_frame_bytes(),
                     &past.cursors,
                     self.at_ns,
                     (lane.cursor, position),

@@ -95,6 +95,34 @@ fn fields_that_become_known_later_are_in_the_next_file() {
     assert!(error.contains("'bid i64' at byte 0"), "{error}");
 }
 
+/// A regression: known lanes were not compared, and a refused call left its fields.
+#[test]
+fn known_lane_of_other_fields_is_refused_and_unchanged() {
+    let place = TestFolder::new();
+    let path = place.file("known.olv");
+    let typed = |publisher, fields: &str| {
+        let known = KnownType::new(9, "quote v1", fields);
+        Lane::new("ticks", publisher, 8, 5).typed(known)
+    };
+    let mut recorder = Recorder::open(&path, &fast()).unwrap();
+    recorder.lane(&typed(2, "")).unwrap();
+    for (publisher, fields) in [(0, ""), (1, "bid u64")] {
+        let lane = recorder.lane(&typed(publisher, fields)).unwrap();
+        recorder.append(lane, 0, 1, &frame(0, &[7; 8], 8)).unwrap();
+    }
+    for publisher in 0..3 {
+        let error = recorder.lane(&typed(publisher, "bid i64")).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("'bid i64' at byte 0"), "{error}");
+        recorder.lane(&typed(publisher, "bid u64")).unwrap();
+    }
+    recorder.close().unwrap();
+    let mut replay = Replay::open(&path).unwrap();
+    while let Some(run) = replay.next_run().unwrap() {
+        assert_eq!(run.lane.message_type.fields.to_string(), "bid u64");
+    }
+}
+
 /// An error with its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());

@@ -99,6 +99,32 @@ fn publisher_adds_its_fields_to_a_stream_of_its_type_that_has_none() {
     assert_eq!(fields_of().unwrap(), "value u128");
 }
 
+/// A regression: a publisher that stated fields was refused by a stream that it may not change.
+#[test]
+fn publisher_whose_fields_no_stream_takes_goes_on_without() {
+    let users = "authorization { users = [ { user: admin, password: p }, { user: writer, \
+    password: p, permissions: { publish: { allow: \">\", deny: \"$JS.API.STREAM.UPDATE.*\" } } } \
+    ] }";
+    let Some(server) = server(users) else {
+        return;
+    };
+    let config = |channel: &str, user: &str| {
+        let query = format!("user={user}&password=p&storage=memory&timeout=500ms");
+        Config::parse(&server.uri(channel, &query)).unwrap()
+    };
+    let plain = number_type("number v1");
+    let stating = plain.clone().with_fields("value u64").unwrap();
+    let mut publisher = Publisher::open_for(&config("fixed", "admin"), &plain).unwrap();
+    publisher.publish(&7_u64.to_le_bytes()).unwrap();
+    publisher.close().unwrap();
+    let mut publisher = Publisher::open_for(&config("fixed", "writer"), &stating).unwrap();
+    publisher.publish(&8_u64.to_le_bytes()).unwrap();
+    publisher.close().unwrap();
+    let mut subscriber = joined(&server.uri("fixed", "user=admin&password=p&from=oldest"));
+    assert_eq!(next_number(&mut subscriber), 7);
+    assert_eq!(next_number(&mut subscriber), 8);
+}
+
 /// It kept its durable name in the ring, and publishers waited for it.
 #[test]
 fn refused_bridge_leaves_nothing_that_holds_publishers_back() {

@@ -1,7 +1,7 @@
 //! Sparse index of block starts by position and time: it stays small for files of any length.
 
 use super::format::{IndexEntry, Seal, Sealed};
-use super::lane::{self, Known};
+use super::lane::{self, Known, Lanes};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Most entries of an index; at twice as many, every other one is removed.
@@ -95,7 +95,7 @@ impl Index {
     pub(super) fn decode(
         count: u32,
         body: &[u8],
-        lanes: &mut Vec<Known>,
+        lanes: &mut Lanes,
     ) -> Result<(Self, Seal), &'static str> {
         let rest = lane::decode(count, body, lanes)?;
         let (places, seal) = Seal::read_from_suffix(rest).map_err(|_| "an index is cut")?;
@@ -140,7 +140,7 @@ mod tests {
             );
         }
         let body = index.encode(&[], 7, 9, Sealed::Closed);
-        let (again, seal) = Index::decode(0, &body, &mut Vec::new()).unwrap();
+        let (again, seal) = Index::decode(0, &body, &mut Lanes::default()).unwrap();
         assert_eq!(again.places, index.places);
         assert_eq!((seal.offset.get(), seal.time.get()), (7, 9));
     }

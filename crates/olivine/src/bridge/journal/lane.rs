@@ -2,10 +2,14 @@
 
 use super::format::{COUNT_MAX, LANES_MAX, LaneHeader, TEXT_MAX};
 use crate::error::JournalError;
-use crate::message::KnownType;
+use crate::message::{Fields, KnownType};
 use crate::ring::layout::FIELDS_BYTES;
 use std::hash::{Hash, Hasher};
+use std::ops::{Deref, DerefMut};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes of the texts of fields that a reader of one journal parses: later ones count as none.
+const PARSED_MAX: usize = 1 << 20;
 
 /// Origin of the frames of a run: one publisher's lane of one channel incarnation.
 ///
@@ -128,6 +132,49 @@ impl Known {
     }
 }
 
+/// The lanes that were read from a journal.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lanes {
+    known: Vec<Known>,
+    /// Bytes of the texts of fields that were parsed, whatever came of it.
+    parsed_bytes: usize,
+}
+
+impl Lanes {
+    /// Parses the fields of a lane that has none yet, up to [`PARSED_MAX`] over all lanes: anyone
+    /// may have written the file.
+    fn take_fields(&mut self, number: usize, fields: &str) {
+        let Some(known) = self.known.get_mut(number) else {
+            return;
+        };
+        let found = &mut known.lane.message_type.fields;
+        if found.is_empty() && self.parsed_bytes + fields.len() <= PARSED_MAX {
+            self.parsed_bytes += fields.len();
+            *found = Fields::of_far_side(fields);
+        }
+    }
+}
+
+impl Deref for Lanes {
+    type Target = [Known];
+
+    fn deref(&self) -> &[Known] {
+        &self.known
+    }
+}
+
+impl DerefMut for Lanes {
+    fn deref_mut(&mut self) -> &mut [Known] {
+        &mut self.known
+    }
+}
+
+impl From<Lanes> for Vec<Known> {
+    fn from(lanes: Lanes) -> Self {
+        lanes.known
+    }
+}
+
 /// Bytes that the descriptions of `lanes` take.
 pub(super) fn bytes(lanes: &[Known]) -> u64 {
     let bytes = |known: &Known| {
@@ -188,7 +235,7 @@ pub(super) fn encode(first: usize, lanes: &[Known], into: &mut Vec<u8>) {
 pub(super) fn decode<'a>(
     count: u32,
     mut body: &'a [u8],
-    lanes: &mut Vec<Known>,
+    lanes: &mut Lanes,
 ) -> Result<&'a [u8], &'static str> {
     for _ in 0..count {
         let (header, rest) =
@@ -217,8 +264,9 @@ pub(super) fn decode<'a>(
             publisher: header.publisher.get(),
             align: header.align.get().into(),
             incarnation: header.incarnation.get(),
-            message_type: KnownType::new(header.type_hash.get(), text(kind)?, text(fields)?),
+            message_type: KnownType::new(header.type_hash.get(), text(kind)?, ""),
         };
+        let fields = text(fields)?;
         lane.check()
             .map_err(|_| "a lane's description is not possible")?;
         let number = header.lane.get() as usize;
@@ -226,16 +274,59 @@ pub(super) fn decode<'a>(
         if end > COUNT_MAX {
             return Err("a lane's end is not possible");
         }
-        let count = lanes.len();
-        match lanes.get_mut(number) {
-            Some(known) if known.lane == lane => {
-                known.end = known.end.max(end);
-                known.lane.message_type.take_fields(&lane.message_type);
-            }
-            None if number == count && number < LANES_MAX => lanes.push(Known { lane, end }),
+        let count = lanes.known.len();
+        match lanes.known.get_mut(number) {
+            Some(known) if known.lane == lane => known.end = known.end.max(end),
+            None if number == count && number < LANES_MAX => lanes.known.push(Known { lane, end }),
             _ => return Err("a lane is described twice, or out of order"),
         }
+        lanes.take_fields(number, fields);
         body = &rest[padded..];
     }
     Ok(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lanes(count: u32, fields: &str) -> Vec<Known> {
+        let typed = KnownType::new(9, "quote v1", fields);
+        let lane = |n| Lane::new("ticks", n, 8, 5).typed(typed.clone());
+        let known = |n| Known {
+            lane: lane(n),
+            end: 0,
+        };
+        (0..count).map(known).collect()
+    }
+
+    /// A hostile file made a reader parse all, and keep about 150 fields for each lane.
+    #[test]
+    fn fields_of_one_journal_are_parsed_up_to_a_mebibyte() {
+        let names: Vec<_> = (0..100).map(|n| format!("n{n} u8")).collect();
+        let text = names.join(", ");
+        let mut body = Vec::new();
+        encode(0, &lanes(2_000, &text), &mut body);
+        let mut read = Lanes::default();
+        for _ in 0..2 {
+            assert!(decode(2_000, &body, &mut read).unwrap().is_empty());
+            let with = read
+                .iter()
+                .filter(|known| known.lane.message_type.fields.iter().len() > 0);
+            assert_eq!(with.count(), PARSED_MAX / text.len());
+            assert_eq!(read.parsed_bytes, PARSED_MAX / text.len() * text.len());
+        }
+    }
+
+    #[test]
+    fn repeated_description_adds_fields_and_replaces_none() {
+        let mut read = Lanes::default();
+        for (fields, expected) in [("", ""), ("bid u64", "bid u64"), ("bid i64", "bid u64")] {
+            let mut body = Vec::new();
+            encode(0, &lanes(1, fields), &mut body);
+            decode(1, &body, &mut read).unwrap();
+            assert_eq!(read[0].lane.message_type.fields.to_string(), expected);
+            assert_eq!(read.parsed_bytes, expected.len());
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! What the files of a journal say about it, without reading all of it.
 
 use super::format::{BlockHeader, Kind, RunHeader};
-use super::lane::{self, Known, Lane};
+use super::lane::{self, Lane, Lanes};
 use super::replay::{Replay, ReplayState, Run};
 use super::term::{self, Found, Source};
 use super::walk::{Step, Walk};
@@ -121,7 +121,7 @@ impl Outline {
     /// missing file, `Io`, `NoZstd`.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
         let mut replay = Replay::open(path)?;
-        let mut known = Vec::new();
+        let mut known = Lanes::default();
         let mut spots = Vec::new();
         let mut files: Vec<OutlineFile> = Vec::new();
         let mut damage = None;
@@ -264,7 +264,7 @@ impl Outline {
     fn read_some(
         &mut self,
         path: &Path,
-        known: &[Known],
+        known: &Lanes,
         spots: &[Spot],
     ) -> Result<(), JournalError> {
         let mut bytes = 0;
@@ -281,7 +281,7 @@ impl Outline {
                     None => continue,
                 },
             };
-            walk.lanes = known.to_vec();
+            walk.lanes = known.clone();
             let Found::Block(header) = walk.source.look(spot.offset)? else {
                 note_damage(
                     &mut self.damage,

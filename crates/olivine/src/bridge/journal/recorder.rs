@@ -189,19 +189,15 @@ impl Recorder {
     /// # Errors
     ///
     /// [`JournalError::Value`] if the description cannot be stored, is the 65,537th, or has another
-    /// type or `align` than the messages recorded of its channel.
+    /// type, other fields or another `align` than the messages recorded of its channel. Then nothing
+    /// has changed.
     pub fn lane(&mut self, lane: &Lane) -> Result<LaneId, JournalError> {
         lane.check()?;
-        let index = self.lanes.iter().position(|known| known.lane == *lane);
-        // A file that describes the lane already does not say them; the next one does.
-        if let Some(known) = index.and_then(|index| self.lanes.get_mut(index)) {
-            known.lane.message_type.take_fields(&lane.message_type);
-        }
-        if let Some(id) = index.map(LaneId).filter(|id| self.end(*id) > 0) {
-            return Ok(id);
-        }
         self.check_type(lane)?;
-        if let Some(index) = index {
+        if let Some(index) = self.lanes.iter().position(|known| known.lane == *lane) {
+            // A file that describes the lane already does not say them; the next one does.
+            let known = &mut self.lanes[index].lane.message_type;
+            known.take_fields(&lane.message_type);
             return Ok(LaneId(index));
         }
         if self.lanes.len() == LANES_MAX {
@@ -219,15 +215,25 @@ impl Recorder {
         Ok(LaneId(self.lanes.len() - 1))
     }
 
-    /// Refuses another type or `align` than the messages of the channel have. A lane without
-    /// messages decides nothing.
+    /// Refuses another type or `align` than the messages of the channel have, and other fields than
+    /// the lane itself has. Another lane without messages decides nothing, and a lane with messages
+    /// has its type and `align` already: only its fields are compared with those of its type.
     fn check_type(&self, lane: &Lane) -> Result<(), JournalError> {
         if self.settings.mixed_types {
             return Ok(());
         }
         let lanes = self.lanes.iter().zip(&self.appended);
-        let mut filled = lanes.filter(|(_, end)| **end > 0).map(|(known, _)| known);
-        let Some(other) = filled.find(|known| !known.lane.agrees_with(lane)) else {
+        let continues = lanes
+            .clone()
+            .any(|(known, end)| *end > 0 && known.lane == *lane);
+        let is_like = |other: &Lane| {
+            other.align == lane.align && other.message_type.hash == lane.message_type.hash
+        };
+        let mut compared = lanes
+            .filter(|(known, end)| **end > 0 || known.lane == *lane)
+            .map(|(known, _)| known)
+            .filter(|known| !continues || is_like(&known.lane));
+        let Some(other) = compared.find(|known| !known.lane.agrees_with(lane)) else {
             return Ok(());
         };
         let (ours, theirs) = (&lane.message_type, &other.lane.message_type);

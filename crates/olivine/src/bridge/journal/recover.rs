@@ -152,7 +152,7 @@ fn take_up(
         lanes: if walk.lanes.is_empty() {
             lanes_before(base, term)?
         } else {
-            walk.lanes
+            walk.lanes.into()
         },
         index: walk.index,
         sealed: walk.sealed,
@@ -180,7 +180,7 @@ fn lanes_before(base: &Path, term: u64) -> Result<Vec<Known>, JournalError> {
             walk_to_the_end(&mut walk)?;
         }
         if !walk.lanes.is_empty() {
-            return Ok(walk.lanes);
+            return Ok(walk.lanes.into());
         }
     }
     Ok(Vec::new())

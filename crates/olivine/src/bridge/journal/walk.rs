@@ -5,7 +5,7 @@ use super::format::{
     count_frames,
 };
 use super::index::Index;
-use super::lane::{self, Known};
+use super::lane::{self, Known, Lanes};
 use super::pack;
 use super::term::{Found, Source};
 use crate::error::JournalError;
@@ -24,7 +24,7 @@ pub(super) struct Walk {
     pub(super) position: u64,
     /// Time of the newest run.
     pub(super) time: u64,
-    pub(super) lanes: Vec<Known>,
+    pub(super) lanes: Lanes,
     /// Starts of the blocks walked so far.
     pub(super) index: Index,
     /// Whether the block before the position is an index, and what it says.
@@ -60,7 +60,7 @@ impl Walk {
             sequence: header.sequence.get(),
             position: header.position.get(),
             time: header.time.get(),
-            lanes: Vec::new(),
+            lanes: Lanes::default(),
             index: Index::default(),
             sealed: Sealed::No,
             runs: Vec::new(),
@@ -171,7 +171,7 @@ impl Walk {
     /// From here on no end of a lane is known: a run shows what is missing before it once the ends
     /// are described again, or another run of its lane was read.
     pub(super) fn forget_ends(&mut self) {
-        for known in &mut self.lanes {
+        for known in self.lanes.iter_mut() {
             known.end = 0;
         }
     }
@@ -196,9 +196,7 @@ impl Walk {
         clippy::type_complexity,
         reason = "taken apart at once by its two callers"
     )]
-    fn read_seal(
-        &self,
-    ) -> Result<Option<(u64, BlockHeader, Seal, Vec<Known>, Index)>, JournalError> {
+    fn read_seal(&self) -> Result<Option<(u64, BlockHeader, Seal, Lanes, Index)>, JournalError> {
         let length = self.source.length()?;
         let mut bytes = Vec::new();
         let Some(at) = length.checked_sub(size_of::<Seal>() as u64) else {
@@ -222,7 +220,7 @@ impl Walk {
         if !self.source.body(offset, &header, &mut body)? {
             return Ok(None);
         }
-        let mut lanes = Vec::new();
+        let mut lanes = Lanes::default();
         let Ok((index, seal)) = Index::decode(header.count.get(), &body, &mut lanes) else {
             return Ok(None);
         };

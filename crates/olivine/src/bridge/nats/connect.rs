@@ -69,6 +69,11 @@ impl Connection {
         let is_refusal = word.to_ascii_lowercase().contains("permissions violation");
         is_refusal.then(|| word.clone())
     }
+
+    /// A refused request was not needed: no later one without a reply was refused for that reason.
+    pub(super) fn forget_refusal(&self) {
+        locked(&self.report).word = None;
+    }
 }
 
 /// Makes connections.

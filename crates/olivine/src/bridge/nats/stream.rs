@@ -278,7 +278,8 @@ fn storage_of(storage: Storage) -> StorageType {
 }
 
 /// Checks an existing stream, and adds the channel's subject if it is missing. A publisher of
-/// values also adds their type, unless the stream has had messages of bytes, and their fields.
+/// values also adds their type, unless the stream has had messages of bytes, and their fields, if
+/// the server lets it.
 async fn found(
     settings: &Settings,
     connection: &Connection,
@@ -355,6 +356,7 @@ async fn found(
         config.metadata.extend(type_words(typed));
     }
     let name = config.name.clone();
+    let adds_only_fields = takes_it && !lacks_type;
     let changed = request(
         settings,
         connection,
@@ -363,9 +365,19 @@ async fn found(
         &name,
         Some(&config),
     );
-    if let Reply::Refused(error) = changed.await? {
-        let action = "add the channel to stream";
-        return Err(refused(settings, action, &name, &error));
+    match changed.await {
+        Ok(Reply::Info(_)) => {}
+        // Messages need no fields: a sealed stream, and one that this user may not change, goes
+        // without.
+        Ok(Reply::Refused(_)) | Err(_) if adds_only_fields => {
+            connection.forget_refusal();
+            return Ok(info);
+        }
+        Ok(Reply::Refused(error)) => {
+            let action = "add the channel to stream";
+            return Err(refused(settings, action, &name, &error));
+        }
+        Err(end) => return Err(end),
     }
     // Another client may have changed an earlier copy at the same time: the later change counts.
     match request(settings, connection, context, "INFO", &name, None).await? {

@@ -114,12 +114,10 @@ fn publisher_whose_fields_no_stream_takes_goes_on_without() {
     };
     let plain = number_type("number v1");
     let stating = plain.clone().with_fields("value u64").unwrap();
-    let mut publisher = Publisher::open_for(&config("fixed", "admin"), &plain).unwrap();
-    publisher.publish(&7_u64.to_le_bytes()).unwrap();
-    publisher.close().unwrap();
+    let mut first = Publisher::open_for(&config("fixed", "admin"), &plain).unwrap();
+    first.publish(&7_u64.to_le_bytes()).unwrap();
     let mut publisher = Publisher::open_for(&config("fixed", "writer"), &stating).unwrap();
     publisher.publish(&8_u64.to_le_bytes()).unwrap();
-    publisher.close().unwrap();
     let mut subscriber = joined(&server.uri("fixed", "user=admin&password=p&from=oldest"));
     assert_eq!(next_number(&mut subscriber), 7);
     assert_eq!(next_number(&mut subscriber), 8);

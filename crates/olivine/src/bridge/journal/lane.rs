@@ -141,8 +141,8 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Parses the fields of a lane that has none yet, up to [`PARSED_MAX`] over all lanes: anyone
-    /// may have written the file.
+    /// Parses the fields of a lane that has none yet, up to [`PARSED_MAX`] over all lanes: the
+    /// file may be hostile.
     fn take_fields(&mut self, number: usize, fields: &str) {
         let Some(known) = self.known.get_mut(number) else {
             return;

@@ -189,8 +189,8 @@ impl Recorder {
     /// # Errors
     ///
     /// [`JournalError::Value`] if the description cannot be stored, is the 65,537th, or has another
-    /// type, other fields or another `align` than the messages recorded of its channel. Then nothing
-    /// has changed.
+    /// type, other fields or another `align` than the messages recorded of its channel. Then
+    /// nothing has changed.
     pub fn lane(&mut self, lane: &Lane) -> Result<LaneId, JournalError> {
         lane.check()?;
         self.check_type(lane)?;

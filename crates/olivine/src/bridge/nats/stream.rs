@@ -367,8 +367,7 @@ async fn found(
     );
     match changed.await {
         Ok(Reply::Info(_)) => {}
-        // Messages need no fields: a sealed stream, and one that this user may not change, goes
-        // without.
+        // Messages need no fields. The stream may be sealed, or this user may not change it.
         Ok(Reply::Refused(_)) | Err(_) if adds_only_fields => {
             connection.forget_refusal();
             return Ok(info);

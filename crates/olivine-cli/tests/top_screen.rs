@@ -201,6 +201,28 @@ fn resizing_and_keys_while_it_draws_are_survived() {
     assert_restored(code, &settings, &text, audit.child.id());
 }
 
+/// The change of size and the key are there at one look of the library that reads both.
+#[test]
+fn key_together_with_a_change_of_size_is_read() {
+    let place = TestFolder::new();
+    let [audit, _publisher] = held(&place);
+    let mut screen = Screen::start(&place);
+    screen.await_text("STOPPED");
+    for step in 0..500_u16 {
+        set_size(&screen.theirs, 80 + step % 2, 24);
+        // Help is shown, and hidden.
+        let before = screen.written.lock().unwrap().len();
+        screen.type_keys("?");
+        let part = if step % 2 == 0 { "filter" } else { "STOPPED" };
+        until(part, || {
+            String::from_utf8_lossy(&screen.written.lock().unwrap()[before..]).contains(part)
+        });
+    }
+    screen.type_keys("q");
+    let (code, settings, text) = screen.end();
+    assert_restored(code, &settings, &text, audit.child.id());
+}
+
 #[test]
 fn lost_terminal_ends_it_in_order() {
     let place = TestFolder::new();

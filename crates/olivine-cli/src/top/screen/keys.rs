@@ -6,6 +6,7 @@ use crate::watch::view::{ChannelView, Participant, View};
 use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, poll, read};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
+use rustix::termios::OptionalActions;
 use std::cmp::Ordering;
 use std::io::{self, stdout};
 use std::time::Duration;
@@ -69,7 +70,8 @@ pub(super) enum Action {
 pub(super) fn wait(longest: Duration, view: &View, shown: &mut Shown) -> io::Result<Action> {
     // Looked at here, because `poll` and `read` of this library never return once the terminal is
     // gone.
-    if terminal_is_gone(longest.min(LOOK))? {
+    let found = wait_for_input(longest.min(LOOK))?;
+    if found.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
         return Ok(Action::End);
     }
     // Without a key too: this call notices changes of size.
@@ -79,6 +81,9 @@ pub(super) fn wait(longest: Duration, view: &View, shown: &mut Shown) -> io::Res
         ready => ready?,
     };
     if !ready {
+        if found.contains(PollFlags::IN) {
+            announce_input()?;
+        }
         return Ok(Action::Nothing);
     }
     Ok(match read()? {
@@ -88,16 +93,24 @@ pub(super) fn wait(longest: Duration, view: &View, shown: &mut Shown) -> io::Res
     })
 }
 
-/// Waits for something to read, at most `longest`; whether the terminal was closed.
-fn terminal_is_gone(longest: Duration) -> io::Result<bool> {
+/// The library waits for the edge of an event, and misses that of a key which comes together with a
+/// change of size: the key would stay unread until the next one. Settings that are set again, to
+/// what they are, wake all who wait for the terminal.
+fn announce_input() -> io::Result<()> {
+    let out = stdout();
+    let settings = rustix::termios::tcgetattr(&out)?;
+    rustix::termios::tcsetattr(&out, OptionalActions::Now, &settings)?;
+    Ok(())
+}
+
+/// Waits for something to read, at most `longest`; what there is. Nothing after a signal.
+fn wait_for_input(longest: Duration) -> io::Result<PollFlags> {
     let time = Timespec::try_from(longest).map_err(io::Error::other)?;
     let out = stdout();
     let mut terminal = [PollFd::new(&out, PollFlags::IN)];
     match rustix::event::poll(&mut terminal, Some(&time)) {
-        Ok(_) => Ok(terminal[0]
-            .revents()
-            .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)),
-        Err(Errno::INTR) => Ok(false),
+        Ok(_) => Ok(terminal[0].revents()),
+        Err(Errno::INTR) => Ok(PollFlags::empty()),
         Err(error) => Err(error.into()),
     }
 }

@@ -193,7 +193,7 @@ mod tests {
         let [reason] = watch.sampler.unreadable() else {
             panic!("{:?}", watch.sampler.unreadable())
         };
-        assert!(reason.contains("missing]"), "{reason}");
+        assert!(reason.ends_with(" [open.missing]"), "{reason}");
         watch.sample(true).unwrap();
         assert!(watch.check_asked().is_ok());
     }

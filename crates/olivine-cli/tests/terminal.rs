@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::{Running, TestFolder, said, terminal, until};
-use rustix::process::Signal;
+use common::{Running, TestFolder, said, terminal};
 use std::fs::File;
 use std::io::{Read, Write};
 
@@ -194,40 +193,4 @@ fn progress_is_one_line_that_is_written_over_on_a_terminal_only() {
             "{parts:?}"
         );
     }
-}
-
-/// A bridge whose far side takes nothing more waits for it after the first signal.
-#[test]
-fn progress_is_cleared_when_another_signal_ends_the_process_at_once() {
-    let place = TestFolder::new();
-    let stopped = place.start(&["sub", "shm://far?capacity=4096", "--out", "none"]);
-    place.await_subscribers("far", 1);
-    stopped.signal(Signal::STOP);
-    let (mut ours, theirs) = terminal();
-    let mut command = place.olivine(&["bridge", "shm://long", "shm://far?capacity=4096"]);
-    command.env("TERM", "xterm").stderr(theirs);
-    let mut bridge = Running::new(command.spawn().unwrap());
-    drop(command);
-    place.await_subscribers("long", 1);
-    let _publisher = place.start(&["pub", "shm://long", "--rate", "1000"]);
-    let (mut seen, mut part) = (Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&seen).contains(": shm://long to shm://far") {
-        let taken = ours.read(&mut part).unwrap();
-        seen.extend_from_slice(&part[..taken]);
-    }
-    let reader = std::thread::spawn(move || {
-        while let Ok(taken @ 1..) = ours.read(&mut part) {
-            seen.extend_from_slice(&part[..taken]);
-        }
-        String::from_utf8_lossy(&seen).into_owned()
-    });
-    until("the end of the bridge", || {
-        bridge.signal(Signal::TERM);
-        bridge.child.try_wait().unwrap().is_some()
-    });
-    let output = bridge.output();
-    assert_eq!(output.status.code(), Some(143));
-    assert!(output.stdout.is_empty(), "it reported: {output:?}");
-    let seen = reader.join().unwrap();
-    assert!(seen.ends_with(OVER), "{seen:?}");
 }

@@ -253,7 +253,7 @@ fn full_ring_that_does_not_move_is_a_hold() {
     }
 }
 
-/// The publisher is refused a large message, after small ones that were there at the first look.
+/// The publisher is refused a large message. Its small ones were there at the first look.
 #[test]
 fn size_of_old_frames_is_shown_and_does_not_hide_a_hold() {
     let look = |cursor: u64, old: Option<f64>| {

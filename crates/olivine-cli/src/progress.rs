@@ -64,7 +64,7 @@ pub(crate) fn clear_for_good() {
         let _ = rustix::io::write(&out, OVER.as_bytes());
     }
     // Locked until the end.
-    std::mem::forget(stands);
+    let _ = std::mem::ManuallyDrop::new(stands);
 }
 
 /// Shorter work has no bar.

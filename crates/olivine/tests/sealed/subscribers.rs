@@ -1,7 +1,7 @@
 //! Hostile subscribers, each in its own process, and the required result.
 
 use crate::common::mapped::{Mapped, nonsense};
-use crate::common::{Random, finished, setting, until};
+use crate::common::{Random, WATCHDOG, finished, setting, until};
 use crate::raw::{
     self, ATTACHED, Joined, LANE_ENTRY, PAGE_BYTES, PARK, POSITION, ROOM, SLEEPERS, SLOT_STATE,
     hello,
@@ -202,9 +202,13 @@ fn scribble(path: &Path) {
     let started = Instant::now();
     let mut random = Random(setting("OLIVINE_SEED", 1));
     let mut written = 0_u64;
-    while started.elapsed() < length() {
+    let mut ended = false;
+    // On a busy machine the publisher may read none of it in that time.
+    while !ended || started.elapsed() < length() {
+        assert!(started.elapsed() < length() + WATCHDOG, "nothing was found");
         let joined = raw::join(path);
-        while !has_ended(&joined) && started.elapsed() < length() {
+        let begun = Instant::now();
+        while !has_ended(&joined) && begun.elapsed() < length() {
             for _ in 0..1000 {
                 let index = match random.below(3) {
                     0 => [POSITION, ROOM, PARK, SLEEPERS, ATTACHED, SLOT_STATE]
@@ -217,6 +221,7 @@ fn scribble(path: &Path) {
                 written += 1;
             }
         }
+        ended |= has_ended(&joined);
     }
     assert!(written > 0);
     if std::env::var_os("OLIVINE_HOSTILE_MS").is_some() {

@@ -33,6 +33,9 @@ for _ in $(seq 100); do
 done
 for job in $behind; do
     if kill -TERM "$job" 2>/dev/null; then
+        for _ in $(seq 200); do kill -0 "$job" 2>/dev/null || break; sleep 0.05; done
+        # Ends the tool at once.
+        kill -TERM "$job" 2>/dev/null && echo "$job did not end by one signal" >&2
         wait "$job" || [ $? = 143 ]
     else
         wait "$job"

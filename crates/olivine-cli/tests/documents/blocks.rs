@@ -25,15 +25,17 @@ trap '[ "$!" = "$last" ] || { last=$!; behind+=" $!"; }' DEBUG
 /// stopped by SIGTERM. All others must have ended with success.
 const ENDING: &str = r#"
 trap - DEBUG
-for _ in $(seq 100); do
-    running=
-    for job in $behind; do kill -0 "$job" 2>/dev/null && running=yes; done
-    [ -n "$running" ] || break
-    sleep 0.05
-done
+# Waits at most $1 s until none of the other arguments runs.
+await_end() {
+    for _ in $(seq $((20 * $1))); do
+        kill -0 "${@:2}" 2>/dev/null || break
+        sleep 0.05
+    done
+}
+[ -z "$behind" ] || await_end 5 $behind
 for job in $behind; do
     if kill -TERM "$job" 2>/dev/null; then
-        for _ in $(seq 200); do kill -0 "$job" 2>/dev/null || break; sleep 0.05; done
+        await_end 10 "$job"
         # Ends the tool at once.
         kill -TERM "$job" 2>/dev/null && echo "$job did not end by one signal" >&2
         wait "$job" || [ $? = 143 ]

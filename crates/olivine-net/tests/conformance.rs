@@ -4,6 +4,9 @@
 #[allow(missing_docs, unreachable_pub, reason = "a list of data")]
 #[path = "vectors/probe.rs"]
 mod probe_cases;
+#[allow(missing_docs, unreachable_pub, reason = "a list of data")]
+#[path = "vectors/probe_site.rs"]
+mod probe_site;
 mod support;
 #[allow(missing_docs, unreachable_pub, reason = "a list of data")]
 mod vectors;
@@ -240,11 +243,15 @@ fn cases_of_http11probe_get_the_named_statuses() {
         (*name, request.into_bytes(), *expected)
     });
     let cases: Vec<_> = fixed.chain(probe_cases::made()).collect();
-    assert!(cases.len() > 185);
-    let mut names: Vec<_> = cases.iter().map(|(name, ..)| *name).collect();
+    let sites = probe_site::cases();
+    let names = cases.iter().map(|(name, ..)| *name);
+    let mut names: Vec<_> = names.chain(sites.iter().map(|(name, ..)| *name)).collect();
+    // The tool's list, and some that it had before.
+    assert!(names.len() >= 215, "{}", names.len());
     names.sort_unstable();
+    let all = names.len();
     names.dedup();
-    assert_eq!(names.len(), cases.len(), "a case is there twice");
+    assert_eq!(names.len(), all, "a case is there twice");
     for backend in backends() {
         let engine = http::serve(config(backend), Limits::default(), |_| Mirror).unwrap();
         let mut failures = Vec::new();
@@ -264,5 +271,83 @@ fn cases_of_http11probe_get_the_named_statuses() {
             cases.len()
         );
         assert!(failures.is_empty(), "{backend:?}: {}", failures.join("\n"));
+    }
+}
+
+/// A site for the cases that test one: its methods, and the cookies that arrived, one in a line.
+struct Site;
+
+impl Service for Site {
+    type Message = ();
+
+    fn on_request(
+        &mut self,
+        http: &mut Http<'_, ()>,
+        request: &Request<'_>,
+        responder: Responder<'_>,
+    ) {
+        let Some(allow) = probe_site::ALLOW.split_once(": ") else {
+            return;
+        };
+        match request.method() {
+            "GET" => {
+                let mut body = Vec::new();
+                for (_, cookie) in request.headers().filter(|(name, _)| *name == "Cookie") {
+                    body.extend_from_slice(cookie);
+                    body.push(b'\n');
+                }
+                responder.send(http, 200, &[("Content-Type", "text/plain")], &body)
+            }
+            "OPTIONS" => responder.send(http, 204, &[allow], b"left out"),
+            _ => responder.send(http, 405, &[allow], b"not here"),
+        }
+        .unwrap();
+    }
+}
+
+/// Whether a date is as in `Sun, 06 Nov 1994 08:49:37 GMT` (RFC 9110 5.6.7).
+fn is_fixed_date(date: &str) -> bool {
+    const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
+    const MONTHS: [&str; 12] = [
+        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+    ];
+    let form = "ddd, 00 mmm 0000 00:00:00 GMT";
+    let letters = DAYS.iter().any(|day| date.starts_with(day))
+        && date.get(8..11).is_some_and(|month| MONTHS.contains(&month));
+    letters
+        && date.len() == form.len()
+        && date
+            .bytes()
+            .zip(form.bytes())
+            .all(|(byte, form)| match form {
+                b'0' => byte.is_ascii_digit(),
+                b'd' | b'm' => true,
+                other => byte == other,
+            })
+}
+
+#[test]
+fn cases_of_http11probe_about_a_site_get_the_named_answers() {
+    assert!(is_fixed_date("Sun, 06 Nov 1994 08:49:37 GMT"));
+    assert!(!is_fixed_date("Sunday, 06-Nov-94 08:49:37 GMT"));
+    for backend in backends() {
+        let engine = http::serve(config(backend), Limits::default(), |_| Site).unwrap();
+        for (name, request, expected) in probe_site::cases() {
+            let mut peer = client(engine.local_address().unwrap());
+            let _ = peer.write_all(request.as_bytes());
+            let _ = peer.shutdown(Shutdown::Write);
+            let wire = String::from_utf8(read_to_end(&mut peer)).unwrap();
+            let answers: Vec<&str> = wire.split("HTTP/1.1 ").skip(1).collect();
+            assert_eq!(answers.len(), expected.len(), "{backend:?}, {name}: {wire}");
+            for (answer, (status, part)) in answers.into_iter().zip(expected) {
+                let what = format!("{backend:?}, {name}: {answer}");
+                assert!(answer.starts_with(&status.to_string()), "{what}");
+                assert!(answer.contains(part), "{what}");
+                let field = |name| answer.lines().find_map(|line| line.strip_prefix(name));
+                assert!(!answer.contains("secret"), "{what}");
+                assert_eq!(field("Content-Length: ").is_none(), status == 204, "{what}");
+                assert!(field("Date: ").is_some_and(is_fixed_date), "{what}");
+            }
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! The cases of Http11Probe by their names, with the statuses that this server answers.
 //!
 //! Http11Probe (github.com/MDA2AV/Http11Probe, 215 cases in 2026) sends each case over a fresh
-//! connection. The requests here are written anew from its descriptions. Cases about cookies,
-//! caching and what an answer says (Allow, Content-Type, 204) test the application, not the server:
-//! they are left out. A case of two steps is one text here: both requests, one behind the other.
+//! connection. The requests here are written anew from its descriptions. A case of two steps is one
+//! text here: both requests, one behind the other. Cases about cookies, caching and what an answer
+//! says (Allow, Content-Type, 204) are in `probe_site.rs`, with an application that they test as
+//! well.
 //!
 //! Two statuses differ from what the tool asks for, or may:
 //!
@@ -113,9 +114,9 @@ pub const CASES: &[Case] = &[
      "POST / HTTP/1.0\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\nhello",
      &[200]),
     ("COMP-SPACE-IN-TARGET", "GET /pa th HTTP/1.1\r\nHost: a\r\n\r\n", &[400]),
-    ("COMP-UPGRADE-HTTP10",
+    ("WS-UPGRADE-HTTP10",
      "GET / HTTP/1.0\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n", &[200]),
-    ("COMP-UPGRADE-MISSING-CONN", get!("Host: a\r\nUpgrade: websocket\r\n"), &[200]),
+    ("WS-UPGRADE-MISSING-CONN", get!("Host: a\r\nUpgrade: websocket\r\n"), &[200]),
 
     ("SMUG-CL-TE-BOTH", post!("Content-Length: 23\r\nTransfer-Encoding: chunked\r\n",
      "D\r\nhello-bananas\r\n0\r\n\r\n"), &[400]),
@@ -301,12 +302,12 @@ pub const CASES: &[Case] = &[
     ("COMP-TRACE-WITH-BODY",
      "TRACE / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello", &[200]),
     ("COMP-UNKNOWN-METHOD", "FOOBAR / HTTP/1.1\r\nHost: a\r\n\r\n", &[200]),
-    ("COMP-UPGRADE-POST",
+    ("WS-UPGRADE-POST",
      post!("Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", ""),
      &[200]),
-    ("COMP-UPGRADE-UNKNOWN",
+    ("WS-UPGRADE-UNKNOWN",
      get!("Host: a\r\nConnection: Upgrade\r\nUpgrade: totally-made-up/1.0\r\n"), &[200]),
-    ("COMP-UPGRADE-INVALID-VER",
+    ("WS-UPGRADE-INVALID-VER",
      get!("Host: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
            Sec-WebSocket-Version: 99\r\n"), &[200]),
     ("COMP-ACCEPT-NONSENSE", get!("Host: a\r\nAccept: nonsense\r\n"), &[200]),
@@ -336,7 +337,7 @@ pub fn made() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
     let garbage = (0..=u8::MAX)
         .map(|n| n.wrapping_mul(167).wrapping_add(91))
         .collect();
-    let extension = format!("{};ext={}\r\n", chunked!("5"), long(100_000));
+    let extension = format!("{};ext={}\r\n", chunked!("5"), long(65_536));
     let octal = format!("{}{}", post!("Content-Length: 0200\r\n", ""), long(200));
     vec![
         ("MAL-BINARY-GARBAGE", garbage, &[400]),
@@ -371,7 +372,7 @@ pub fn made() -> Vec<(&'static str, Vec<u8>, &'static [u16])> {
             &[400],
         ),
         ("MAL-MANY-HEADERS", (many + "\r\n").into_bytes(), &[431]),
-        ("MAL-CHUNK-EXTENSION-LONG", extension.into_bytes(), &[400]),
+        ("MAL-CHUNK-EXT-64K", extension.into_bytes(), &[400]),
         ("SMUG-CL-LEADING-ZEROS-OCTAL", octal.into_bytes(), &[200]),
     ]
 }

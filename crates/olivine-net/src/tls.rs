@@ -43,6 +43,15 @@ impl Session {
     }
 }
 
+/// A peer that has sent nothing more.
+struct Nothing;
+
+impl Read for Nothing {
+    fn read(&mut self, _buffer: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+}
+
 /// Bytes of a file that are sealed before they are sent.
 const SEALED_AT_ONCE: usize = 64 * 1024;
 
@@ -82,6 +91,9 @@ impl<M> Shard<M> {
                 Err(_) => broken = true,
             }
         }
+        // A session makes its buffer small again (4 KiB) when it looks for bytes and keeps none:
+        // without this, only with those that come next.
+        let _ = session.connection.read_tls(&mut Nothing);
         if broken {
             // The alert with the reason is queued in the session and is sent with the flush.
             let id = self.id(slot);

@@ -1,4 +1,5 @@
-//! After warm-up a request allocates nothing: counted by the allocator itself, over real sockets.
+//! After warm-up a request allocates nothing, and a TLS session that is idle holds little: counted
+//! by the allocator itself, over real sockets.
 
 mod support;
 
@@ -15,6 +16,8 @@ use olivine_net::{
 use support::{backends, client, config, wait_until};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+/// Bytes that are allocated now.
+static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// The system's allocator, counting.
 struct Counting;
@@ -24,17 +27,21 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // Relaxed: only the sum counts, and it is read when the others are idle.
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        HELD.fetch_add(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promise is the one asked for.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promise is the one asked for.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        HELD.fetch_add(size as u64, Ordering::Relaxed);
+        HELD.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: the caller's promise is the one asked for.
         unsafe { System.realloc(pointer, layout, size) }
     }
@@ -102,7 +109,9 @@ fn read_bytes<H: Handler>(engine: &Engine<H>) -> u64 {
 
 /// One test, so that no other one allocates meanwhile.
 #[test]
-fn requests_allocate_nothing_after_warm_up() {
+fn requests_allocate_nothing_after_warm_up_and_idle_sessions_hold_little() {
+    #[cfg(feature = "rustls")]
+    sealed::idle_sessions_hold_little();
     for backend in backends() {
         let engine = Engine::start(config(backend), |_| Echo).unwrap();
         let count = allocations(&engine, &[7; 1000], 1000);
@@ -129,6 +138,73 @@ fn requests_allocate_nothing_after_warm_up() {
             let count = allocations(&engine, request, length);
             println!("{backend:?}: {count} allocations in 2,000 batches of {answers} ({what})");
             assert_eq!(count, 0, "{backend:?}: {what}");
+        }
+    }
+}
+
+#[cfg(feature = "rustls")]
+mod sealed {
+    use super::*;
+    use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+    use std::sync::Arc;
+
+    const SESSIONS: u64 = 64;
+    /// What a session may hold more after a record of 16 KiB than before.
+    const MORE_BYTES: u64 = 1024;
+
+    /// Answers each line with a byte.
+    struct Lines;
+
+    impl Handler for Lines {
+        type Message = ();
+
+        fn on_data(&mut self, shard: &mut Shard<()>, id: ConnectionId, data: &[u8]) -> usize {
+            if data.ends_with(b"\n") {
+                shard.offer(id, b".").unwrap();
+            }
+            data.len()
+        }
+    }
+
+    pub(super) fn idle_sessions_hold_little() {
+        let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let certificate = pair.cert.der().clone();
+        let key = PrivatePkcs8KeyDer::from(pair.signing_key.serialize_der());
+        let server = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key.into())
+            .unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        let trusting = rustls::ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let (server, trusting) = (Arc::new(server), Arc::new(trusting));
+        for backend in backends() {
+            let settings = config(backend).tls(Some(Arc::clone(&server)));
+            let engine = Engine::start(settings, |_| Lines).unwrap();
+            let mut peers: Vec<_> = (0..SESSIONS)
+                .map(|_| {
+                    let name = ServerName::try_from("localhost").unwrap();
+                    let session = rustls::ClientConnection::new(Arc::clone(&trusting), name);
+                    let socket = client(engine.local_address().unwrap());
+                    rustls::StreamOwned::new(session.unwrap(), socket)
+                })
+                .collect();
+            let mut held = [0; 3];
+            for (held, length) in held.iter_mut().zip([1, 1, 16_000]) {
+                let mut line = vec![b'l'; length];
+                line[length - 1] = b'\n';
+                for peer in &mut peers {
+                    peer.write_all(&line).unwrap();
+                    peer.read_exact(&mut [0]).unwrap();
+                }
+                drop(line);
+                *held = HELD.load(Ordering::Relaxed);
+            }
+            let more = held[2].saturating_sub(held[1]);
+            println!("{backend:?}: {more} bytes more in {SESSIONS} sessions");
+            assert!(more < SESSIONS * MORE_BYTES, "{backend:?}: {more}");
         }
     }
 }

@@ -16,12 +16,13 @@ mod operations;
 #[path = "../common/ptrace.rs"]
 mod ptrace;
 mod scene;
+mod shared;
 mod trace;
 
 use operations::OPERATIONS;
 use scene::{Handles, Operation, Scene};
+use shared::Shared;
 use std::collections::HashMap;
-use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 use trace::{Next, Traced, mark};
 
@@ -47,9 +48,6 @@ fn missed_max(name: &str, killed: usize) -> usize {
         1 + killed / 10
     }
 }
-
-/// No file of the channel is larger.
-const LARGEST: usize = 16 * 1024;
 
 /// A place to die: this instruction, at this pass over it.
 #[derive(Clone, Copy, Debug)]
@@ -86,23 +84,11 @@ fn start(operation: &Operation, scene: &mut Scene) -> Traced {
     child
 }
 
-/// The channel's memory, as seen by a survivor: [`LARGEST`] bytes for each file, zero behind its
-/// end. It is called after each instruction, so a buffer that is large enough is not zeroed again.
-fn shared(files: &[std::fs::File], into: &mut Vec<u8>) {
-    into.resize(files.len() * LARGEST, 0);
-    for (file, bytes) in files.iter().zip(into.chunks_exact_mut(LARGEST)) {
-        let read = file.read_at(bytes, 0).expect("shared memory");
-        bytes[read..].fill(0);
-    }
-}
-
 /// Steps through the whole operation and records the places to die.
 fn walk(operation: &Operation) -> Path {
     let mut scene = Scene::new(operation);
     let mut child = start(operation, &mut scene);
-    let mut files = scene.files();
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    shared(&files, &mut before);
+    let mut shared = Shared::new(&scene);
     let mut passed: HashMap<usize, u64> = HashMap::new();
     let mut path = Path {
         instructions: 0,
@@ -110,8 +96,8 @@ fn walk(operation: &Operation) -> Path {
         places: Vec::new(),
         judged: (0, 0),
     };
+    let mut at = child.at();
     loop {
-        let at = child.at();
         let next = Traced::next(at);
         if next == Next::End {
             break;
@@ -123,17 +109,16 @@ fn walk(operation: &Operation) -> Path {
         );
         let times = passed.entry(at).or_insert(0);
         *times += 1;
-        child.step();
+        let place = DeathPoint { at, times: *times };
+        at = child.step();
         path.instructions += 1;
         let is_syscall = next == Next::Syscall;
         if is_syscall {
             path.syscalls += 1;
-            files = scene.files();
+            shared.map(&scene);
         }
-        shared(&files, &mut after);
-        if is_syscall || after != before {
-            path.places.push(DeathPoint { at, times: *times });
-            std::mem::swap(&mut before, &mut after);
+        if is_syscall || shared.has_changed() {
+            path.places.push(place);
         }
     }
     child.kill();

@@ -131,15 +131,18 @@ impl Traced {
         usize::try_from(start).is_ok_and(|start| start <= at && at - start < LARGEST)
     }
 
-    /// One instruction, or a whole read of the clock.
-    pub(crate) fn step(&mut self) {
+    /// One instruction, or a whole read of the clock; returns the instruction pointer.
+    pub(crate) fn step(&mut self) -> usize {
         assert_eq!(self.resume(libc::PTRACE_SINGLESTEP), libc::SIGTRAP);
         let registers = self.registers();
-        if Self::is_reading_the_clock(usize::try_from(registers.rip).expect("an address")) {
-            // The first instruction of a call: the return address is on top of the stack.
-            let back = self.read_address(registers.rsp);
-            assert!(self.go_to(back, 1), "the clock does not return");
+        let at = usize::try_from(registers.rip).expect("an address");
+        if !Self::is_reading_the_clock(at) {
+            return at;
         }
+        // The first instruction of a call: the return address is on top of the stack.
+        let back = self.read_address(registers.rsp);
+        assert!(self.go_to(back, 1), "the clock does not return");
+        back
     }
 
     /// The address that is stored at `at` in its memory.

@@ -13,10 +13,14 @@ use std::sync::Arc;
 
 /// Messages of a queue.
 const CAPACITY: usize = 4096;
+/// Pause instructions between two looks while a side waits: the fastest in round trips, and in
+/// streams.
+const PAUSES: (u32, u32) = (2, 8);
 
 const QUEUE: Method = Method::new(
     "crossbeam-queue",
-    "crossbeam ArrayQueue between threads, spinning",
+    "crossbeam ArrayQueue between threads, spinning with 2 pauses between two looks, 8 in \
+            streams",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => queue::<N>(side, rendezvous)),
 )
@@ -26,7 +30,8 @@ const QUEUE: Method = Method::new(
 
 const CHANNEL: Method = Method::new(
     "crossbeam-channel",
-    "crossbeam bounded channel between threads, spinning with try_recv",
+    "crossbeam bounded channel between threads, spinning with try_recv and 2 pauses \
+            between two looks, 8 in streams",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => channel::<N>(side, rendezvous)),
 )
@@ -43,8 +48,8 @@ fn queue<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<
     drive_in_threads(side, rendezvous, N, || {
         let make = || Arc::new(ArrayQueue::<[u8; N]>::new(CAPACITY));
         let (there, back) = (make(), make());
-        let asks = Fixed::new(Copies::new(End(Arc::clone(&there))), End(Arc::clone(&back)));
-        Ok((asks, Fixed::new(Copies::new(End(back)), End(there))))
+        let asks = end(End(Arc::clone(&there)), End(Arc::clone(&back)));
+        Ok((asks, end(End(back), End(there))))
     })
 }
 
@@ -52,9 +57,12 @@ fn channel<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Bo
     drive_in_threads(side, rendezvous, N, || {
         let (there, taken) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
         let (back, answered) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
-        let asks = Fixed::new(Copies::new(To(there)), From(answered));
-        Ok((asks, Fixed::new(Copies::new(To(back)), From(taken))))
+        Ok((end(To(there), From(answered)), end(To(back), From(taken))))
     })
+}
+
+fn end<T: Append<N>, F: Pop<N>, const N: usize>(to: T, from: F) -> Fixed<Copies<T, N>, F, N> {
+    Fixed::new(Copies::new(to), from).pausing(PAUSES.0, PAUSES.1)
 }
 
 struct End<const N: usize>(Arc<ArrayQueue<[u8; N]>>);

@@ -11,10 +11,14 @@ use std::process::ExitCode;
 const CAPACITY: u64 = 4096;
 /// Messages taken at once.
 const TAKEN: usize = 256;
+/// Pause instructions between two looks while a side waits: the fastest in round trips, and in
+/// streams.
+const PAUSES: (u32, u32) = (1, 8);
 
 const RINGFIRE: Method = Method::new(
     "ringfire",
-    "ringfire in shared memory, lossless back-pressure, spinning",
+    "ringfire in shared memory, lossless back-pressure, spinning with a pause between two \
+            looks, 8 in streams",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 )
@@ -52,7 +56,8 @@ fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<d
     rendezvous.exchange("attached")?;
     let stage = vec![[0; N]; TAKEN];
     let from = From { consumer, stage };
-    Ok(drive(Fixed::new(Copies::new(To(producer)), from), N))
+    let end = Fixed::new(Copies::new(To(producer)), from);
+    Ok(drive(end.pausing(PAUSES.0, PAUSES.1), N))
 }
 
 struct To<const N: usize>(RingProducer<[u8; N]>);

@@ -9,10 +9,14 @@ use std::process::ExitCode;
 
 /// Messages of a ring.
 const CAPACITY: usize = 4096;
+/// Pause instructions between two looks while a side waits: the fastest in round trips, and in
+/// streams.
+const PAUSES: (u32, u32) = (2, 8);
 
 const RTRB: Method = Method::new(
     "rtrb",
-    "rtrb ring between threads, one by one or in chunks, spinning",
+    "rtrb ring between threads, one by one or in chunks, spinning with 2 pauses between two \
+            looks, 8 in streams",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 )
@@ -34,7 +38,11 @@ fn open<const N: usize>(
 ) -> Result<Box<dyn Driver>> {
     drive_in_threads(side, rendezvous, N, || {
         let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());
-        Ok((Fixed::new(there, answered), Fixed::new(back, taken)))
+        let pausing = |end: Fixed<_, _, N>| end.pausing(PAUSES.0, PAUSES.1);
+        Ok((
+            pausing(Fixed::new(there, answered)),
+            pausing(Fixed::new(back, taken)),
+        ))
     })
 }
 

@@ -150,16 +150,37 @@ impl<Q: Append<N>, const N: usize> Push<N> for Copies<Q, N> {
 pub struct Fixed<P, C, const N: usize> {
     to: P,
     from: C,
+    /// Pause instructions between two looks: now, and once messages are streamed.
+    pauses: u32,
+    in_streams: u32,
 }
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> Fixed<P, C, N> {
     /// An end that sends to one queue and receives from the other.
     pub fn new(to: P, from: C) -> Self {
-        Self { to, from }
+        Self {
+            to,
+            from,
+            pauses: 0,
+            in_streams: 0,
+        }
+    }
+
+    /// With pause instructions between two looks of a side that waits: `count` of them, and
+    /// `in_streams` while messages are streamed. The default is none.
+    #[must_use]
+    pub fn pausing(mut self, count: u32, in_streams: u32) -> Self {
+        (self.pauses, self.in_streams) = (count, in_streams);
+        self
     }
 }
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
+    fn prepare_to_stream(&mut self) -> Result<()> {
+        self.pauses = self.in_streams;
+        Ok(())
+    }
+
     #[inline(always)]
     fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut fill = Some(fill);
@@ -172,6 +193,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if pushed {
                 return Ok(());
             }
+            pause(self.pauses);
         }
     }
 
@@ -185,12 +207,15 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if let Some(handled) = handled.flatten() {
                 return Ok(handled);
             }
+            pause(self.pauses);
         }
     }
 
     #[inline(always)]
     fn echo(&mut self, _stage: &mut [u8], check: impl FnOnce(&[u8]) -> bool) -> Result<bool> {
-        let Self { to, from } = self;
+        let Self {
+            to, from, pauses, ..
+        } = self;
         let mut check = Some(check);
         loop {
             // Sent back in place, as a program would.
@@ -204,6 +229,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if let Some(echoed) = echoed {
                 return echoed;
             }
+            pause(*pauses);
         }
     }
 
@@ -212,7 +238,11 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
         let mut done = 0;
         while done < count {
             let fill = |number: usize, place: &mut [u8; N]| fill(done + number, place);
-            done += self.to.push_some(count - done, fill)?;
+            let pushed = self.to.push_some(count - done, fill)?;
+            if pushed == 0 {
+                pause(self.pauses);
+            }
+            done += pushed;
         }
         Ok(())
     }
@@ -224,7 +254,17 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
             if popped > 0 {
                 return Ok(popped);
             }
+            pause(self.pauses);
         }
+    }
+}
+
+/// `count` pause instructions: a look takes its cache line from the side that is about to write to
+/// it, so a side that waits is often faster if it looks less often.
+#[inline(always)]
+fn pause(count: u32) {
+    for _ in 0..count {
+        std::hint::spin_loop();
     }
 }
 

@@ -8,7 +8,7 @@ use crate::protocol::Role;
 use crate::result::Parameters;
 use crate::run::{CLIENT, SERVER};
 use crate::scenario::cost::Bursts;
-use crate::scenario::throughput::{OWN, SLICE_NS, Stream, channel};
+use crate::scenario::throughput::{OWN, Stream, channel, stream_ns};
 use crate::scenario::turns::Candidate;
 use crate::scenario::{Session, Setup, Variant};
 use olivine_arena::error::ArenaError;
@@ -63,6 +63,6 @@ fn bridged(session: &mut Session<'_>, variant: &Variant) -> Result<Bursts> {
     let set = &mut session.set;
     set.open_channel(CLIENT, Side::Client, &uri, variant.size())?;
     let ring = usize::try_from(ring.unwrap_or(0)).unwrap_or(usize::MAX);
-    let stream = Stream::over(session, Role::Measured, ring, variant, SLICE_NS)?;
+    let stream = Stream::over(session, Role::Measured, ring, variant, stream_ns(variant))?;
     Ok(Bursts::into(stream, variant, Some(bridge)))
 }

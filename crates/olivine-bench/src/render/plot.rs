@@ -180,11 +180,10 @@ fn rows(title: &str, plan: &AxisPlan, dots: &[Dot], floor: Option<f64>) -> Svg {
         let series = if dot.is_ours { 0 } else { THEIRS };
         let (from, to) = (x(dot.range.0), x(dot.range.1));
         if to > from {
-            let class = format!("rule s{series}");
-            svg.line(&class, (from, middle), (to, middle));
-            for end in [from, to] {
-                svg.line(&class, (end, middle - 4.0), (end, middle + 4.0));
-            }
+            let (above, beneath) = (middle - 4.0, middle + 4.0);
+            let ends = [(from, above), (from, beneath), (from, middle)];
+            let points = [ends, [(to, middle), (to, above), (to, beneath)]].concat();
+            svg.path(&format!("curve whisker s{series}"), &points);
         }
         let at = (x(dot.value), middle);
         svg.mark(&format!("f{series}"), 0, at, &dot.note);

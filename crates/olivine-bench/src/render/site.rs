@@ -74,11 +74,11 @@ fn index(places: &[MachineFiles], sides: &[Side]) -> String {
         let _ = write!(
             out,
             "<section>\n<h2>{heading}</h2>\n<div class=\"scroll\"><table>\n<thead><tr>\
-                 <th scope=\"col\">method</th>"
+                 <th class=t scope=\"col\">method</th>"
         );
         for place in places {
             let name = escape(&place.name);
-            let _ = write!(out, "<th class=\"n\" scope=\"col\">{name}</th>");
+            let _ = write!(out, "<th scope=\"col\">{name}</th>");
         }
         out.push_str("</tr></thead>\n<tbody>\n");
         for method in &side.methods {
@@ -88,12 +88,12 @@ fn index(places: &[MachineFiles], sides: &[Side]) -> String {
                 ""
             };
             let name = escape(&method.name);
-            let _ = write!(out, "<tr{class}><td>{name}</td>");
+            let _ = write!(out, "<tr{class}><td class=t>{name}</td>");
             for standing in &method.standings {
                 let text = standing.as_ref().map_or_else(String::new, |one| {
                     format!("{} <small>{}.</small>", escape(&one.cell.text), one.rank)
                 });
-                let _ = write!(out, "<td class=\"n\">{text}</td>");
+                let _ = write!(out, "<td>{text}</td>");
             }
             out.push_str("</tr>\n");
         }

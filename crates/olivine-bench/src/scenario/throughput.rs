@@ -21,8 +21,8 @@ use crate::run::{CLIENT, Participants, SERVER};
 use olivine::OpenError;
 use std::time::Duration;
 
-/// Time of one slice of streaming, in nanoseconds: of a variant whose ends spin, and of others. Those
-/// have threads that take turns on the CPUs, and a turn takes several milliseconds.
+/// Time of one slice of streaming, in nanoseconds: of a variant whose ends spin, and of others.
+/// Those have threads that take turns on the CPUs, and a turn takes several milliseconds.
 const SLICE_NS: (f64, f64) = (10e6, 30e6);
 /// Time of the bare stream before it, and again after it, in nanoseconds.
 const BARE_NS: f64 = 3e6;

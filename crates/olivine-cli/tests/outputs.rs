@@ -501,7 +501,8 @@ fn figures_and_readme_quote_the_recorded_run() {
     assert!(quoted > 10, "{quoted}");
 }
 
-/// No file in the repository is too large to download.
+/// No file in the repository is too large to download. A run whose CPUs had two placements has
+/// twice the rows.
 #[test]
 fn recorded_files_are_small_and_packing_changes_no_page() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -509,7 +510,7 @@ fn recorded_files_are_small_and_packing_changes_no_page() {
         let (path, length) = entry
             .map(|e| (e.path(), e.metadata().unwrap().len()))
             .unwrap();
-        assert!(length <= 256 << 10, "{}: {length} B", path.display());
+        assert!(length <= 384 << 10, "{}: {length} B", path.display());
     }
     let place = TestFolder::new();
     let packed = place.path().join("latency.json");

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 /// Events of a ring.
 const CAPACITY: usize = 4096;
-/// Pause instructions between two looks while a side waits: the fastest in round trips, and in
-/// streams.
+/// Pause instructions between two looks while a side waits, in round trips and in streams: of 0 to
+/// 8 the fastest with this ring.
 const PAUSES: (u32, u32) = (2, 8);
 
 const DISRUPTOR: Method = Method::new(

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 const CAPACITY: u64 = 4096;
 /// Messages taken at once.
 const TAKEN: usize = 256;
-/// Pause instructions between two looks while a side waits: the fastest in round trips, and in
-/// streams.
+/// Pause instructions between two looks while a side waits, in round trips and in streams: of 0 to
+/// 8 the fastest with this ring.
 const PAUSES: (u32, u32) = (1, 8);
 
 const RINGFIRE: Method = Method::new(

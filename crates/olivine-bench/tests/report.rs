@@ -23,8 +23,13 @@ fn everything() -> View {
     view(&sources)
 }
 
-/// Every element that is opened is closed, in order.
+/// Every element that is opened is closed, in order. Cells and rows of a table need no end.
 fn is_well_formed(markup: &str) -> Result<(), String> {
+    let ends = |open: &mut Vec<&str>, names: &[&str]| {
+        while open.last().is_some_and(|last| names.contains(last)) {
+            open.pop();
+        }
+    };
     const VOID: [&str; 6] = ["meta", "!doctype", "line", "path", "circle", "rect"];
     let mut open: Vec<&str> = Vec::new();
     for piece in markup.split('<').skip(1) {
@@ -35,6 +40,9 @@ fn is_well_formed(markup: &str) -> Result<(), String> {
             ));
         };
         if let Some(name) = tag.strip_prefix('/') {
+            if name == "tbody" {
+                ends(&mut open, &["td", "tr"]);
+            }
             let opened = open.pop();
             if opened != Some(name) {
                 return Err(format!("</{name}> closes {opened:?}"));
@@ -42,6 +50,11 @@ fn is_well_formed(markup: &str) -> Result<(), String> {
             continue;
         }
         let name = tag.split([' ', '/']).next().unwrap_or_default();
+        match name {
+            "td" => ends(&mut open, &["td"]),
+            "tr" => ends(&mut open, &["td", "tr"]),
+            _ => {}
+        }
         if !tag.ends_with('/') && !VOID[..2].contains(&name) {
             open.push(name);
         }

@@ -92,7 +92,8 @@ impl<M> Shard<M> {
             }
         }
         // A session makes its buffer small again (4 KiB) when it looks for bytes and keeps none:
-        // without this, only with those that come next.
+        // without this, only with those that come next. In the middle of a record it may grow by
+        // 4 KiB.
         let _ = session.connection.read_tls(&mut Nothing);
         if broken {
             // The alert with the reason is queued in the session and is sent with the flush.

@@ -9,7 +9,7 @@
 pub type Case = (&'static str, String, Vec<(u16, &'static str)>);
 
 /// What the site answers with to other methods.
-pub const ALLOW: &str = "Allow: GET, HEAD, OPTIONS";
+pub const ALLOW: &str = "Allow: GET, OPTIONS";
 
 const TEXT: &str = "Content-Type: text/plain";
 const NEXT: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -154,6 +154,9 @@ impl<M> EngineHandle<M> {
     /// soon as it is idle, and resets the rest after `deadline`.
     /// [`Engine::wait`](crate::Engine::wait) returns once all shards have ended. Of several orders
     /// the earliest deadline counts.
+    ///
+    /// An engine handles no signals: for SIGTERM, a thread of the program that waits for it calls
+    /// this.
     pub fn stop(&self, deadline: Duration) {
         let now = Instant::now();
         // A time that cannot be represented is as good as the end of a century.

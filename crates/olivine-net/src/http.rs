@@ -5,6 +5,9 @@
 //! connection closed. It does not do HTTP/2, routing, compression or proxying. A request body is
 //! held in memory up to a limit, or passed to the service in pieces.
 //!
+//! Complete servers are in the folder `examples`: `json` (routes), `upload` (bodies of any length),
+//! `files`, `stream`, `events` and `websocket`.
+//!
 //! | file | what |
 //! |---|---|
 //! | `head` | request heads: strict, sans-I/O |

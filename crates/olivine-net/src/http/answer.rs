@@ -123,7 +123,7 @@ impl<M> Http<'_, M> {
     }
 
     /// Gives an answer that [`Responder::later`](super::Responder::later) put off. Nothing happens
-    /// if its peer has left.
+    /// if its peer has left, or the answer has been given.
     ///
     /// # Errors
     ///

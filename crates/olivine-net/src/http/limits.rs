@@ -150,7 +150,8 @@ impl Limits {
     /// Time from a request to the start of an answer that the service has put off
     /// ([`Responder::later`](super::Responder::later)), 1 ms to 24 h; 503 beyond, and the service
     /// gets [`Service::on_stream_closed`](super::Service::on_stream_closed). Default 60 s; `None`
-    /// waits without limit.
+    /// waits without limit. A body is part of the request: where it comes in pieces, the time
+    /// begins at its end.
     ///
     /// A streamed answer has begun: [`EngineConfig::idle_timeout`] bounds its silence.
     ///
@@ -167,7 +168,7 @@ impl Limits {
     /// Such a peer has left, or has only stopped sending: until a byte is sent the two look the
     /// same. A peer that has left resets the connection with the first byte. A peer that still
     /// reads is served as long as bytes go out. Beyond this time an answer that has not begun is
-    /// 503, a begun answer is cut off, and the service gets
+    /// 503 (408 while its body is paused), a begun answer is cut off, and the service gets
     /// [`Service::on_stream_closed`](super::Service::on_stream_closed).
     pub fn half_closed_timeout(mut self, timeout: Option<Duration>) -> Self {
         self.half_closed_timeout = timeout;

@@ -160,6 +160,10 @@ impl Responder<'_> {
     }
 
     /// Begins a stream of server-sent events; [`Http::event`] sends them.
+    ///
+    /// As [`Responder::stream`], with 200, `Content-Type: text/event-stream` and `Cache-Control:
+    /// no-store`. For other fields begin it by that method. An endless stream never finishes the
+    /// answer to HEAD: give that one by [`Responder::send`].
     pub fn events<M>(self, http: &mut Http<'_, M>) -> StreamId {
         let headers = [
             ("Content-Type", "text/event-stream"),

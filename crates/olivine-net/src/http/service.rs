@@ -45,6 +45,10 @@ pub trait Service: 'static {
     ///
     /// All of it is taken. A service that must wait first calls
     /// [`Http::pause_body`]: then one more piece at most comes, of what has arrived.
+    ///
+    /// Writing to a file can block. A service that may not wait for the disk passes copies of the
+    /// pieces to another thread, pauses the body while too many wait there, and resumes it by a
+    /// message ([`Service::on_message`]).
     fn on_body(&mut self, http: &mut Http<'_, Self::Message>, stream: StreamId, piece: &[u8]) {
         let _ = (http, stream, piece);
     }
@@ -123,6 +127,7 @@ pub trait Service: 'static {
     }
 
     /// The engine is stopping; endless streams should be finished now, the others are waited for.
+    /// Until they have ended, or the deadline has passed, timers and messages keep coming.
     fn on_stop(&mut self, http: &mut Http<'_, Self::Message>) {
         let _ = http;
     }
@@ -205,20 +210,25 @@ pub enum Admit {
     /// `on_request` is called at once, and the body follows in pieces, by
     /// [`Service::on_body`]: each of at most
     /// [`EngineConfig::receive_buffer`](crate::EngineConfig::receive_buffer) bytes, but after a
-    /// [`Http::pause_body`] all at once that came meanwhile; 413 beyond this many bytes in all.
+    /// [`Http::pause_body`] all at once that came meanwhile; 413 beyond this many bytes in all. A
+    /// head that announces more gets it before `100 Continue`, and `on_request` is not called.
     ///
     /// `on_request` puts its answer off ([`Responder::later`]) or begins it
     /// ([`Responder::stream`]). An answer that is complete before the body closes the connection.
     Stream(u64),
     /// `on_request` is called at once, without the body, which is not read: the connection closes
-    /// after the answer. For refusals that need header fields, such as 401.
+    /// after the answer. For refusals that need header fields, such as 401, or 405
+    /// with `Allow`.
     Unread,
     /// The peer gets this status (400 to 599), without content, and the connection closes. The body
     /// is not read.
     Refuse(u16),
 }
 
-/// Names an answer that is not finished yet.
+/// Names an answer that is not finished yet; never given to another one, also on its connection.
+///
+/// It may be sent to another thread. Once the answer has ended, a call with it does nothing or is
+/// refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StreamId {
     pub(crate) connection: ConnectionId,

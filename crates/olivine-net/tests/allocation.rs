@@ -1,6 +1,9 @@
 //! After warm-up a request allocates nothing, and a TLS session that is idle holds little: counted
 //! by the allocator itself, over real sockets.
 
+#[cfg(feature = "rustls")]
+#[path = "support/identity.rs"]
+mod identity;
 mod support;
 
 use std::{
@@ -145,7 +148,7 @@ fn requests_allocate_nothing_after_warm_up_and_idle_sessions_hold_little() {
 #[cfg(feature = "rustls")]
 mod sealed {
     use super::*;
-    use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
+    use crate::identity::{connect, identities};
     use std::sync::Arc;
 
     const SESSIONS: u64 = 64;
@@ -167,29 +170,12 @@ mod sealed {
     }
 
     pub(super) fn idle_sessions_hold_little() {
-        let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-        let certificate = pair.cert.der().clone();
-        let key = PrivatePkcs8KeyDer::from(pair.signing_key.serialize_der());
-        let server = rustls::ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(vec![certificate.clone()], key.into())
-            .unwrap();
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(certificate).unwrap();
-        let trusting = rustls::ClientConfig::builder()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let (server, trusting) = (Arc::new(server), Arc::new(trusting));
+        let (server, trusting) = identities();
         for backend in backends() {
             let settings = config(backend).tls(Some(Arc::clone(&server)));
             let engine = Engine::start(settings, |_| Lines).unwrap();
             let mut peers: Vec<_> = (0..SESSIONS)
-                .map(|_| {
-                    let name = ServerName::try_from("localhost").unwrap();
-                    let session = rustls::ClientConnection::new(Arc::clone(&trusting), name);
-                    let socket = client(engine.local_address().unwrap());
-                    rustls::StreamOwned::new(session.unwrap(), socket)
-                })
+                .map(|_| connect(engine.local_address().unwrap(), &trusting))
                 .collect();
             let mut held = [0; 3];
             for (held, length) in held.iter_mut().zip([1, 1, 16_000]) {

@@ -1,20 +1,22 @@
 //! TLS over real sockets: the same handlers, sealed.
 #![cfg(feature = "rustls")]
 
+#[path = "support/identity.rs"]
+mod identity;
 mod support;
 
 use std::{
     io::{Read, Write},
-    net::{Shutdown, TcpStream},
+    net::Shutdown,
     sync::{Arc, mpsc},
     time::Duration,
 };
 
+use identity::{connect, identities};
 use olivine_net::{
     CloseReason, ConnectionId, Engine, Handler, Shard,
     http::{self, Http, Limits, Request, Responder, Service, StreamId},
 };
-use rustls::pki_types::{PrivatePkcs8KeyDer, ServerName};
 use support::{backends, client, config, next, read_to_end, reset, wait_until};
 
 /// Sends back the path and the body.
@@ -39,32 +41,6 @@ impl Service for Mirror {
                 .unwrap(),
         }
     }
-}
-
-/// A server's settings and those of a client that trusts it.
-fn identities() -> (Arc<rustls::ServerConfig>, Arc<rustls::ClientConfig>) {
-    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let certificate = pair.cert.der().clone();
-    let key = PrivatePkcs8KeyDer::from(pair.signing_key.serialize_der());
-    let server = rustls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key.into())
-        .unwrap();
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(certificate).unwrap();
-    let client = rustls::ClientConfig::builder()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    (Arc::new(server), Arc::new(client))
-}
-
-fn connect(
-    address: std::net::SocketAddr,
-    identity: &Arc<rustls::ClientConfig>,
-) -> rustls::StreamOwned<rustls::ClientConnection, TcpStream> {
-    let name = ServerName::try_from("localhost").unwrap();
-    let session = rustls::ClientConnection::new(Arc::clone(identity), name).unwrap();
-    rustls::StreamOwned::new(session, client(address))
 }
 
 #[test]

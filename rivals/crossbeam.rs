@@ -5,21 +5,19 @@ use crossbeam_queue::ArrayQueue;
 use olivine_arena::error::Result;
 use olivine_arena::for_size;
 use olivine_arena::method::{
-    Append, Copies, Driver, Fixed, Method, Pop, Rendezvous, Side, drive_in_threads,
+    Append, Copies, Driver, Fixed, Method, Pop, Rendezvous, Side, Tuning, Tunings, drive_in_threads,
 };
 use olivine_arena::run;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Messages of a queue.
-const CAPACITY: usize = 4096;
-/// Pause instructions between two looks while a side waits, in round trips and in streams: of 0 to
-/// 8 the fastest with this ring.
-const PAUSES: (u32, u32) = (2, 8);
+/// Its ring and its pauses in round trips and in streams: the fastest of rings of 128 KiB to 4 MiB,
+/// of 0 to 8 pauses in round trips, and of 128 to 1,024 in streams.
+const TUNINGS: Tunings = Tunings::new(Tuning::new(128 << 10, 1), Tuning::new(128 << 10, 1024));
 
 const QUEUE: Method = Method::new(
     "crossbeam-queue",
-    "crossbeam ArrayQueue between threads, spinning with 2 pauses between two looks, 8 in \
+    "crossbeam ArrayQueue between threads, spinning with a pause between two looks, 1,024 in \
             streams",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => queue::<N>(side, rendezvous)),
@@ -30,8 +28,8 @@ const QUEUE: Method = Method::new(
 
 const CHANNEL: Method = Method::new(
     "crossbeam-channel",
-    "crossbeam bounded channel between threads, spinning with try_recv and 2 pauses \
-            between two looks, 8 in streams",
+    "crossbeam bounded channel between threads, spinning with try_recv and a pause between two \
+            looks, 1,024 in streams",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => channel::<N>(side, rendezvous)),
 )
@@ -45,24 +43,25 @@ fn main() -> ExitCode {
 }
 
 fn queue<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    let tuning = TUNINGS.of(rendezvous);
+    let queue = || {
+        let queue = Arc::new(ArrayQueue::<[u8; N]>::new(tuning.messages(N)));
+        (Copies::new(End(Arc::clone(&queue))), End(queue))
+    };
     drive_in_threads(side, rendezvous, N, || {
-        let make = || Arc::new(ArrayQueue::<[u8; N]>::new(CAPACITY));
-        let (there, back) = (make(), make());
-        let asks = end(End(Arc::clone(&there)), End(Arc::clone(&back)));
-        Ok((asks, end(End(back), End(there))))
+        Ok(Fixed::both(queue(), queue(), tuning.pauses))
     })
 }
 
 fn channel<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    let tuning = TUNINGS.of(rendezvous);
+    let channel = || {
+        let (to, from) = crossbeam_channel::bounded::<[u8; N]>(tuning.messages(N));
+        (Copies::new(To(to)), From(from))
+    };
     drive_in_threads(side, rendezvous, N, || {
-        let (there, taken) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
-        let (back, answered) = crossbeam_channel::bounded::<[u8; N]>(CAPACITY);
-        Ok((end(To(there), From(answered)), end(To(back), From(taken))))
+        Ok(Fixed::both(channel(), channel(), tuning.pauses))
     })
-}
-
-fn end<T: Append<N>, F: Pop<N>, const N: usize>(to: T, from: F) -> Fixed<Copies<T, N>, F, N> {
-    Fixed::new(Copies::new(to), from).pausing(PAUSES.0, PAUSES.1)
 }
 
 struct End<const N: usize>(Arc<ArrayQueue<[u8; N]>>);

@@ -6,20 +6,20 @@ use disruptor::{
 };
 use olivine_arena::error::Result;
 use olivine_arena::for_size;
-use olivine_arena::method::{Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive_in_threads};
+use olivine_arena::method::{
+    Driver, Fixed, Method, Pop, Push, Rendezvous, Side, Tuning, Tunings, drive_in_threads,
+};
 use olivine_arena::run;
 use std::process::ExitCode;
 
-/// Events of a ring.
-const CAPACITY: usize = 4096;
-/// Pause instructions between two looks while a side waits, in round trips and in streams: of 0 to
-/// 8 the fastest with this ring.
-const PAUSES: (u32, u32) = (2, 8);
+/// Its ring and its pauses in round trips and in streams: the fastest of rings of 128 KiB to 4 MiB,
+/// of 0 to 8 pauses in round trips, and of 128 to 1,024 in streams.
+const TUNINGS: Tunings = Tunings::new(Tuning::new(128 << 10, 1), Tuning::new(4 << 20, 512));
 
 const DISRUPTOR: Method = Method::new(
     "disruptor",
-    "disruptor-rs single producer with an event poller, between threads, spinning with 2 \
-            pauses between two looks, 8 in streams",
+    "disruptor-rs single producer with an event poller, between threads, spinning with a \
+            pause between two looks, 512 in streams, with rings of 4 MiB",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 )
@@ -35,20 +35,17 @@ fn main() -> ExitCode {
 struct To<const N: usize>(SingleProducer<[u8; N], SingleConsumerBarrier>);
 struct From<const N: usize>(EventPoller<[u8; N], SingleProducerBarrier>);
 
-fn ring<const N: usize>() -> (To<N>, From<N>) {
-    let builder = build_single_producer(CAPACITY, || [0; N], BusySpin);
+fn ring<const N: usize>(messages: usize) -> (To<N>, From<N>) {
+    let builder = build_single_producer(messages, || [0; N], BusySpin);
     let (poller, builder) = builder.new_event_poller();
     (To(builder.build()), From(poller))
 }
 
 fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    let tuning = TUNINGS.of(rendezvous);
+    let ring = || ring::<N>(tuning.messages(N));
     drive_in_threads(side, rendezvous, N, || {
-        let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());
-        let pausing = |end: Fixed<_, _, N>| end.pausing(PAUSES.0, PAUSES.1);
-        Ok((
-            pausing(Fixed::new(there, answered)),
-            pausing(Fixed::new(back, taken)),
-        ))
+        Ok(Fixed::both(ring(), ring(), tuning.pauses))
     })
 }
 

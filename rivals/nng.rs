@@ -76,19 +76,16 @@ fn open(
         }
         Ok(socket)
     })?;
-    let pair = Pair {
-        socket,
-        size,
-        streams: false,
-    };
-    Ok(drive(pair, size))
+    if rendezvous.streamed() {
+        socket.set_opt::<SendBufferSize>(STREAMED).map_err(says)?;
+        socket.set_opt::<RecvBufferSize>(STREAMED).map_err(says)?;
+    }
+    Ok(drive(Pair { socket, size }, size))
 }
 
 struct Pair {
     socket: Socket,
     size: usize,
-    /// Whether its buffers are those for streams.
-    streams: bool,
 }
 
 impl Pair {
@@ -118,16 +115,6 @@ impl Pair {
 }
 
 impl End for Pair {
-    fn prepare_to_stream(&mut self) -> Result<()> {
-        if !self.streams {
-            let socket = &self.socket;
-            socket.set_opt::<SendBufferSize>(STREAMED).map_err(says)?;
-            socket.set_opt::<RecvBufferSize>(STREAMED).map_err(says)?;
-            self.streams = true;
-        }
-        Ok(())
-    }
-
     fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut message = nng::Message::with_zeros(self.size);
         fill(&mut message);

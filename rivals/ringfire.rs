@@ -2,23 +2,23 @@
 
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::for_size;
-use olivine_arena::method::{Append, Copies, Driver, Fixed, Method, Pop, Rendezvous, Side, drive};
+use olivine_arena::method::{
+    Append, Copies, Driver, Fixed, Method, Pop, Rendezvous, Side, Tuning, Tunings, drive,
+};
 use olivine_arena::run;
 use ringfire::{FlowControl, RingConsumer, RingConsumerBuilder, RingProducer, RingProducerBuilder};
 use std::process::ExitCode;
 
-/// Messages of a ring.
-const CAPACITY: u64 = 4096;
 /// Messages taken at once.
 const TAKEN: usize = 256;
-/// Pause instructions between two looks while a side waits, in round trips and in streams: of 0 to
-/// 8 the fastest with this ring.
-const PAUSES: (u32, u32) = (1, 8);
+/// Its ring and its pauses in round trips and in streams: the fastest of rings of 128 KiB to 4 MiB,
+/// of 0 to 8 pauses in round trips, and of 128 to 1,024 in streams.
+const TUNINGS: Tunings = Tunings::new(Tuning::new(128 << 10, 1), Tuning::new(4 << 20, 512));
 
 const RINGFIRE: Method = Method::new(
     "ringfire",
     "ringfire in shared memory, lossless back-pressure, spinning with a pause between two \
-            looks, 8 in streams",
+            looks, 512 in streams, with rings of 4 MiB",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 )
@@ -43,7 +43,8 @@ fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<d
         rendezvous.folder().join("back"),
     );
     let (from, to) = side.from_to(there, back);
-    let producer = RingProducerBuilder::new(CAPACITY)
+    let tuning = TUNINGS.of(rendezvous);
+    let producer = RingProducerBuilder::new(tuning.messages(N) as u64)
         .flow_control(FlowControl::LosslessBackpressure)
         .build::<[u8; N], _>(&to)
         .map_err(says)?;
@@ -57,7 +58,7 @@ fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<d
     let stage = vec![[0; N]; TAKEN];
     let from = From { consumer, stage };
     let end = Fixed::new(Copies::new(To(producer)), from);
-    Ok(drive(end.pausing(PAUSES.0, PAUSES.1), N))
+    Ok(drive(end.pausing(tuning.pauses), N))
 }
 
 struct To<const N: usize>(RingProducer<[u8; N]>);

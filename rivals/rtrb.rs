@@ -2,21 +2,21 @@
 
 use olivine_arena::error::Result;
 use olivine_arena::for_size;
-use olivine_arena::method::{Driver, Fixed, Method, Pop, Push, Side, drive_in_threads};
+use olivine_arena::method::{
+    Driver, Fixed, Method, Pop, Push, Rendezvous, Side, Tuning, Tunings, drive_in_threads,
+};
 use olivine_arena::run;
 use rtrb::chunks::{ChunkError, WriteChunkUninit};
 use std::process::ExitCode;
 
-/// Messages of a ring.
-const CAPACITY: usize = 4096;
-/// Pause instructions between two looks while a side waits, in round trips and in streams: of 0 to
-/// 8 the fastest with this ring.
-const PAUSES: (u32, u32) = (2, 8);
+/// Its ring and its pauses in round trips and in streams: the fastest of rings of 128 KiB to 4 MiB,
+/// of 0 to 8 pauses in round trips, and of 128 to 1,024 in streams.
+const TUNINGS: Tunings = Tunings::new(Tuning::new(128 << 10, 1), Tuning::new(4 << 20, 512));
 
 const RTRB: Method = Method::new(
     "rtrb",
-    "rtrb ring between threads, one by one or in chunks, spinning with 2 pauses between two \
-            looks, 8 in streams",
+    "rtrb ring between threads, one by one or in chunks, spinning with a pause between two \
+            looks, 512 in streams, with rings of 4 MiB",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => open::<N>(side, rendezvous)),
 )
@@ -32,23 +32,17 @@ fn main() -> ExitCode {
 struct To<const N: usize>(rtrb::Producer<[u8; N]>);
 struct From<const N: usize>(rtrb::Consumer<[u8; N]>);
 
-fn open<const N: usize>(
-    side: Side,
-    rendezvous: &mut olivine_arena::method::Rendezvous,
-) -> Result<Box<dyn Driver>> {
+fn open<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
+    let tuning = TUNINGS.of(rendezvous);
+    let ring = || ring::<N>(tuning.messages(N));
     drive_in_threads(side, rendezvous, N, || {
-        let ((there, taken), (back, answered)) = (ring::<N>(), ring::<N>());
-        let pausing = |end: Fixed<_, _, N>| end.pausing(PAUSES.0, PAUSES.1);
-        Ok((
-            pausing(Fixed::new(there, answered)),
-            pausing(Fixed::new(back, taken)),
-        ))
+        Ok(Fixed::both(ring(), ring(), tuning.pauses))
     })
 }
 
 /// A ring whose slots all hold bytes, so that they can be filled in place.
-fn ring<const N: usize>() -> (To<N>, From<N>) {
-    let (mut producer, mut consumer) = rtrb::RingBuffer::new(CAPACITY);
+fn ring<const N: usize>(messages: usize) -> (To<N>, From<N>) {
+    let (mut producer, mut consumer) = rtrb::RingBuffer::new(messages);
     while producer.push([0; N]).is_ok() {}
     while consumer.pop().is_ok() {}
     (To(producer), From(consumer))
@@ -114,7 +108,7 @@ impl<const N: usize> Pop<N> for From<N> {
 
     #[inline(always)]
     fn pop_some(&mut self, limit: usize, mut handle: impl FnMut(&[u8; N])) -> Result<usize> {
-        let limit = limit.min(CAPACITY);
+        let limit = limit.min(self.0.buffer().capacity());
         let count = match self.0.read_chunk(limit) {
             Ok(_) => limit,
             Err(ChunkError::TooFewSlots(0)) => return Ok(0),

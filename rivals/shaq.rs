@@ -3,7 +3,9 @@
 
 use olivine_arena::error::{ArenaError, Result};
 use olivine_arena::for_size;
-use olivine_arena::method::{Driver, Fixed, Method, Pop, Push, Rendezvous, Side, drive};
+use olivine_arena::method::{
+    Driver, Fixed, Method, Pop, Push, Rendezvous, Side, Tuning, Tunings, drive,
+};
 use olivine_arena::run;
 use shaq::{broadcast, spsc};
 use std::fs::File;
@@ -11,16 +13,14 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Messages of a queue.
-const CAPACITY: usize = 4096;
-/// Pause instructions between two looks while a side waits, in round trips and in streams: of 0 to
-/// 8 the fastest with this ring.
-const PAUSES: (u32, u32) = (4, 8);
+/// Its ring and its pauses in round trips and in streams: the fastest of rings of 128 KiB to 4 MiB,
+/// of 0 to 8 pauses in round trips, and of 128 to 1,024 in streams.
+const TUNINGS: Tunings = Tunings::new(Tuning::new(128 << 10, 0), Tuning::new(4 << 20, 512));
 
 const SINGLE: Method = Method::new(
     "shaq",
-    "shaq single-producer single-consumer queue in shared memory, spinning with 4 pauses between \
-            two looks, 8 in streams",
+    "shaq single-producer single-consumer queue in shared memory, spinning, with 512 pauses \
+            between two looks in streams, with queues of 4 MiB",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => single::<N>(side, rendezvous)),
 )
@@ -29,8 +29,8 @@ const SINGLE: Method = Method::new(
 
 const BROADCAST: Method = Method::new(
     "shaq-broadcast",
-    "shaq broadcast queue with one lane and one consumer slot, spinning with 4 pauses between \
-            two looks, 8 in streams",
+    "shaq broadcast queue with one lane and one consumer slot, spinning, with 512 pauses between \
+            two looks in streams, with queues of 4 MiB",
     "spin",
     |side, rendezvous, size, _| for_size!(size, N => cast::<N>(side, rendezvous)),
 )
@@ -69,7 +69,8 @@ fn files(side: Side, rendezvous: &mut Rendezvous) -> Result<(File, File)> {
 
 fn single<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
     let (to, from) = files(side, rendezvous)?;
-    let bytes = spsc::minimum_file_size::<[u8; N]>(CAPACITY);
+    let tuning = TUNINGS.of(rendezvous);
+    let bytes = spsc::minimum_file_size::<[u8; N]>(tuning.messages(N));
     // SAFETY: this side alone initialises the file it made and is its only producer; messages are
     // plain bytes.
     let producer = unsafe { spsc::Producer::<[u8; N]>::create(&to, bytes) }.map_err(says)?;
@@ -78,7 +79,7 @@ fn single<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box
     let consumer = unsafe { spsc::Consumer::<[u8; N]>::join(&from) }.map_err(says)?;
     rendezvous.exchange("joined")?;
     let end = Fixed::new(To(producer), From(consumer));
-    Ok(drive(end.pausing(PAUSES.0, PAUSES.1), N))
+    Ok(drive(end.pausing(tuning.pauses), N))
 }
 
 struct To<const N: usize>(spsc::Producer<[u8; N]>);
@@ -153,8 +154,9 @@ impl<const N: usize> Pop<N> for From<N> {
 
 fn cast<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<dyn Driver>> {
     let (to, from) = files(side, rendezvous)?;
+    let tuning = TUNINGS.of(rendezvous);
     let config = broadcast::BroadcastConfig {
-        capacity: CAPACITY,
+        capacity: tuning.messages(N),
         producer_slots: 1,
         consumer_slots: 1,
     };
@@ -167,7 +169,7 @@ fn cast<const N: usize>(side: Side, rendezvous: &mut Rendezvous) -> Result<Box<d
     let consumer = unsafe { broadcast::Consumer::<[u8; N]>::join(&from) }.map_err(says)?;
     rendezvous.exchange("joined")?;
     let end = Fixed::new(CastTo(producer), CastFrom(consumer));
-    Ok(drive(end.pausing(PAUSES.0, PAUSES.1), N))
+    Ok(drive(end.pausing(tuning.pauses), N))
 }
 
 struct CastTo<const N: usize>(broadcast::Producer<[u8; N]>);

@@ -96,14 +96,12 @@ fn open(
         let (from, to) = side.from_to("olivine/there", "olivine/back");
         let subscriber = session.declare_subscriber(from).wait().map_err(says)?;
         // At once for a message that is waited for, gathered where messages stream.
-        let publisher = |at_once: bool| {
-            let declared = session
-                .declare_publisher(to)
-                .congestion_control(CongestionControl::Block)
-                .express(at_once);
-            declared.wait().map_err(says)
-        };
-        let (publisher, streaming) = (publisher(true)?, publisher(false)?);
+        let publisher = session
+            .declare_publisher(to)
+            .congestion_control(CongestionControl::Block)
+            .express(!rendezvous.streamed())
+            .wait()
+            .map_err(says)?;
         let pool = if is_shared {
             let pool = PosixShmProviderBackend::builder(POOL_BYTES).wait();
             Some(ShmProviderBuilder::backend(pool.map_err(says)?).wait())
@@ -111,11 +109,9 @@ fn open(
             None
         };
         meet(&publisher)?;
-        meet(&streaming)?;
         Ok(Pair {
             subscriber,
             publisher,
-            streaming: Some(streaming),
             pool,
             size,
             _session: session,
@@ -143,8 +139,6 @@ fn meet(publisher: &Publisher<'_>) -> Result<()> {
 struct Pair {
     subscriber: Subscriber<FifoChannelHandler<Sample>>,
     publisher: Publisher<'static>,
-    /// The one for streams, until it takes the other's place.
-    streaming: Option<Publisher<'static>>,
     /// Where payloads are, if they are in shared memory.
     pool: Option<ShmProvider<PosixShmProviderBackend>>,
     size: usize,
@@ -163,13 +157,6 @@ impl Pair {
 }
 
 impl End for Pair {
-    fn prepare_to_stream(&mut self) -> Result<()> {
-        if let Some(streaming) = self.streaming.take() {
-            self.publisher = streaming;
-        }
-        Ok(())
-    }
-
     fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let Some(pool) = &self.pool else {
             let mut message = vec![0; self.size];

@@ -6,6 +6,7 @@
 
 use crate::error::{ArenaError, Result};
 use crate::harness::End;
+use crate::rendezvous::Rendezvous;
 
 /// The sending end of a queue of `N`-byte messages.
 pub trait Push<const N: usize> {
@@ -145,14 +146,67 @@ impl<Q: Append<N>, const N: usize> Push<N> for Copies<Q, N> {
     }
 }
 
+/// How a queue is set up for a load.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Tuning {
+    /// Bytes of the messages in its ring.
+    pub ring_bytes: usize,
+    /// Pause instructions between two looks of a side that waits.
+    pub pauses: u32,
+}
+
+impl Tuning {
+    /// A ring of so many bytes, and so many pause instructions between two looks.
+    #[must_use]
+    pub const fn new(ring_bytes: usize, pauses: u32) -> Self {
+        Self { ring_bytes, pauses }
+    }
+
+    /// Messages of `size` bytes in its ring: a power of two, at least 4.
+    #[must_use]
+    pub const fn messages(self, size: usize) -> usize {
+        let fit = self.ring_bytes / size;
+        if fit < 4 { 4 } else { 1 << fit.ilog2() }
+    }
+}
+
+/// How a queue is set up for round trips and for streams: the best of the one is often not the best
+/// of the other.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Tunings {
+    round_trips: Tuning,
+    streams: Tuning,
+}
+
+impl Tunings {
+    /// Of a queue that is best so.
+    #[must_use]
+    pub const fn new(round_trips: Tuning, streams: Tuning) -> Self {
+        Self {
+            round_trips,
+            streams,
+        }
+    }
+
+    /// The one for the load of the two ends that meet here.
+    #[must_use]
+    pub fn of(&self, rendezvous: &Rendezvous) -> Tuning {
+        match rendezvous.streamed() {
+            true => self.streams,
+            false => self.round_trips,
+        }
+    }
+}
+
 /// Two queues, one for each direction; both sides spin.
 #[derive(Debug)]
 pub struct Fixed<P, C, const N: usize> {
     to: P,
     from: C,
-    /// Pause instructions between two looks: now, and once messages are streamed.
+    /// Pause instructions between two looks.
     pauses: u32,
-    in_streams: u32,
 }
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> Fixed<P, C, N> {
@@ -162,25 +216,29 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> Fixed<P, C, N> {
             to,
             from,
             pauses: 0,
-            in_streams: 0,
         }
     }
 
-    /// With pause instructions between two looks of a side that waits: `count` of them, and
-    /// `in_streams` while messages are streamed. The default is none.
+    /// With `count` pause instructions between two looks of a side that waits. The default is none.
     #[must_use]
-    pub fn pausing(mut self, count: u32, in_streams: u32) -> Self {
-        (self.pauses, self.in_streams) = (count, in_streams);
+    pub fn pausing(mut self, count: u32) -> Self {
+        self.pauses = count;
         self
+    }
+
+    /// Both ends of two queues: the one that sends to the first queue, and the one that sends to the
+    /// second.
+    #[must_use]
+    pub fn both(there: (P, C), back: (P, C), pauses: u32) -> (Self, Self) {
+        let ((there, taken), (back, answered)) = (there, back);
+        (
+            Self::new(there, answered).pausing(pauses),
+            Self::new(back, taken).pausing(pauses),
+        )
     }
 }
 
 impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
-    fn prepare_to_stream(&mut self) -> Result<()> {
-        self.pauses = self.in_streams;
-        Ok(())
-    }
-
     #[inline(always)]
     fn send(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<()> {
         let mut fill = Some(fill);

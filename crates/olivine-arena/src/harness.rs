@@ -12,16 +12,6 @@ use std::time::Duration;
 /// The size is fixed when the end is opened. Waits have no limit: the coordinator ends a
 /// participant that hangs.
 pub trait End {
-    /// Called before messages are streamed, and again before each further stream: for libraries
-    /// with separate settings for latency and throughput. The default does nothing.
-    ///
-    /// # Errors
-    ///
-    /// Errors of the library.
-    fn prepare_to_stream(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     /// Sends the message that `fill` writes completely. Waits for room.
     ///
     /// # Errors
@@ -141,12 +131,16 @@ pub fn send_paced(
 
 /// An end with the harness.
 pub trait Driver {
-    /// Prepares [`Driver::run`] with the same work; called before its time starts.
+    /// Prepares [`Driver::run`] with the same work; called before its time starts. The default does
+    /// nothing.
     ///
     /// # Errors
     ///
     /// Errors of the end.
-    fn prepare(&mut self, work: &Work) -> Result<()>;
+    fn prepare(&mut self, work: &Work) -> Result<()> {
+        let _ = work;
+        Ok(())
+    }
 
     /// Does the work of a slice. Its samples are added to `samples`.
     ///
@@ -182,16 +176,6 @@ pub fn drive<E: End + 'static>(end: E, size: usize) -> Box<dyn Driver> {
 }
 
 impl<E: End> Driver for Harness<E> {
-    fn prepare(&mut self, work: &Work) -> Result<()> {
-        match work {
-            Work::Stream(_) | Work::Take { .. } => self.end.prepare_to_stream(),
-            Work::Prove(proof) | Work::Verify(proof) if !proof.replies => {
-                self.end.prepare_to_stream()
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
         match *work {
             Work::Ask { first, rounds } => self.ask(first, rounds, samples)?,

@@ -2,7 +2,9 @@
 
 use crate::error::{ArenaError, Result};
 
-pub use crate::fixed::{Append, Copies, FIXED_SIZES, Fixed, Pop, Push, no_such_size};
+pub use crate::fixed::{
+    Append, Copies, FIXED_SIZES, Fixed, Pop, Push, Tuning, Tunings, no_such_size,
+};
 pub use crate::harness::{Driven, Driver, End, drive};
 pub use crate::protocol::Side;
 pub use crate::rendezvous::Rendezvous;

@@ -357,7 +357,7 @@ impl Worker {
             // Programs that bring their own methods know it, too.
             Role::Bare => &BARE_RING,
         };
-        let mut rendezvous = Rendezvous::new(opening.side, &opening.folder);
+        let mut rendezvous = Rendezvous::new(opening.side, &opening.folder, opening.streamed);
         let mut open = || {
             let (side, size) = (opening.side, opening.size_bytes);
             (method.open)(side, &mut rendezvous, size, &opening.settings)

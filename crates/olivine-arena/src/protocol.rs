@@ -148,6 +148,8 @@ pub struct Opening {
     pub settings: String,
     /// Bytes of a message.
     pub size_bytes: usize,
+    /// Whether messages are streamed; else each one is answered, or sent when it is due.
+    pub streamed: bool,
     /// Where the two ends meet.
     pub folder: PathBuf,
     /// Which end.

@@ -162,6 +162,7 @@ fn ended_or(action: &'static str) -> impl Fn(std::io::Error) -> ArenaError {
 pub struct Rendezvous {
     side: Side,
     folder: PathBuf,
+    streamed: bool,
     stream: Option<UnixStream>,
 }
 
@@ -191,10 +192,11 @@ fn enter(folder: &Path) -> Result<UnixStream> {
 }
 
 impl Rendezvous {
-    pub(crate) fn new(side: Side, folder: &Path) -> Self {
+    pub(crate) fn new(side: Side, folder: &Path, streamed: bool) -> Self {
         Self {
             side,
             folder: folder.to_path_buf(),
+            streamed,
             stream: None,
         }
     }
@@ -215,6 +217,13 @@ impl Rendezvous {
             }
         };
         Ok(self.stream.insert(stream))
+    }
+
+    /// Whether messages will be streamed; else each one is answered, or sent when it is due. The
+    /// settings of a library for the one are often not those for the other.
+    #[must_use]
+    pub fn streamed(&self) -> bool {
+        self.streamed
     }
 
     /// A folder of both sides, removed after the measurement.
@@ -399,6 +408,7 @@ mod tests {
             Rendezvous {
                 side: Side::Client,
                 folder: PathBuf::new(),
+                streamed: false,
                 stream: Some(stream),
             }
         };

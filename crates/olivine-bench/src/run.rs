@@ -7,4 +7,4 @@ mod program;
 
 pub use program::{LOAD, Program};
 
-pub(crate) use participants::{CLIENT, Participants, SERVER, Stopped};
+pub(crate) use participants::{CLIENT, Pair, Participants, SERVER, Stopped};

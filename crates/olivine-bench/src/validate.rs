@@ -8,7 +8,7 @@ use crate::error::{BenchError, Result};
 use crate::method::Description;
 use crate::protocol::{Proof, Role, Work};
 use crate::result::file::unix_time_s;
-use crate::run::{Participants, Stopped};
+use crate::run::{Pair, Participants, Stopped};
 use crate::scenario::{Setup, pair};
 use crate::selfcheck::Finding;
 use crate::text;
@@ -105,8 +105,15 @@ impl<'a> Trial<'a> {
         pair(self.setup, (self.program, self.known.threads), self.stopped)
     }
 
-    fn open(&self, set: &mut Participants<'_>, size: usize) -> Result<()> {
-        set.open(Role::Measured, &self.known.name, "", size, false)
+    fn open(&self, set: &mut Participants<'_>, size: usize, streamed: bool) -> Result<()> {
+        set.open(Pair {
+            role: Role::Measured,
+            method: &self.known.name,
+            settings: "",
+            size,
+            streamed,
+            unpinned: false,
+        })
     }
 
     /// Carries the messages of a proof; returns how long it took.
@@ -125,7 +132,7 @@ impl<'a> Trial<'a> {
         let mut wrong = None;
         for size in SIZES {
             let mut set = self.start()?;
-            if let Err(error) = self.open(&mut set, size) {
+            if let Err(error) = self.open(&mut set, size, false) {
                 refused.push((size, error));
                 continue;
             }
@@ -173,7 +180,7 @@ impl<'a> Trial<'a> {
             ..self.proof(count.clamp(STREAMED_MIN, STREAMED_MAX))
         };
         let carried = self.start().and_then(|mut set| {
-            self.open(&mut set, size)?;
+            self.open(&mut set, size, true)?;
             self.carry(&mut set, proof)
         });
         let check = if batch == 1 { "loss, order" } else { "batches" };
@@ -203,12 +210,12 @@ impl<'a> Trial<'a> {
         };
         let works = [Work::Prove(endless), Work::Verify(endless)];
         let outcome = self.start().and_then(|mut set| {
-            self.open(&mut set, size)?;
+            self.open(&mut set, size, self.known.streams)?;
             set.outlive(&works, KILLED_AFTER, NOTICED_WITHIN)
         });
         let again = |noticed: Option<(Duration, String)>| {
             let mut set = self.start()?;
-            self.open(&mut set, size)?;
+            self.open(&mut set, size, false)?;
             self.carry(&mut set, self.proof(ROUNDS))?;
             let noticed = match noticed {
                 Some((after, how)) => format!("noticed after {} ms: {how}", after.as_millis()),

@@ -43,6 +43,23 @@ pub(crate) const SERVER: usize = 1;
 /// Whether the person asked to stop.
 pub(crate) type Stopped<'a> = &'a dyn Fn() -> bool;
 
+/// Which two ends to open.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair<'a> {
+    /// What they are for.
+    pub role: Role,
+    /// Name of the method.
+    pub method: &'a str,
+    /// Its settings.
+    pub settings: &'a str,
+    /// Bytes of a message.
+    pub size: usize,
+    /// Whether messages are streamed.
+    pub streamed: bool,
+    /// Whether threads of the method may use every allowed CPU.
+    pub unpinned: bool,
+}
+
 /// Handle to the participants. Dropping it ends them and removes what they share.
 pub(crate) struct Participants<'a> {
     processes: Vec<Process<'a>>,
@@ -236,15 +253,16 @@ impl<'a> Participants<'a> {
         }
     }
 
-    /// Opens both ends of a method for messages of `size` bytes.
-    pub(crate) fn open(
-        &mut self,
-        role: Role,
-        method: &str,
-        settings: &str,
-        size: usize,
-        unpinned: bool,
-    ) -> Result<()> {
+    /// Opens both ends of a method.
+    pub(crate) fn open(&mut self, pair: Pair<'_>) -> Result<()> {
+        let Pair {
+            role,
+            method,
+            settings,
+            size,
+            streamed,
+            unpinned,
+        } = pair;
         check_size(size)?;
         let folder = meeting_folder()?;
         let order = |side| {
@@ -253,6 +271,7 @@ impl<'a> Participants<'a> {
                 method: method.to_owned(),
                 settings: settings.to_owned(),
                 size_bytes: size,
+                streamed,
                 folder: folder.path().to_path_buf(),
                 side,
                 unpinned: unpinned && side == Side::Client,
@@ -279,6 +298,7 @@ impl<'a> Participants<'a> {
             method: crate::method::CHANNEL.to_owned(),
             settings: uri.to_owned(),
             size_bytes: size,
+            streamed: false,
             folder: Path::new("").to_path_buf(),
             side,
             unpinned: false,

@@ -14,7 +14,7 @@ use crate::method;
 use crate::protocol::{Role, Work};
 use crate::result::ratio::Target;
 use crate::result::{Beside, Figures, Goal, Load};
-use crate::run::{CLIENT, Participants};
+use crate::run::{CLIENT, Pair, Participants};
 use std::time::Duration;
 
 /// Time of one slice of round trips, in nanoseconds.
@@ -77,13 +77,14 @@ impl Subject for PingPong {
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
         let method = session.prepare(&variant.method)?;
         let settings = &variant.parameters.settings;
-        session.set.open(
-            Role::Measured,
-            &method.name,
+        session.set.open(Pair {
+            role: Role::Measured,
+            method: &method.name,
             settings,
-            variant.size(),
-            false,
-        )?;
+            size: variant.size(),
+            streamed: false,
+            unpinned: false,
+        })?;
         let mut pingpong = Self {
             rounds: super::ROUNDS_MIN,
             left: None,

@@ -17,7 +17,7 @@ use crate::method::{self, Side};
 use crate::protocol::{Batches, Limit, Role, Work};
 use crate::result::ratio::Target;
 use crate::result::{Beside, Figures, Goal, Load, Placement, Row};
-use crate::run::{CLIENT, Participants, SERVER};
+use crate::run::{CLIENT, Pair, Participants, SERVER};
 use olivine::OpenError;
 use std::time::Duration;
 
@@ -107,8 +107,14 @@ pub(super) fn open(
     if variant.method != OWN {
         let method = session.prepare(&variant.method)?;
         method::check_stream(method, variant.parameters.batch_count)?;
-        let set = &mut session.set;
-        set.open(Role::Measured, &method.name, settings, size, unpinned)?;
+        session.set.open(Pair {
+            role: Role::Measured,
+            method: &method.name,
+            settings,
+            size,
+            streamed: true,
+            unpinned,
+        })?;
         return Ok(None);
     }
     let (uri, ring) = if variant.parameters.subscribers_count > 1 {
@@ -178,9 +184,14 @@ impl Subject for BesideBare {
         let size = variant.size();
         // A frame and two headers fit.
         let ring = stream.ring_bytes.max((size + 24).next_power_of_two());
-        let name = method::BARE.name;
-        let settings = format!("capacity={ring}");
-        session.set.open(Role::Bare, name, &settings, size, false)?;
+        session.set.open(Pair {
+            role: Role::Bare,
+            method: method::BARE.name,
+            settings: &format!("capacity={ring}"),
+            size,
+            streamed: true,
+            unpinned: false,
+        })?;
         let bare = Stream::over(session, Role::Bare, ring, variant, BARE_NS)?;
         Ok(Self { stream, bare })
     }

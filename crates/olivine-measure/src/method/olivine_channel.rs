@@ -84,10 +84,6 @@ impl Sending {
 }
 
 impl Driver for Sending {
-    fn prepare(&mut self, _work: &Work) -> Result<()> {
-        Ok(())
-    }
-
     fn run(&mut self, work: &Work, samples: &mut Vec<u64>) -> Result<Done> {
         let size = self.size;
         match *work {

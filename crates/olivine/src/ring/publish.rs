@@ -12,6 +12,8 @@
 //! cursor is behind.
 
 mod limit;
+#[cfg(not(loom))]
+mod pace;
 mod takeover;
 
 use super::gate::Gate;
@@ -102,6 +104,9 @@ pub(crate) struct Producer {
     cursor: Word,
     /// The sleepers hint, or a word that is always 1 if membarrier is missing.
     hint: Word,
+    /// How fast it publishes: at full speed no lines of a large ring are prefetched.
+    #[cfg(not(loom))]
+    pace: pace::Pace,
     // The fields below are used once per lap or less.
     lane: Words,
     gate: Gate,
@@ -515,9 +520,15 @@ impl Producer {
         let ring = self.ring.base();
         zero_ahead(ring, ahead);
         let (length, most) = (ahead - end - HEADER_BYTES, end + PREFETCH_BYTES);
+        #[cfg(loom)]
+        let lags = true;
+        // At full speed in a large ring the stores are the bound, and not the wait for lines.
+        #[cfg(not(loom))]
+        let lags = !self.pace.is_full();
         if length < *PREFETCH_FOR.start() {
             // Frames of whole lines: it would slow an exchange of them by a seventh.
-            let pays = !(ahead - end).is_multiple_of(LINE_BYTES)
+            let pays = lags
+                && !(ahead - end).is_multiple_of(LINE_BYTES)
                 && (length <= PREFETCH_SHORT || self.ring.capacity() <= PREFETCH_RING);
             let to = if is_free(most) { most } else { limit };
             self.prefetched = to;
@@ -527,7 +538,7 @@ impl Producer {
             } else if pays {
                 prefetch_for_write(ring, end, to);
             }
-        } else if PREFETCH_FOR.contains(&length) {
+        } else if lags && PREFETCH_FOR.contains(&length) {
             prefetch_for_write(ring, end, ahead.min(most));
         }
     }

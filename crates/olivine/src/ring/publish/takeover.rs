@@ -36,6 +36,8 @@ impl Producer {
             stride: 0,
             ready,
             prefetched: 0,
+            #[cfg(not(loom))]
+            pace: super::pace::Pace::new(ring.capacity()),
             align_mask: geometry.align - 1,
             align_bits: !(geometry.align - 1),
             slow_from: geometry.message_max() + 1,

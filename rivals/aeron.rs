@@ -19,8 +19,8 @@ const ADD_MAX: Duration = Duration::from_secs(5);
 /// Polls in a row without a message after which a side does the work of its client and driver: more
 /// than a round trip takes.
 const IDLE: u32 = 256;
-/// Pause instructions in streams after a poll without a message, and after a refused message: a look
-/// takes the line that the other side is about to write. Of 0 to 4,000 the fastest.
+/// Pause instructions in streams after a poll without a message, and after a refused message: a
+/// look takes the line that the other side is about to write. Of 0 to 4,000 the fastest.
 const PAUSES: (u32, u32) = (2_000, 100);
 /// Messages taken in one poll.
 const TAKEN: usize = 256;

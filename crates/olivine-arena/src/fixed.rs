@@ -226,8 +226,8 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> Fixed<P, C, N> {
         self
     }
 
-    /// Both ends of two queues: the one that sends to the first queue, and the one that sends to the
-    /// second.
+    /// Both ends of two queues: first the end that sends to `there`, then the end that sends to
+    /// `back`.
     #[must_use]
     pub fn both(there: (P, C), back: (P, C), pauses: u32) -> (Self, Self) {
         let ((there, taken), (back, answered)) = (there, back);

@@ -20,13 +20,14 @@ const PROGRAMS: [(&str, &str); 6] = [
 const MISSING: i32 = 3;
 
 /// The archive, the package of Debian and the image; the tool from packed crates; the wheels; the
-/// site.
+/// tool by a profile; the site.
 pub(crate) fn run(report: &mut Report) {
     report.run("programs", || Ok(tools::each(&PROGRAMS)));
     for (step, path) in [
         ("archives", "packages/package.sh"),
         ("crates", "packages/crates.sh"),
         ("wheels", "crates/olivine-python/wheel.sh"),
+        ("profile", "packages/pgo.sh"),
         ("book", "docs/book/build.sh"),
     ] {
         report.run(step, || {

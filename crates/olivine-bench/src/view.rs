@@ -49,17 +49,23 @@ pub fn view(sources: &[Source]) -> View {
     let mut sections: Vec<Section> = Vec::new();
     let mut compared: Vec<(Part<'_>, Vec<Group<'_>>)> = Vec::new();
     for Source { file, .. } in sources {
-        let about = |section: Section| Section {
-            command: conditions::command(file),
-            facts: conditions::facts(file),
-            ..section
-        };
         for part in parts(file) {
             let groups = Group::all(&part);
-            sections.push(about(section(&part, &groups)));
+            let shown = groups.iter().flat_map(|group| &group.main.entries);
+            let held = shown.map(|entry| entry.measured.runs.len());
+            sections.push(Section {
+                command: conditions::command(file),
+                facts: conditions::facts(file, held),
+                ..section(&part, &groups)
+            });
             compared.push((part, groups));
         }
-        sections.extend(tables::ratios(&file.ratios).map(about));
+        let held = file.ratios.iter().map(|ratio| ratio.ratio.runs);
+        sections.extend(tables::ratios(&file.ratios).map(|ratios| Section {
+            command: conditions::command(file),
+            facts: conditions::facts(file, held),
+            ..ratios
+        }));
         let missing = file.left_out.iter().cloned();
         sections
             .iter_mut()

@@ -292,6 +292,33 @@ fn what_may_not_be_quoted_says_so() {
     );
 }
 
+/// Regressions: a table of rows with fewer runs said that all have as many as were asked for, and
+/// published figures were repeated for each placement.
+#[test]
+fn sections_state_the_runs_of_their_rows_and_each_published_figure_once() {
+    let mut file = common::round_trips();
+    let published = file.results[2].published.clone();
+    let method = file.results[2].method.clone();
+    let of_method = file.results.iter_mut().filter(|row| row.method == method);
+    of_method.for_each(|row| row.published.clone_from(&published));
+    let section = |file: &ResultFile| {
+        let view = view(&[source("pingpong", file.clone())]);
+        view.sections.into_iter().next().unwrap()
+    };
+    let whole = section(&file);
+    assert_eq!(whole.facts[0], "5 runs");
+    let mut tables = whole.tables.iter();
+    let table = tables.find(|table| table.title == "Published elsewhere");
+    let lines = table.unwrap().lines.iter();
+    let lines: Vec<&str> = lines.map(|line| line.cells[0].text.as_str()).collect();
+    assert_eq!(lines, [method.as_str()]);
+    let Outcome::Measured(measured) = &mut file.results[0].outcome else {
+        panic!("the row was measured");
+    };
+    measured.runs.truncate(3);
+    assert_eq!(section(&file).facts[0], "3 to 5 runs");
+}
+
 /// CSV and histogram logs hold what the JSON holds.
 mod export {
     use crate::common;

@@ -43,10 +43,17 @@ pub(super) fn command(file: &ResultFile) -> String {
     kept.join(" ")
 }
 
-/// Runs, load and measuring error, a few words each.
-pub(super) fn facts(file: &ResultFile) -> Vec<String> {
+/// Runs, load and measuring error, a few words each. `held` are the runs of each shown row, which
+/// may be fewer than were asked for; rows of the hardware limits do not say it.
+pub(super) fn facts(file: &ResultFile, held: impl Iterator<Item = usize>) -> Vec<String> {
+    let held: BTreeSet<usize> = held.filter(|runs| *runs > 0).collect();
+    let runs = match (held.first(), held.last()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most} runs"),
+        (Some(&all), _) => text::plural(all as u64, "run"),
+        _ => text::plural(file.runs.into(), "run"),
+    };
     let mut facts = vec![
-        text::plural(file.runs.into(), "run"),
+        runs,
         format!("load {:.1} before the start", file.machine.load_average_1m),
     ];
     if let Some(error) = &file.measuring_error {

@@ -91,11 +91,15 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// Each method with its parameters once: the rows of small tables, and of the notes below them.
+    pub(super) fn shown(&self) -> impl Iterator<Item = &Entry<'a>> {
+        self.main.entries.iter().chain(&self.aside)
+    }
+
     /// The text below its table.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let mut entries = self.main.entries.iter().chain(&self.aside);
-        if entries.any(Entry::is_between_threads) {
+        if self.shown().any(Entry::is_between_threads) {
             notes.push(
                 "threads: both ends are threads of one process, where all others are two processes"
                     .to_owned(),

@@ -48,7 +48,7 @@ pub(super) fn tables(part: &Part<'_>, groups: &[Group<'_>]) -> Vec<Table> {
     }
     tables.extend(MORE.iter().filter_map(|more| further(more, part, groups)));
     tables.extend(groups.iter().flat_map(worst_messages));
-    tables.extend(published(part));
+    tables.extend(published(groups));
     tables
 }
 
@@ -320,12 +320,14 @@ fn worst_messages(group: &Group<'_>) -> Vec<Table> {
     entries.iter().filter_map(table).collect()
 }
 
-/// Figures that others published, beside ours.
-fn published(part: &Part<'_>) -> Option<Table> {
+/// Figures that others published, beside ours of the main placement.
+fn published(groups: &[Group<'_>]) -> Option<Table> {
     let mut sources: Vec<String> = Vec::new();
     let mut rows = Vec::new();
-    let differ = varied(&OF_TABLES, &part.entries);
-    for entry in &part.entries {
+    let entries = groups.iter().flat_map(Group::shown).copied();
+    let entries: Vec<Entry<'_>> = entries.collect();
+    let differ = varied(&OF_TABLES, &entries);
+    for entry in &entries {
         for published in &entry.row.published {
             let source = format!("{}; machine: {}", published.source, published.machine);
             let known = sources.iter().position(|known| *known == source);

@@ -408,7 +408,7 @@ fn site_has_a_column_a_page_and_badges_of_each_machine() {
         let cell = format!("{} × <small>{rank}.</small>", line.cells[ratio].text);
         let row = first
             .lines()
-            .find(|row| row.contains(&format!("<td class=t>{name}</td>")));
+            .find(|row| row.contains(&format!("<td class=t>{name}<td>")));
         assert_eq!(
             row.unwrap().matches(&cell).count(),
             2,

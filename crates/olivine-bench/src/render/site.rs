@@ -88,14 +88,14 @@ fn index(places: &[MachineFiles], sides: &[Side]) -> String {
                 ""
             };
             let name = escape(&method.name);
-            let _ = write!(out, "<tr{class}><td class=t>{name}</td>");
+            let _ = write!(out, "<tr{class}><td class=t>{name}");
             for standing in &method.standings {
                 let text = standing.as_ref().map_or_else(String::new, |one| {
                     format!("{} <small>{}.</small>", escape(&one.cell.text), one.rank)
                 });
-                let _ = write!(out, "<td>{text}</td>");
+                let _ = write!(out, "<td>{text}");
             }
-            out.push_str("</tr>\n");
+            out.push('\n');
         }
         out.push_str("</tbody>\n</table></div>\n</section>\n");
     }

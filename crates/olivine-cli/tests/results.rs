@@ -84,7 +84,7 @@ fn every_output_of_a_run_is_that_of_its_file() {
         path.to_str().unwrap().to_owned()
     };
     let mut words = vec!["bench", "pingpong", "--method", "olivine-adaptive,pipe"];
-    words.extend(["--runs", "3", "--seconds", "0.1"]);
+    words.extend(["--runs", "5", "--seconds", "0.1"]);
     let endings = ["json", "csv", "html", "md", "tex", "hlog"];
     let saved = endings.map(|ending| path("saved", ending));
     words.extend(saved.iter().flat_map(|path| ["--save", path]));
@@ -97,6 +97,12 @@ fn every_output_of_a_run_is_that_of_its_file() {
         shown.len() > 500 && printed.starts_with(&shown),
         "{printed}\n{shown}"
     );
+    // The last lines are what a person may quote.
+    let mut paragraphs = printed.trim_end().split("\n\n");
+    let sentence = paragraphs.next().unwrap().replace('\n', " ");
+    let last = paragraphs.last().unwrap().replace('\n', " ");
+    assert!(last.starts_with(&format!("{sentence} ")), "{last}");
+    assert!(last.contains(", olivine "), "{last}");
     for (ending, saved) in endings.iter().zip(&saved).skip(1) {
         let again = path("again", ending);
         assert!(report(&again).status.success());

@@ -191,6 +191,9 @@ impl Bench {
                 ));
             }
             out.push_str(&busy);
+            if file.is_quotable() {
+                out.push_str(&show::quotation(&view));
+            }
             print(&folded(&out))?;
         }
         self.ended(&file, saved)

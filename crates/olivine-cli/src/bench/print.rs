@@ -34,6 +34,19 @@ pub(super) fn text(view: &View) -> String {
     out
 }
 
+/// What a person may quote, after everything else: the first sentence, with its machine; nothing
+/// without one.
+pub(super) fn quotation(view: &View) -> String {
+    let Some(sentence) = &view.sentence else {
+        return String::new();
+    };
+    let machines = view.machines.join("; ");
+    let stamp = view
+        .stamp
+        .map_or_else(String::new, |stamp| format!(", {stamp}"));
+    format!("\n{sentence} {machines}{stamp}\n")
+}
+
 fn one(found: &Table) -> String {
     let heads = found
         .columns

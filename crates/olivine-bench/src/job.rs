@@ -31,6 +31,12 @@
 //! size = [100]
 //! rival = ["zeromq-ipc"]                # methods of other programs
 //!
+//! [bridge]                              # what 'olivine bench bridge' measures, all in turns
+//! part = ["paced", "disk"]
+//! rate = 10000.0                        # messages a second, for paced
+//! wait = "park"                         # for paced
+//! folder = "/var/tmp"                   # on the disk to measure, for stored and disk
+//!
 //! [[refused]]
 //! published = "queue of 100 B: 157 ns"  # printed with the reason
 //! reason = "a ring has 4 KiB or more"
@@ -39,14 +45,16 @@
 //! A list that a scenario or all of its methods ignore is refused: rows would show a parameter
 //! without effect.
 //!
-//! A sweep measures point by point and can resume: points with a result are left out.
+//! A sweep measures point by point, then the bridges, and can resume: it leaves out points and
+//! parts with a result.
 
 use crate::error::chain;
 use crate::method::THREADS;
 use crate::plan::{Matrix, PlanError};
 use crate::result::{Published, Row};
+use crate::scenario::bridge::Part;
 use crate::scenario::registry::Scenario;
-use crate::scenario::{Setup, Variant, Watch};
+use crate::scenario::{Setup, Variant, Watch, latency};
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
@@ -93,8 +101,9 @@ pub enum JobError {
     },
 }
 
-/// The presets: the published experiments of earlier systems, measured again.
-pub const PRESETS: [(&str, &str); 5] = [
+/// The presets: the published experiments of earlier systems, measured again, and the bridges.
+pub const PRESETS: [(&str, &str); 6] = [
+    ("bridges", include_str!("job/bridges.toml")),
     ("ipc-bench", include_str!("job/ipc-bench.toml")),
     ("octane", include_str!("job/octane.toml")),
     ("olive", include_str!("job/olive.toml")),
@@ -124,8 +133,41 @@ pub struct Job {
     pub text: String,
     /// The points, in this order.
     pub points: Vec<Point>,
+    /// Bridges, measured after the points.
+    pub bridge: Option<Bridges>,
     /// What others published and cannot be measured here.
     pub refused: Vec<Refused>,
+}
+
+/// Bridges to measure, all in turns.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(clippy::exhaustive_structs, reason = "a job file states each of them")]
+pub struct Bridges {
+    /// Which parts.
+    pub part: Vec<Part>,
+    /// Messages a second where they are paced.
+    #[serde(default)]
+    pub rate: Option<f64>,
+    /// How both ends wait where messages are paced.
+    #[serde(default)]
+    pub wait: Option<String>,
+    /// Folder on the disk to measure.
+    #[serde(default)]
+    pub folder: Option<PathBuf>,
+}
+
+impl Bridges {
+    /// The parts without figures in `rows`.
+    #[must_use]
+    pub fn missing(&self, rows: &[Row]) -> Vec<Part> {
+        let parts = self.part.iter().copied();
+        let is_missing = |part: &Part| {
+            let mut of_part = rows.iter().filter(|row| row.scenario == part.scenario());
+            !of_part.any(|row| row.measured().is_some())
+        };
+        parts.filter(is_missing).collect()
+    }
 }
 
 /// A published figure that cannot be measured here.
@@ -146,6 +188,7 @@ struct Form {
     about: String,
     #[serde(default)]
     measure: Vec<Matrix>,
+    bridge: Option<Bridges>,
     #[serde(default)]
     requests: Vec<Requests>,
     #[serde(default)]
@@ -244,16 +287,21 @@ impl Job {
                 return Err(wrong(format!("more than {POINTS_MAX} points")));
             }
         }
-        if points.is_empty() {
-            return Err(wrong(
-                "nothing to measure: it needs a [[measure]] with sizes".to_owned(),
-            ));
+        let rate = found.bridge.as_ref().and_then(|bridge| bridge.rate);
+        if let Some(error) = rate.and_then(|rate| latency::check_rate(rate).err()) {
+            return Err(wrong(format!("bridge: {error}")));
+        }
+        if points.is_empty() && found.bridge.as_ref().is_none_or(|of| of.part.is_empty()) {
+            let message = "nothing to measure: it needs a [[measure]] with sizes, or a [bridge] \
+                           with parts";
+            return Err(wrong(message.to_owned()));
         }
         Ok(Self {
             name: name.to_owned(),
             about: found.about,
             text: text.to_owned(),
             points,
+            bridge: found.bridge,
             refused: found.refused,
         })
     }
@@ -306,6 +354,7 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::statistic;
     use crate::scenario::registry::SCENARIOS;
 
     #[test]
@@ -326,16 +375,28 @@ mod tests {
         let mut rows = [row(1), row(64)];
         beside_requests(&mut rows).unwrap();
         let counts = rows.map(|row| row.published.len());
-        assert_eq!(counts, [0, 3]);
+        assert_eq!(counts, [0, 6]);
     }
 
     #[test]
     fn every_preset_has_published_figures() {
-        for (name, _) in PRESETS {
+        for (name, text) in PRESETS {
             let job = Job::preset(name, 2).unwrap();
             assert!(!job.about.is_empty(), "{name}");
             let published = job.points.iter().flat_map(|point| &point.published);
-            assert!(published.count() > 0, "{name} has no published figure");
+            let is_known = published.count() > 0 || job.bridge.is_some();
+            assert!(is_known, "{name} has no published figure");
+            let of_requests = form(name, text).unwrap().requests;
+            let of_requests = of_requests.iter().flat_map(|requests| &requests.published);
+            let published = job.points.iter().flat_map(|point| &point.published);
+            for Published { figure, .. } in published.chain(of_requests) {
+                assert!(statistic::find(figure).is_some(), "{name}: {figure}");
+            }
+            let guide = include_str!("../../../docs/method.md");
+            assert!(
+                guide.contains(&format!("`sweep --preset {name}`")),
+                "{name}"
+            );
         }
         let error = Job::preset("nothing", 2).unwrap_err();
         assert!(error.to_string().contains("ipc-bench"), "{error}");
@@ -435,6 +496,15 @@ mod tests {
             (block("size = [32]\nwait = ['nap']"), "nap"),
             (block("size = [32]\ncapacity = ['3']"), "capacity"),
             ("about = 'x'".to_owned(), "nothing to measure"),
+            ("[bridge]\npart = []".to_owned(), "nothing to measure"),
+            (
+                "[bridge]\npart = ['warp']".to_owned(),
+                "there is no part 'warp'; there are paced,",
+            ),
+            (
+                "[bridge]\npart = ['paced']\nrate = 1e300".to_owned(),
+                "is not within 1 to",
+            ),
             (
                 "[[measure]]\nscenario = 'latency'\nsize = [32]".to_owned(),
                 "needs a list of rates",

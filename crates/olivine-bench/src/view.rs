@@ -125,6 +125,7 @@ fn heading(scenario: &str, load: Load) -> String {
         ("tcp", _) => "Echo servers",
         ("frames", _) => "Frames over TCP, decoded and checked by the receiver",
         ("bridge-paced", _) => "One way over loopback at a fixed rate",
+        ("bridge-trip", _) => "There and back over loopback",
         ("bridge-stream", _) => "Full speed over loopback, nothing lost",
         ("bridge-cost", _) => "Publishing in bursts of 1000: what a message costs its publisher",
         ("bridge-stored", _) => "Stored in a stream of a NATS server, one replica, in a file",

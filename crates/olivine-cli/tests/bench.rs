@@ -154,7 +154,10 @@ mod bridges {
         for method in ["olivine-tcp", "bare socket"] {
             assert!(has("bridge-paced", method, "p50_ns"), "{method}: {told}");
         }
-        for method in ["olivine-tcp 1 MiB", "olivine-tcp 4 MiB"] {
+        for method in ["olivine-tcp", "bare socket"] {
+            assert!(has("bridge-trip", method, "p50_ns"), "{method}: {told}");
+        }
+        for method in ["olivine-tcp 1 MiB", "olivine-tcp 4 MiB", "bare socket"] {
             assert!(has("bridge-stream", method, "messages_per_s"), "{method}");
         }
         for method in ["subscriber on shm://", "bridge to tcp://"] {
@@ -181,7 +184,7 @@ mod bridges {
         assert_eq!(output.status.code(), Some(2));
         let told = said(&output);
         assert!(
-            told.contains("'warp'") && told.contains("paced, stream"),
+            told.contains("'warp'") && told.contains("paced, trip"),
             "{told}"
         );
     }

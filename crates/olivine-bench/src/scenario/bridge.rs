@@ -15,6 +15,7 @@ mod paced;
 mod server;
 mod stored;
 mod stream;
+mod trip;
 
 use super::turns::{Candidate, measure_all};
 use super::{Setup, Watch};
@@ -28,6 +29,7 @@ use crate::run::Program;
 use crate::text;
 use olivine::{Publisher, Scheme, Subscriber};
 use olivine_arena::error::ArenaError;
+use serde::Deserialize;
 use server::NatsServer;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -38,12 +40,15 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// A part of the comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 #[non_exhaustive]
 pub enum Part {
     /// One way over `tcp://` at a fixed rate, compared with a plain socket.
     Paced,
-    /// Full speed over `tcp://`, compared with other libraries.
+    /// There and back over `tcp://`, compared with a plain socket.
+    Trip,
+    /// Full speed over `tcp://`, compared with a plain socket and other libraries.
     Stream,
     /// Publisher's cost of a message with a bridge attached, compared with a plain subscriber.
     Cost,
@@ -54,8 +59,9 @@ pub enum Part {
 }
 
 /// Every part, with its scenario's name in results.
-pub const PARTS: [(Part, &str); 5] = [
+pub const PARTS: [(Part, &str); 6] = [
     (Part::Paced, "bridge-paced"),
+    (Part::Trip, "bridge-trip"),
     (Part::Stream, "bridge-stream"),
     (Part::Cost, "bridge-cost"),
     (Part::Stored, "bridge-stored"),
@@ -73,6 +79,7 @@ impl Part {
     fn load(self) -> Load {
         match self {
             Self::Paced => Load::Open,
+            Self::Trip => Load::Closed,
             _ => Load::Saturated,
         }
     }
@@ -88,6 +95,14 @@ impl FromStr for Part {
             let known: Vec<&str> = PARTS.iter().map(|(_, name)| short(name)).collect();
             format!("there is no part '{word}'; there are {}", known.join(", "))
         })
+    }
+}
+
+impl TryFrom<String> for Part {
+    type Error = String;
+
+    fn try_from(word: String) -> std::result::Result<Self, String> {
+        word.parse()
     }
 }
 
@@ -123,8 +138,8 @@ impl Expected {
     /// What `rows` say; `None` if one of the two has no figure.
     fn of(&self, rows: &[Row]) -> Option<Ratio> {
         let figure = match self.part.load() {
-            Load::Open => "p50_ns",
-            _ => "messages_per_s",
+            Load::Open | Load::Closed => "p50_ns",
+            Load::Saturated => "messages_per_s",
         };
         let runs = |name: &str| {
             ratio::runs(rows, figure, |row| {
@@ -266,6 +281,7 @@ pub fn run(setup: &Setup, plan: &Plan, watch: Watch<'_>) -> Result<Results> {
     for part in &plan.parts {
         match part {
             Part::Paced => paced::enter(&mut field, setup, plan),
+            Part::Trip => trip::enter(&mut field, setup),
             Part::Stream => stream::enter(&mut field, setup, plan),
             Part::Cost => cost::enter(&mut field, setup),
             Part::Stored => stored::enter(&mut field, plan),

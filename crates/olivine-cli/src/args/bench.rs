@@ -343,7 +343,9 @@ every combination of its lists. A list that its scenario lacks is refused:
   publishers = [6]                 # {publishers}
   subscribers = [1, 2, 4]          # {subscribers}
   topic = [\"a.b\", \"a.c\"]           # {topic}: in turns
-  take = [\"poll\", \"receive\"]       # {take}: how messages are taken",
+  take = [\"poll\", \"receive\"]       # {take}: how messages are taken
+  [bridge]                         # as 'olivine bench bridge', all in turns
+  part = [\"paced\", \"stored\"]",
         scenario = format_args!("{:<33}", format!("scenario = \"{first}\"")),
         others = others.join(", "),
         method = of("method"),
@@ -364,7 +366,8 @@ pub(crate) struct SweepArgs {
     /// Job file in TOML, of at most 1 MiB
     #[arg(required_unless_present = "preset", conflicts_with = "preset")]
     pub(crate) job: Option<PathBuf>,
-    /// A published experiment: ipc-bench, octane, olive, ring-buffer, solace
+    /// A published experiment, ipc-bench, octane, olive, ring-buffer or solace;
+    /// or the bridges: bridges
     #[arg(long, value_name = "NAME")]
     pub(crate) preset: Option<String>,
     /// Folder of the programs that `cargo xtask rivals` builds

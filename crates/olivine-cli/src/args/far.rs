@@ -13,11 +13,11 @@ Examples:
   olivine bench bridge stream --seconds 10
   olivine bench bridge disk --folder /var/lib/olivine
 
-Parts: paced (one way over tcp:// at a fixed rate), stream (full speed over
-tcp://), cost (of a message for its publisher), stored (through nats://),
-disk (file://). 'cargo xtask rivals' builds the programs of ZeroMQ and of the
-NATS client; 'cargo xtask test' installs nats-server. A missing program is
-reported and left out.")]
+Parts: paced (one way over tcp:// at a fixed rate), trip (there and back over
+tcp://), stream (full speed over tcp://), cost (of a message for its
+publisher), stored (through nats://), disk (file://). 'cargo xtask rivals'
+builds the programs of ZeroMQ and of the NATS client; 'cargo xtask test'
+installs nats-server. A missing program is reported and left out.")]
 pub(crate) struct FarArgs {
     /// Which parts [default: all]
     #[arg(value_name = "PART")]

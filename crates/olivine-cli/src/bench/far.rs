@@ -5,6 +5,7 @@ use crate::args::{Common, FarArgs};
 use crate::failure::{Failure, Outcome};
 use olivine::Config;
 use olivine_bench::BenchError;
+use olivine_bench::result::Results;
 use olivine_bench::scenario::bridge::{self, PARTS, Part, Plan};
 use std::path::Path;
 
@@ -15,7 +16,7 @@ const SPINNING_FROM: usize = 4;
 const FIFO_FROM: usize = 3;
 
 /// Folder of the rivals where none is named.
-const RIVALS: &str = "rivals/target/release";
+pub(super) const RIVALS: &str = "rivals/target/release";
 /// Default messages per second.
 const RATE_PER_S: f64 = 10_000.0;
 
@@ -67,6 +68,22 @@ fn check_places(args: &FarArgs) -> Outcome {
 
 /// Runs the command.
 pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
+    let bench = Bench::new("bridge", &args.method)?;
+    let plan = plan(args, &bench)?;
+    let found = measure(&bench, &plan)?;
+    bench.report(common, found)
+}
+
+/// Measures all parts in turns.
+pub(super) fn measure(bench: &Bench, plan: &Plan) -> Outcome<Results> {
+    bench.measure(|setup, watch| {
+        let found = bridge::run(setup, plan, watch)?;
+        Ok::<_, BenchError>(found)
+    })
+}
+
+/// What is measured, checked before anything starts.
+pub(super) fn plan(args: &FarArgs, bench: &Bench) -> Outcome<Plan> {
     let parts = if args.part.is_empty() {
         PARTS.map(|(part, _)| part).to_vec()
     } else {
@@ -74,8 +91,7 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
     };
     fits(args, &parts)?;
     check_places(args)?;
-    let bench = Bench::new("bridge", &args.method)?;
-    let streamed = [Part::Paced, Part::Stream, Part::Cost];
+    let streamed = [Part::Paced, Part::Trip, Part::Stream, Part::Cost];
     let has_threads = parts.iter().any(|part| streamed.contains(part));
     if args.method.fifo && has_threads && bench.setup.allowed.len() < FIFO_FROM {
         return Err(Failure::usage(format!(
@@ -88,16 +104,11 @@ pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
         if spins { "spin" } else { "yield" }.to_owned()
     });
     let _checked = Config::parse(&format!("tcp://127.0.0.1:0/bench?wait={wait}"))?;
-    let plan = Plan {
+    Ok(Plan {
         parts,
         rivals: args.rivals.clone().unwrap_or_else(|| RIVALS.into()),
         folder: args.folder.clone().unwrap_or_else(std::env::temp_dir),
         wait,
         rate_per_s: args.rate.unwrap_or(RATE_PER_S),
-    };
-    let found = bench.measure(|setup, watch| {
-        let found = bridge::run(setup, &plan, watch)?;
-        Ok::<_, BenchError>(found)
-    })?;
-    bench.report(common, found)
+    })
 }

@@ -1,13 +1,14 @@
 //! Job files and presets, point by point.
 
-use super::{Bench, rivals};
-use crate::args::{Common, SweepArgs};
+use super::{Bench, far, rivals};
+use crate::args::{Common, FarArgs, SweepArgs};
 use crate::failure::{Failure, Outcome};
 use crate::output::{folded, json_line, print};
 use crate::progress::Progress;
 use olivine_bench::cpus;
-use olivine_bench::job::{Job, JobError};
-use olivine_bench::result::{ResultFile, Results, Row};
+use olivine_bench::job::{Bridges, Job, JobError};
+use olivine_bench::result::{ResultFile, Results};
+use olivine_bench::scenario::bridge::{PARTS, Plan};
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -37,13 +38,17 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     bench.place(job.points.iter().map(|point| &point.variant.parameters))?;
     // Each point would fail for the same reason.
     bench.take_privileges()?;
-    let mut rows = match &args.out {
+    let mut found = match &args.out {
         Some(path) => earlier(path, &mut bench)?,
-        None => Vec::new(),
+        None => Results::default(),
+    };
+    let bridges = match &job.bridge {
+        Some(of) => plan(of, args, &bench, &found)?,
+        None => None,
     };
     if let Some(path) = &args.out {
         // Before hours of measurements: is the file writable?
-        keep(path, &bench.file(rows.clone().into()))?;
+        keep(path, &bench.file(found.clone()))?;
     }
     let bar = Progress::new(job.points.len() as u64);
     bar.phase("sweep");
@@ -53,13 +58,13 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
             point.variant.method, point.variant.parameters.size_bytes
         );
         bar.show(done, name);
-        if rows.iter().any(|row| point.is_in(row)) {
+        if found.rows.iter().any(|row| point.is_in(row)) {
             continue;
         }
         if bench.stop.now() {
             break;
         }
-        let found = point.measure(&bench.setup, &mut |_| {
+        let rows = point.measure(&bench.setup, &mut |_| {
             if bench.stop.now() {
                 ControlFlow::Break(())
             } else {
@@ -70,12 +75,27 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         if bench.stop.now() {
             break;
         }
-        rows.extend(found);
+        found.rows.extend(rows);
         if let Some(path) = &args.out {
-            keep(path, &bench.file(rows.clone().into()))?;
+            keep(path, &bench.file(found.clone()))?;
         }
     }
     bar.clear();
+    if let Some(plan) = bridges.filter(|_| !bench.stop.now()) {
+        match far::measure(&bench, &plan) {
+            // Measured again when the sweep resumes.
+            _ if bench.stop.now() => {}
+            Err(error) => return Err(error),
+            Ok(more) => {
+                found.rows.extend(more.rows);
+                found.ratios.extend(more.ratios);
+                found.left_out.extend(more.left_out);
+            }
+        }
+        if let Some(path) = &args.out {
+            keep(path, &bench.file(found.clone()))?;
+        }
+    }
     bench.about = format!("{}: {}\n\n", job.name, job.about);
     for refused in &job.refused {
         let line = format!("not measured: {}: {}", refused.published, refused.reason);
@@ -84,15 +104,33 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     if !job.refused.is_empty() {
         bench.about.push('\n');
     }
-    bench.report(common, rows.into())
+    bench.report(common, found)
+}
+
+/// The bridges without a result; `None` if all have one.
+fn plan(of: &Bridges, args: &SweepArgs, bench: &Bench, had: &Results) -> Outcome<Option<Plan>> {
+    let part = of.missing(&had.rows);
+    if part.is_empty() {
+        return Ok(None);
+    }
+    let rivals = Some(args.rivals.clone());
+    let args = FarArgs {
+        part,
+        rivals: rivals.filter(|folder| folder != Path::new(far::RIVALS)),
+        folder: of.folder.clone(),
+        wait: of.wait.clone(),
+        rate: of.rate,
+        method: args.method.clone(),
+    };
+    far::plan(&args, bench).map(Some)
 }
 
 /// Results of an earlier sweep without its failures; nothing if the file does not exist. The start
 /// time is that of the earlier sweep.
-fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
+fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Results> {
     // Empty if --save has just created it.
     if fs::metadata(path).map_or(true, |found| found.len() == 0) {
-        return Ok(Vec::new());
+        return Ok(Results::default());
     }
     let file = ResultFile::read(path).map_err(|error| Failure::Usage(error.into()))?;
     if let Some(difference) = file.differs(&bench.file(Results::default())) {
@@ -104,11 +142,21 @@ fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Vec<Row>> {
         )));
     }
     bench.started_unix_s = file.started_unix_s;
-    let measured = file
-        .results
-        .into_iter()
-        .filter(|row| row.measured().is_some());
-    Ok(measured.collect())
+    let is_part = |scenario: &str| PARTS.iter().any(|(_, name)| scenario == *name);
+    // A part is measured again as a whole: its ratios are of neighbours in time.
+    let failed = file.failures().map(|(row, _)| row.scenario.clone());
+    let failed: Vec<String> = failed.filter(|scenario| is_part(scenario)).collect();
+    let is_kept = |scenario: &String| !failed.contains(scenario);
+    let measured = file.results.into_iter();
+    let measured = measured.filter(|row| row.measured().is_some() && is_kept(&row.scenario));
+    // The goals of the other scenarios follow from their rows.
+    let ratios = file.ratios.into_iter();
+    let ratios = ratios.filter(|ratio| is_part(&ratio.scenario) && is_kept(&ratio.scenario));
+    Ok(Results {
+        rows: measured.collect(),
+        ratios: ratios.collect(),
+        ..Results::default()
+    })
 }
 
 /// Replaces the file completely, or not at all.

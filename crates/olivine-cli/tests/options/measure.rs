@@ -641,6 +641,35 @@ fn sweep(stage: &Stage) {
         shown.contains("not measured: a figure: it has no clock"),
         "{shown}"
     );
+    // Parts of the bridges take turns, and are not measured again.
+    let (bridges, kept) = (stage.path("bridges.toml"), stage.path("bridges.json"));
+    let text = "[bridge]\npart = ['paced', 'trip']\nrate = 2e3\nwait = 'park'\n";
+    std::fs::write(&bridges, text).unwrap();
+    let words = [&["bench", "sweep", &bridges][..], SHORT].concat();
+    let words = [&words[..], &["--json", "--out", &kept]].concat();
+    let figures = |found: &Value| {
+        let rows = found["results"].as_array().unwrap().iter();
+        let rows = rows.map(|row| [&row["scenario"], &row["session"]].map(Value::to_string));
+        (
+            rows.collect::<Vec<_>>(),
+            found["ratios"].as_array().unwrap().len(),
+        )
+    };
+    let found = figures(&json(&stage.ok(&words)));
+    let (rows, ratios) = &found;
+    assert!(
+        rows.iter().all(|[_, session]| *session == rows[0][1]),
+        "{rows:?}"
+    );
+    for part in ["paced", "trip"] {
+        let name = format!("\"bridge-{part}\"");
+        assert!(
+            rows.iter().any(|[scenario, _]| *scenario == name),
+            "{rows:?}"
+        );
+    }
+    assert_eq!(*ratios, 3);
+    assert_eq!(figures(&json(&stage.ok(&words))), found);
     let told = stage.fails(&["bench", "sweep", "--preset", "nothing"], 2);
     assert!(told.contains("ipc-bench"), "{told}");
     let begun = stage.path("begun.json");

@@ -13,7 +13,7 @@ const SIZE: u64 = 32;
 const TARGET: Target = Target::AtMost(1.15);
 
 pub(super) const OURS: &str = "olivine-tcp";
-const BARE: &str = "bare socket";
+pub(super) const BARE: &str = "bare socket";
 
 pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
     let rest = if plan.wait == "yield" {

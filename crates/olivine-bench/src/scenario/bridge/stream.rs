@@ -1,8 +1,9 @@
-//! Full speed over `tcp://`, beside libraries that carry messages over TCP, with a server or
-//! without.
+//! Full speed over `tcp://`, beside a plain socket, and libraries that carry messages over TCP,
+//! with a server or without.
 
-use super::paced::OURS;
+use super::paced::{BARE, OURS};
 use super::{Field, Part, Plan, Target};
+use crate::method::SOCKET;
 use crate::result::Parameters;
 use crate::scenario::throughput::Stream;
 use crate::scenario::turns::{Candidate, Subject as _};
@@ -44,6 +45,11 @@ pub(super) fn enter(field: &mut Field<'_>, setup: &Setup, plan: &Plan) {
             let candidate = Candidate::of::<Stream>(setup, variant);
             field.enter(Part::Stream, &name, candidate);
         }
+        let bare = Variant {
+            method: SOCKET.to_owned(),
+            parameters: parameters(size, batch, ""),
+        };
+        field.enter(Part::Stream, BARE, Candidate::of::<Stream>(setup, bare));
     }
     let best = format!("{OURS} {}", crate::text::bytes(RINGS[1]));
     for (size, per_s) in [(SMALL, SMALL_PER_S), (LARGE, LARGE_PER_S)] {

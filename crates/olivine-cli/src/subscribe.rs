@@ -4,6 +4,7 @@ mod last;
 
 use crate::args::{Common, OutputForm, Stat, SubArgs};
 use crate::awaited::Awaited;
+use crate::bench::files;
 use crate::failure::{Failure, Outcome, with_id};
 use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
@@ -20,6 +21,7 @@ use olivine_bench::tally::Verifier;
 use olivine_bench::worst::Late;
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -48,6 +50,16 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         return Err(Failure::usage(
             "--worst lists messages by their latency: add --stats latency",
         ));
+    }
+    if let Some(path) = &args.save {
+        if !timed {
+            return Err(Failure::usage(
+                "--save writes the histogram of latencies: add --stats latency",
+            ));
+        }
+        let path = std::slice::from_ref(path);
+        files::only(path, &["hlog"], "the latencies of a stream")?;
+        files::check(path)?;
     }
     let stop = Stop::install()?;
     if args.report.tied {
@@ -114,7 +126,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     // it.
     receiver.stream()?;
     let quiet = form != OutputForm::None && !reports && !common.json;
-    receiver.finish(quiet, endless)
+    receiver.finish(quiet, endless, args.save.as_deref())
 }
 
 /// The output format: given, or derived from the other flags.
@@ -480,9 +492,9 @@ impl Receiver<'_> {
         }
     }
 
-    /// Writes the rest and prints the summary. An `endless` stream is complete whenever it is
-    /// stopped.
-    fn finish(mut self, quiet: bool, endless: bool) -> Outcome {
+    /// Writes the rest and prints the summary; latencies also to `save`. An `endless` stream is
+    /// complete whenever it is stopped.
+    fn finish(mut self, quiet: bool, endless: bool, save: Option<&Path>) -> Outcome {
         self.sink.out.flush().map_err(Failure::stdout)?;
         let extra = self.sink.interval(self.subscriber.lag());
         self.meter.finish(self.sink.totals, extra)?;
@@ -507,6 +519,11 @@ impl Receiver<'_> {
                  --stdin) say when they were sent",
             );
         }
+        // If the file cannot be written, the summary is still printed.
+        let saved = save.zip(timed).map(|(path, latency)| {
+            let length = Duration::from_nanos(elapsed_ns);
+            files::save_latencies(path, &summary.uri, length, &latency.all)
+        });
         summary.subscriber = Some(SubscriberSummary {
             overrun_bytes: self.overrun_bytes,
             failure: self.failure.clone(),
@@ -523,6 +540,7 @@ impl Receiver<'_> {
         if !quiet || interrupted && self.failure.is_none() {
             self.meter.say(&summary.text(), &summary)?;
         }
+        saved.transpose()?;
         if let Some(failure) = self.failure {
             return Err(Failure::failed(failure));
         }

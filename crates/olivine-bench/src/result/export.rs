@@ -1,10 +1,10 @@
 //! Results for other programs: CSV for spreadsheets, `.hlog` for the plotters of `HdrHistogram`.
 
-use super::{Measured, Outcome, Placement, ResultFile, Row, STATISTICS, Worst};
+use super::{Distribution, Measured, Outcome, Placement, ResultFile, Row, STATISTICS, Worst};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::io;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A column of the CSV: its head, and its cell in a row.
 type Column = (&'static str, fn(&Row) -> String);
@@ -123,8 +123,7 @@ fn text(value: Option<impl ToString>) -> String {
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-/// Writes every distribution as one interval of a histogram log, version 1.3, values in
-/// nanoseconds.
+/// Writes every distribution as one interval of a histogram log.
 ///
 /// Each line is tagged with method, parameters and placement, and stamped with the time at which
 /// the measurement began.
@@ -133,43 +132,57 @@ fn text(value: Option<impl ToString>) -> String {
 ///
 /// Errors of `out`.
 pub fn hlog(file: &ResultFile, out: &mut impl io::Write) -> io::Result<()> {
-    // The log format asks for the compressed form; other libraries refuse the plain one.
-    let mut serializer = V2DeflateSerializer::new();
     let start = UNIX_EPOCH + Duration::from_secs(file.started_unix_s);
-    let mut builder = IntervalLogWriterBuilder::new();
     let comment = format!(
         "{}; values in nanoseconds; {}",
         file.machine.command, file.machine.cpu_model
     );
-    builder.add_comment(&comment).with_start_time(start);
+    let length = Duration::from_secs_f64(file.seconds_per_variant.max(0.0));
+    let interval = |row| {
+        let measured = Row::measured(row)?;
+        let found = measured.distribution.as_ref()?;
+        Some((tag(row, measured.placement), length, found))
+    };
+    hlog_of(
+        &comment,
+        start,
+        file.results.iter().filter_map(interval),
+        out,
+    )
+}
+
+/// Writes distributions as a histogram log, version 1.3, values in nanoseconds. Each has its tag
+/// and the length of its measurement.
+///
+/// # Errors
+///
+/// Errors of `out`.
+pub fn hlog_of<'a>(
+    comment: &str,
+    start: SystemTime,
+    intervals: impl Iterator<Item = (String, Duration, &'a Distribution)>,
+    out: &mut impl io::Write,
+) -> io::Result<()> {
+    // The log format asks for the compressed form; other libraries refuse the plain one.
+    let mut serializer = V2DeflateSerializer::new();
+    let mut builder = IntervalLogWriterBuilder::new();
+    builder.add_comment(comment).with_start_time(start);
     // The largest value is written with each interval; nanoseconds are divided by nothing.
     builder.with_max_value_divisor(1.0);
     let mut writer = builder.begin_log_with(out, &mut serializer)?;
-    for row in &file.results {
-        let Some((measured, found)) = row
-            .measured()
-            .and_then(|measured| Some((measured, measured.distribution.as_ref()?)))
-            // Buckets may have been left out to make a file small.
-            .filter(|(_, found)| !found.buckets_ns.is_empty())
-        else {
-            continue;
-        };
-        let name = tag(row, measured.placement);
+    // Buckets may have been left out to make a file small.
+    for (name, length, found) in intervals.filter(|(_, _, found)| !found.buckets_ns.is_empty()) {
         let recorder = found.recorder_ns();
-        let length = Duration::from_secs_f64(file.seconds_per_variant.max(0.0));
-        writer
-            .write_histogram(
-                recorder.histogram(),
-                Duration::ZERO,
-                length,
-                Tag::new(&name),
-            )
-            .map_err(|error| io::Error::other(format!("{error:?}")))?;
+        // A tag may not hold these.
+        let name = name.replace([',', ' ', '\r', '\n'], "_");
+        let (histogram, tag) = (recorder.histogram(), Tag::new(&name));
+        let written = writer.write_histogram(histogram, Duration::ZERO, length, tag);
+        written.map_err(|error| io::Error::other(format!("{error:?}")))?;
     }
     Ok(())
 }
 
-/// A name without the characters that a tag may not hold: commas, spaces and line ends.
+/// The name of a row.
 fn tag(row: &Row, placement: Placement) -> String {
     let mut parts = vec![row.scenario.clone(), row.method.clone()];
     parts.push(format!("{}B", row.parameters.size_bytes));
@@ -184,8 +197,7 @@ fn tag(row: &Row, placement: Placement) -> String {
         parts.push(row.parameters.settings.clone());
     }
     parts.push(name_of(&placement));
-    let name = parts.join("/");
-    name.replace([',', ' ', '\r', '\n'], "_")
+    parts.join("/")
 }
 
 #[cfg(test)]

@@ -137,7 +137,8 @@ pub(crate) struct SubArgs {
     #[arg(
         long,
         conflicts_with_all = [
-            "count", "once", "verify", "stats", "worst", "csv", "from", "delivery", "name"
+            "count", "once", "verify", "stats", "worst", "save", "csv", "from", "delivery",
+            "name"
         ]
     )]
     pub(crate) last: bool,
@@ -166,6 +167,10 @@ pub(crate) struct SubArgs {
         value_parser = clap::value_parser!(u16).range(1..=1000)
     )]
     pub(crate) worst: Option<u16>,
+    /// With --stats latency: also write the histogram to this .hlog file, which
+    /// the libraries called HdrHistogram read
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
     /// Receive values of this type only, and print their fields with --out json
     /// where the channel has none: 'quote v1: bid i64, ask i64'
     #[arg(long = "type", value_name = "TYPE", value_parser = typed::parse)]

@@ -2,13 +2,16 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::output::json_line;
+use olivine_bench::clock::TickClock;
+use olivine_bench::latency::Latency;
 use olivine_bench::render;
-use olivine_bench::result::file::FileError;
-use olivine_bench::result::{ResultFile, export};
+use olivine_bench::result::file::{FileError, unix_time_s};
+use olivine_bench::result::{Distribution, ResultFile, export};
 use olivine_bench::view::{Source, view};
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// A format of result files, chosen by the extension of a file's name.
 pub(crate) struct Form {
@@ -112,7 +115,7 @@ pub(crate) fn report_help() -> String {
 }
 
 /// Checks before the measurement that each path can be written, and has a known format.
-pub(super) fn check(paths: &[PathBuf]) -> Outcome {
+pub(crate) fn check(paths: &[PathBuf]) -> Outcome {
     // All of them before the first is created.
     paths.iter().try_for_each(|path| Form::of(path).map(drop))?;
     for path in paths {
@@ -124,7 +127,7 @@ pub(super) fn check(paths: &[PathBuf]) -> Outcome {
 }
 
 /// Refuses a path whose format cannot hold `what`; only those with the `valid` extensions can.
-pub(super) fn only(paths: &[PathBuf], valid: &[&'static str], what: &str) -> Outcome {
+pub(crate) fn only(paths: &[PathBuf], valid: &[&'static str], what: &str) -> Outcome {
     for path in paths {
         if !valid.contains(&Form::of(path)?.ending) {
             return Err(Failure::usage(format!(
@@ -191,6 +194,25 @@ fn histograms(file: &ResultFile) -> Outcome<Vec<u8>> {
         Failure::Failed(anyhow::Error::new(error).context("cannot write the histograms"))
     })?;
     Ok(out)
+}
+
+/// Writes the latencies of a stream of `length` as a histogram log; an empty one for none.
+pub(crate) fn save_latencies(
+    path: &Path,
+    uri: &str,
+    length: Duration,
+    latency: &Latency,
+) -> Outcome {
+    let found = Distribution::of(latency, &TickClock::calibrate());
+    let intervals = found
+        .iter()
+        .map(|found| (format!("sub/{uri}"), length, found));
+    let comment = format!("olivine sub {uri}; values in nanoseconds");
+    let mut out = Vec::new();
+    let start = UNIX_EPOCH + Duration::from_secs(unix_time_s()).saturating_sub(length);
+    export::hlog_of(&comment, start, intervals, &mut out)
+        .and_then(|()| fs::write(path, out))
+        .map_err(|source| cannot_write(path, source))
 }
 
 /// Reads result files; each is named by its path without folder and extension.

@@ -11,6 +11,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("sub", &["--verify"], verify),
     Scene::acts("sub", &["--stats", "--json", "--log-level"], reports),
     Scene::acts("sub", &["--worst"], worst),
+    Scene::acts("sub", &["--save"], save),
     Scene::acts("sub", &["--last"], last),
     Scene::acts("sub", &["--interval", "--csv"], rows),
     Scene::acts("sub", &["--delivery", "--name", "--wait"], kind),
@@ -137,6 +138,35 @@ fn worst(stage: &Stage) {
     };
     assert!(timed("plain", &["a"]));
     assert!(!timed("made", &["--count", "1"]));
+}
+
+fn save(stage: &Stage) {
+    let file = stage.path("all.hlog");
+    let timed = |more: &[&str]| {
+        stage.ok(&["pub", "x", "--count", "100"]);
+        let words = oldest(&["--once", "--stats", "latency"]);
+        stage.ok(&[&words[..], more].concat());
+    };
+    timed(&[]);
+    assert!(!std::path::Path::new(&file).exists());
+    timed(&["--save", &file]);
+    let log = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<&str> = log
+        .lines()
+        .filter(|line| line.starts_with("Tag="))
+        .collect();
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("Tag=sub/"),
+        "{log}"
+    );
+    assert!(
+        stage
+            .fails(&["sub", "x", "--save", &file], 2)
+            .contains("--stats latency")
+    );
+    let other = stage.path("all.csv");
+    let words = ["sub", "x", "--stats", "latency", "--save", &other];
+    assert!(stage.fails(&words, 2).contains("ends in .hlog"));
 }
 
 fn rows(stage: &Stage) {

@@ -10,6 +10,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// Names of tests that a step runs alone.
@@ -226,15 +227,28 @@ fn libraries() -> Result<Step> {
     alone("olivine-net --test libraries", &settings)
 }
 
-/// Libraries of others at the files that `bench report` writes.
+/// Libraries of Python, Java and JavaScript at the files that `bench report` writes.
 fn exports() -> Result<Step> {
     let folder = target().join("tools/exports");
     let packages = ["hdrhistogram", "jsonschema", "pandas", "resvg-py"];
     tools::venv(&folder, &packages)?;
     let python = folder.join("bin/python3");
+    for (name, package) in [("mvn", "maven"), ("npm", "npm")] {
+        tools::program(&[name], package)?;
+    }
+    let place = folder.display();
+    let jar = "-q dependency:copy -Dartifact=org.hdrhistogram:HdrHistogram:2.2.2";
+    let into = format!("-DoutputDirectory={place}");
+    child::said(Command::new("mvn").args(jar.split(' ')).arg(into), 8)?;
+    let modules = "install --silent --no-save hdr-histogram-js@3 --prefix";
+    child::said(Command::new("npm").args(modules.split(' ')).arg(&folder), 8)?;
     alone(
-        "olivine-cli --test outputs exports_are_read_by_programs_of_others",
-        &format!("OLIVINE_EXPORT_PYTHON={}", python.display()),
+        "olivine-cli --test outputs exports_are_read",
+        &format!(
+            "OLIVINE_EXPORT_PYTHON={} OLIVINE_EXPORT_JAR={place}/HdrHistogram-2.2.2.jar \
+             OLIVINE_EXPORT_NODE={place}/node_modules",
+            python.display()
+        ),
     )
 }
 

@@ -464,6 +464,42 @@ fn exports_are_read_by_programs_of_others() {
     assert!(told.contains("6 histograms, 53 rows, 1 file, "), "{told}");
 }
 
+/// Whether the libraries of Java and JavaScript read histograms; `ci --deep` provides them.
+#[test]
+fn exports_are_read_in_java_and_javascript() {
+    let named = |name| std::env::var_os(name);
+    let libraries = named("OLIVINE_EXPORT_JAR").zip(named("OLIVINE_EXPORT_NODE"));
+    let Some((jar, modules)) = libraries else {
+        let why = "histograms in Java and JavaScript: OLIVINE_EXPORT_JAR, OLIVINE_EXPORT_NODE";
+        return common::skip(why);
+    };
+    let place = TestFolder::new();
+    let log = place.path().join("latency.hlog");
+    fs::write(&log, reported(&["latency"], "hlog")).unwrap();
+    let result: ResultFile = serde_json::from_slice(&reported(&["latency"], "json")).unwrap();
+    let measured = result.results.iter().filter_map(|row| row.measured());
+    let expected = measured.filter_map(|found| Some(&found.distribution.as_ref()?.percentiles));
+    let expected: Vec<_> = expected.collect();
+    let mut java = Command::new("java");
+    java.arg("-cp").arg(jar).arg(recorded("ReadHlog.java"));
+    let mut node = Command::new("node");
+    node.env("NODE_PATH", modules)
+        .arg(recorded("read_hlog.cjs"));
+    for program in [&mut java, &mut node] {
+        let output = program.arg(&log).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{told}{}", said(&output));
+        assert_eq!(told.lines().count(), expected.len(), "{told}");
+        for (line, row) in told.lines().zip(&expected) {
+            let mut words = line.rsplit(' ').map(|word| word.parse::<f64>().unwrap());
+            let (p99, count) = (words.next().unwrap(), words.next().unwrap());
+            assert_eq!(count, row.count as f64, "{line}");
+            let is_near = |ns: f64| (p99 - ns).abs() <= 0.01 * ns;
+            assert!(row.p99_ns.is_none_or(is_near), "{line}: {:?}", row.p99_ns);
+        }
+    }
+}
+
 /// Quoted figures are recorded figures.
 #[test]
 fn figures_and_readme_quote_the_recorded_run() {

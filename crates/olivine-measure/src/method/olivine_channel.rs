@@ -137,17 +137,17 @@ fn topic_of(topics: &[String], sequence: u64) -> Option<&str> {
 }
 
 /// A publisher that streams.
-struct Line<'l> {
-    publisher: &'l mut Publisher,
+pub(super) struct Line<'l> {
+    pub(super) publisher: &'l mut Publisher,
     /// Its number, in place of the time of each message.
-    own: u64,
-    looks: u32,
-    topics: &'l [String],
+    pub(super) own: u64,
+    pub(super) looks: u32,
+    pub(super) topics: &'l [String],
 }
 
 impl Line<'_> {
     /// Sends messages by the call that fits their size and batch.
-    fn fill(&mut self, size: usize, batch: usize, numbers: Range<u64>) -> Result<()> {
+    pub(super) fn fill(&mut self, size: usize, batch: usize, numbers: Range<u64>) -> Result<()> {
         match (batch, size) {
             (1, size) if !self.topics.is_empty() => self.claimed(size, numbers),
             (batch, size) if !self.topics.is_empty() => self.staged(size, batch, numbers),
@@ -323,8 +323,9 @@ impl Driver for Receiving {
                 let check = |message: &[u8]| payload::check_whole(message, size);
                 // Separate loops, in which nothing else needs a register.
                 match (self.receives, size == payload::COMMON) {
-                    (false, true) => self.take(first, count, payload::check_common, |_| ())?,
-                    (false, false) => self.take(first, count, check, |_| ())?,
+                    (false, _) => {
+                        take_stream(&mut self.subscriber, &mut self.looks, size, first, count)?;
+                    }
                     (true, true) => self.receive_each(first, count, payload::check_common)?,
                     (true, false) => self.receive_each(first, count, check)?,
                 }
@@ -351,7 +352,8 @@ impl Driver for Receiving {
                     return self.explain(first, count, samples);
                 }
                 let check = |message: &[u8]| payload::check_whole(message, size);
-                self.take(first, count, check, |stamp| {
+                let (subscriber, looks) = (&mut self.subscriber, &mut self.looks);
+                take(subscriber, looks, first, count, check, |stamp| {
                     samples.push(TickClock::ticks().wrapping_sub(stamp.ticks));
                 })?;
                 done_now()
@@ -363,59 +365,82 @@ impl Driver for Receiving {
     }
 }
 
+/// Checks `count` streamed messages of `size` bytes in order.
+pub(super) fn take_stream(
+    subscriber: &mut Subscriber,
+    looks: &mut Looks,
+    size: usize,
+    first: u64,
+    count: u64,
+) -> Result<()> {
+    // Separate loops, in which nothing else needs a register.
+    if size == payload::COMMON {
+        return take(
+            subscriber,
+            looks,
+            first,
+            count,
+            payload::check_common,
+            |_| (),
+        );
+    }
+    let check = |message: &[u8]| payload::check_whole(message, size);
+    take(subscriber, looks, first, count, check, |_| ())
+}
+
+/// Fails if polling failed or a message was `wrong`, and waits if nothing was taken.
+#[inline(always)]
+fn after_poll(
+    subscriber: &mut Subscriber,
+    looks: &mut Looks,
+    taken: std::result::Result<usize, ReceiveError>,
+    wrong: Option<u64>,
+) -> Result<()> {
+    let taken = taken.map_err(ArenaError::method)?;
+    if let Some(sequence) = wrong {
+        return Err(ArenaError::Wrong { sequence });
+    }
+    if taken > 0 {
+        looks.found();
+    } else if !looks.again() {
+        subscriber.wait(WAIT_STEP).map_err(ArenaError::method)?;
+    }
+    Ok(())
+}
+
+/// Checks `count` messages in order by `check`, and notes each stamp.
+#[inline(always)]
+fn take(
+    subscriber: &mut Subscriber,
+    looks: &mut Looks,
+    first: u64,
+    count: u64,
+    check: impl Fn(&[u8]) -> Option<Stamp>,
+    mut note: impl FnMut(Stamp),
+) -> Result<()> {
+    let mut next = first;
+    let end = first + count;
+    let mut wrong = None;
+    while next != end {
+        let room = usize::try_from(end - next)
+            .unwrap_or(usize::MAX)
+            .min(POLL_LIMIT);
+        let taken = subscriber.poll(
+            |message| {
+                match check(&message) {
+                    Some(stamp) if stamp.sequence == next => note(stamp),
+                    _ => wrong = wrong.or(Some(next)),
+                }
+                next += 1;
+            },
+            room,
+        );
+        after_poll(subscriber, looks, taken, wrong)?;
+    }
+    Ok(())
+}
+
 impl Receiving {
-    /// Fails if polling failed or a message was `wrong`, and waits if nothing was taken.
-    #[inline(always)]
-    fn after_poll(
-        &mut self,
-        taken: std::result::Result<usize, ReceiveError>,
-        wrong: Option<u64>,
-    ) -> Result<()> {
-        let taken = taken.map_err(ArenaError::method)?;
-        if let Some(sequence) = wrong {
-            return Err(ArenaError::Wrong { sequence });
-        }
-        if taken > 0 {
-            self.looks.found();
-        } else if !self.looks.again() {
-            self.subscriber
-                .wait(WAIT_STEP)
-                .map_err(ArenaError::method)?;
-        }
-        Ok(())
-    }
-
-    /// Checks `count` messages in order by `check`, and notes each stamp.
-    #[inline(always)]
-    fn take(
-        &mut self,
-        first: u64,
-        count: u64,
-        check: impl Fn(&[u8]) -> Option<Stamp>,
-        mut note: impl FnMut(Stamp),
-    ) -> Result<()> {
-        let mut next = first;
-        let end = first + count;
-        let mut wrong = None;
-        while next != end {
-            let room = usize::try_from(end - next)
-                .unwrap_or(usize::MAX)
-                .min(POLL_LIMIT);
-            let taken = self.subscriber.poll(
-                |message| {
-                    match check(&message) {
-                        Some(stamp) if stamp.sequence == next => note(stamp),
-                        _ => wrong = wrong.or(Some(next)),
-                    }
-                    next += 1;
-                },
-                room,
-            );
-            self.after_poll(taken, wrong)?;
-        }
-        Ok(())
-    }
-
     /// Checks `count` messages in order by `check`, each received by a call.
     #[inline(always)]
     fn receive_each(
@@ -524,7 +549,7 @@ impl Receiving {
                 },
                 POLL_LIMIT,
             );
-            self.after_poll(taken, wrong)?;
+            after_poll(&mut self.subscriber, &mut self.looks, taken, wrong)?;
         }
         Ok(ends)
     }

@@ -1,10 +1,15 @@
 //! Olivine between processes, with each wait strategy: a channel for each direction.
 
 use super::OWN;
+use super::olivine_channel::{Line, take_stream};
 use super::{Driven, End, Method, Rendezvous, Side, drive};
 use crate::channel::{Channel, Looks, POLL_LIMIT, WAIT_STEP, await_room, receive};
 use olivine::{Publisher, Subscriber};
 use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::protocol::Batches;
+
+/// The ring of a stream, unless the settings name another: as large as those of other libraries.
+const STREAMED: &str = "4MiB";
 
 pub(super) const SPIN: Method = Method::new(
     "olivine-spin",
@@ -74,6 +79,12 @@ impl Channels {
     ) -> Result<Self> {
         let uri = |name: &str| -> Result<Channel> {
             let mut words = vec![settings.to_owned()];
+            let sized = settings
+                .split('&')
+                .any(|word| word.starts_with("capacity="));
+            if rendezvous.streamed() && !sized {
+                words.push(format!("capacity={STREAMED}"));
+            }
             words.extend((!wait.is_empty()).then(|| format!("wait={}", wait)));
             // In the folder of the rendezvous: removed with it, and separate from channels in use.
             let folder = rendezvous.folder().join("channels");
@@ -174,6 +185,28 @@ impl End for Channels {
             }
         }
         Ok(())
+    }
+
+    fn stream_specialised(&mut self, batches: Batches) -> Option<Result<()>> {
+        let Batches {
+            first,
+            count,
+            batch,
+            own,
+        } = batches;
+        let mut line = Line {
+            publisher: &mut self.publisher,
+            own,
+            looks: self.looks,
+            topics: &[],
+        };
+        Some(line.fill(self.size, batch, first..first + count))
+    }
+
+    fn take_specialised(&mut self, first: u64, count: u64) -> Option<Result<()>> {
+        let mut looks = Looks::new(self.looks);
+        let subscriber = &mut self.subscriber;
+        Some(take_stream(subscriber, &mut looks, self.size, first, count))
     }
 
     fn receive_many(&mut self, limit: usize, mut handle: impl FnMut(&[u8])) -> Result<usize> {

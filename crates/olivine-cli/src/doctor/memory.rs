@@ -15,11 +15,11 @@ const SHM: &str = "/dev/shm";
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage";
 
 const RING: Effect = Effect {
-    text: "a ring of 4 MiB streams 1.4 to 1.8 times as fast as one of 1 MiB",
+    text: "a ring of 4 MiB streams 1.1 to 1.8 times as fast as one of 1 MiB",
     document: "docs/figures.md",
     quote: &[
-        "a ring of 4 MiB streams 1.8 times as fast",
-        "1.4 times in batches",
+        "a ring of 4 MiB streams 1.1 times as fast",
+        "it was 1.8 times as fast for 32 B one by one",
     ],
 };
 

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::thread;
 
 /// The longest tests start first, so that none runs alone at the end.
-const LONG: &str = "step options conformance death nats programs journals tcp documents";
+const LONG: &str = "suite step death nats programs journals tcp documents";
 
 /// A test program.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -101,7 +101,7 @@
 //! | CONNECT; `*` with GET | 501; 400 | 400 | 200 |
 //! | HTTP/1.2 (taken as 1.1); HTTP/2.0 | 200; 505 | 200; 505 | - |
 //!
-//! `tests/vectors` has more than 300 requests with their answers, among them the cases of
+//! `tests/suite/vectors` has more than 300 requests with their answers, among them the cases of
 //! Http11Probe by their names.
 
 mod answer;

@@ -2,8 +2,8 @@
 //!
 //! In every state an armed event reports the loss of the peer, and a timer runs for a silent peer.
 //! [`Shard::is_bounded`](super::Shard::is_bounded) asserts it in debug builds whenever a connection
-//! was touched; `tests/states.rs` leaves by an end, a reset, both, and silence in each state, with
-//! all other time-outs an hour.
+//! was touched; `tests/suite/states.rs` leaves by an end, a reset, both, and silence in each state,
+//! with all other time-outs an hour.
 //!
 //! | state | armed event: mio | armed event: io_uring | an end | silence |
 //! |---|---|---|---|---|

@@ -110,9 +110,13 @@ pub(crate) fn runner() -> Option<std::ffi::OsString> {
     std::env::var_os("OLIVINE_TEST_RUNNER")
 }
 
-/// `#[test] fn role` of this test binary, as another program; in a network namespace if one is
-/// named.
+/// `#[test] fn role` of this test binary, or of its module for `MODULE::ROLE`, as another program;
+/// in a network namespace if one is named.
 fn role(namespace: Option<&str>, role: &str, variables: &[(&str, String)]) -> Command {
+    let (test, role) = match role.rsplit_once("::") {
+        Some((module, role)) => (format!("{module}::role"), role),
+        None => ("role".to_owned(), role),
+    };
     let me = std::env::current_exe().expect("own path");
     let mut command = match (namespace, runner()) {
         (Some(namespace), _) => {
@@ -128,7 +132,7 @@ fn role(namespace: Option<&str>, role: &str, variables: &[(&str, String)]) -> Co
         (None, None) => Command::new(me),
     };
     command
-        .args(["--exact", "role", "--nocapture", "--test-threads=1"])
+        .args(["--exact", &test, "--nocapture", "--test-threads=1"])
         .env("OLIVINE_DEATH_ROLE", role)
         .envs(variables.iter().map(|(name, value)| (*name, value)));
     command
@@ -173,7 +177,7 @@ impl Drop for Other {
     }
 }
 
-/// Runs `#[test] fn role` in another process.
+/// Runs `#[test] fn role` in another process, for `MODULE::ROLE` that of the module.
 pub(crate) fn spawn(name: &str, variables: &[(&str, String)]) -> Other {
     spawn_in(None, name, variables)
 }

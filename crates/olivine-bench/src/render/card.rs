@@ -87,16 +87,18 @@ fn ranking(view: &View) -> Option<(&Section, Vec<&Dot>, Option<f64>)> {
     })
 }
 
-/// The first rows, and the best of this library.
+/// The best row of this library among the first of others; its further rows where there is room.
 fn chosen<'a>(dots: &[&'a Dot]) -> Vec<&'a Dot> {
-    let mut chosen: Vec<&Dot> = dots.iter().take(ROWS_MAX).copied().collect();
-    if !chosen.iter().any(|dot| dot.is_ours)
-        && let Some(ours) = dots.iter().find(|dot| dot.is_ours)
-    {
-        chosen.truncate(ROWS_MAX - 1);
-        chosen.push(ours);
-    }
-    chosen
+    let best = dots.iter().position(|dot| dot.is_ours);
+    let mut places: Vec<usize> = (0..dots.len()).collect();
+    places.sort_by_key(|place| match (Some(*place) == best, dots[*place].is_ours) {
+        (true, _) => 0,
+        (false, false) => 1,
+        (false, true) => 2,
+    });
+    places.truncate(ROWS_MAX);
+    places.sort_unstable();
+    places.into_iter().map(|place| dots[place]).collect()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a few rows")]
@@ -202,5 +204,26 @@ mod tests {
         assert_eq!(wrapped("aaaaaaaaaa b", 10.0, 20.0), ["aaaaaaaaaa", "b"]);
         assert_eq!(shortened("abcdef", 10.0, 20.0), "ab…");
         assert_eq!(shortened("abc", 10.0, 20.0), "abc");
+    }
+
+    /// A regression: six rows of this library hid all others but two.
+    #[test]
+    fn further_rows_of_this_library_make_room_for_others() {
+        let rows = |count: usize, ours: &[usize]| -> Vec<Dot> {
+            let row = |place| Dot {
+                is_ours: ours.contains(&place),
+                name: place.to_string(),
+                ..Dot::default()
+            };
+            (0..count).map(row).collect()
+        };
+        let names = |rows: &[Dot]| -> Vec<String> {
+            let all: Vec<&Dot> = rows.iter().collect();
+            chosen(&all).iter().map(|dot| dot.name.clone()).collect()
+        };
+        let many = rows(20, &[2, 3, 4, 5, 6, 7]);
+        assert_eq!(names(&many), ["0", "1", "2", "8", "9", "10", "11", "12"]);
+        assert_eq!(names(&rows(20, &[15]))[7], "15");
+        assert_eq!(names(&rows(3, &[0, 1])), ["0", "1", "2"]);
     }
 }

@@ -196,7 +196,7 @@ pub(crate) struct AxisPlan {
 }
 
 /// A row of dots: a value with a range. The note is said where the pointer rests on it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Dot {
     pub(crate) name: String,
     pub(crate) is_ours: bool,

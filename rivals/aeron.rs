@@ -27,8 +27,9 @@ const TAKEN: usize = 256;
 
 const AERON: Method = Method::new(
     "aeron-ipc",
-    "Aeron IPC, exclusive publications, offer, spinning; its driver and clients without \
-            threads, invoked by the participants",
+    "Aeron IPC, exclusive publications, offer, spinning, in streams with 2,000 pauses after an \
+            empty poll and 100 after a refused message; its driver and clients without threads, \
+            invoked by the participants",
     "spin",
     open,
 )

@@ -495,14 +495,20 @@ impl Receiver<'_> {
     /// Writes the rest and prints the summary; latencies also to `save`. An `endless` stream is
     /// complete whenever it is stopped.
     fn finish(mut self, quiet: bool, endless: bool, save: Option<&Path>) -> Outcome {
-        self.sink.out.flush().map_err(Failure::stdout)?;
-        let extra = self.sink.interval(self.subscriber.lag());
-        self.meter.finish(self.sink.totals, extra)?;
-        let interrupted = self.stop.interrupted();
         let elapsed_ns = match self.first_ns {
             Some(first) => self.last_ns - first,
             None => clock::monotonic_ns() - self.begun_ns,
         };
+        // Before standard output, whose reader may be gone; if it fails, the summary is still
+        // printed.
+        let saved = save.zip(self.sink.latency.as_ref()).map(|(path, latency)| {
+            let length = Duration::from_nanos(elapsed_ns);
+            files::save_latencies(path, &self.subscriber.uri(), length, &latency.all)
+        });
+        self.sink.out.flush().map_err(Failure::stdout)?;
+        let extra = self.sink.interval(self.subscriber.lag());
+        self.meter.finish(self.sink.totals, extra)?;
+        let interrupted = self.stop.interrupted();
         let mut summary = Summary::new(
             "subscriber",
             self.subscriber.uri(),
@@ -519,11 +525,6 @@ impl Receiver<'_> {
                  --stdin) say when they were sent",
             );
         }
-        // If the file cannot be written, the summary is still printed.
-        let saved = save.zip(timed).map(|(path, latency)| {
-            let length = Duration::from_nanos(elapsed_ns);
-            files::save_latencies(path, &summary.uri, length, &latency.all)
-        });
         summary.subscriber = Some(SubscriberSummary {
             overrun_bytes: self.overrun_bytes,
             failure: self.failure.clone(),

@@ -145,7 +145,7 @@ impl<const STALLED: bool> Line<STALLED> {
         unpinned: bool,
     ) -> Result<Self> {
         let rate_per_s = rate(variant)?;
-        throughput::open(session, variant, unpinned)?;
+        throughput::open(session, variant, false, unpinned)?;
         let clock = session.clock;
         let mut line = Self {
             rate_per_s,

@@ -96,11 +96,12 @@ fn is_own(row: &Row, size: u64, batch: u64) -> bool {
     row.method == OWN && of.size_bytes == size && of.batch_count == batch
 }
 
-/// Opens the ends of a method, or of a channel of this library; returns the bytes of its ring, if
-/// it has one.
+/// Opens the ends of a method for messages that are `streamed` or paced, or those of a channel of
+/// this library; returns the bytes of its ring, if it has one.
 pub(super) fn open(
     session: &mut Session<'_>,
     variant: &Variant,
+    streamed: bool,
     unpinned: bool,
 ) -> Result<Option<u64>> {
     let (size, settings) = (variant.size(), &variant.parameters.settings);
@@ -112,7 +113,7 @@ pub(super) fn open(
             method: &method.name,
             settings,
             size,
-            streamed: true,
+            streamed,
             unpinned,
         })?;
         return Ok(None);
@@ -224,7 +225,7 @@ impl Subject for Stream {
     }
 
     fn open(session: &mut Session<'_>, variant: &Variant) -> Result<Self> {
-        let capacity = open(session, variant, false)?;
+        let capacity = open(session, variant, true, false)?;
         let ring = capacity.map_or(super::floor::COPY_RING_BYTES, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         });

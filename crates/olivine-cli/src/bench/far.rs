@@ -20,8 +20,17 @@ pub(super) const RIVALS: &str = "rivals/target/release";
 /// Default messages per second.
 const RATE_PER_S: f64 = 10_000.0;
 
-/// Refuses an option that no part of `parts` uses.
-fn fits(args: &FarArgs, parts: &[Part]) -> Outcome {
+/// The parts to measure: all if none is named.
+fn parts(args: &FarArgs) -> Vec<Part> {
+    match args.part.is_empty() {
+        true => PARTS.map(|(part, _)| part).to_vec(),
+        false => args.part.clone(),
+    }
+}
+
+/// Refuses an option that no part uses.
+fn fits(args: &FarArgs) -> Outcome {
+    let parts = parts(args);
     let options: [(&str, bool, &[Part], &str); 4] = [
         ("--rate", args.rate.is_some(), &[Part::Paced], "paced"),
         ("--wait", args.wait.is_some(), &[Part::Paced], "paced"),
@@ -69,6 +78,7 @@ fn check_places(args: &FarArgs) -> Outcome {
 /// Runs the command.
 pub(super) fn run(args: &FarArgs, common: Common) -> Outcome {
     let bench = Bench::new("bridge", &args.method)?;
+    fits(args)?;
     let plan = plan(args, &bench)?;
     let found = measure(&bench, &plan)?;
     bench.report(common, found)
@@ -82,14 +92,9 @@ pub(super) fn measure(bench: &Bench, plan: &Plan) -> Outcome<Results> {
     })
 }
 
-/// What is measured, checked before anything starts.
+/// The plan of a measurement, checked before anything starts.
 pub(super) fn plan(args: &FarArgs, bench: &Bench) -> Outcome<Plan> {
-    let parts = if args.part.is_empty() {
-        PARTS.map(|(part, _)| part).to_vec()
-    } else {
-        args.part.clone()
-    };
-    fits(args, &parts)?;
+    let parts = parts(args);
     check_places(args)?;
     let streamed = [Part::Paced, Part::Trip, Part::Stream, Part::Cost];
     let has_threads = parts.iter().any(|part| streamed.contains(part));

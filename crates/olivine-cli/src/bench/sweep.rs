@@ -81,15 +81,20 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
         }
     }
     bar.clear();
+    let mut failed = None;
     if let Some(plan) = bridges.filter(|_| !bench.stop.now()) {
         match far::measure(&bench, &plan) {
             // Measured again when the sweep resumes.
             _ if bench.stop.now() => {}
-            Err(error) => return Err(error),
+            Err(error) => failed = Some(error),
             Ok(more) => {
                 found.rows.extend(more.rows);
                 found.ratios.extend(more.ratios);
-                found.left_out.extend(more.left_out);
+                let known = std::mem::take(&mut found.left_out);
+                let kept = known
+                    .into_iter()
+                    .filter(|line| !more.left_out.contains(line));
+                found.left_out = kept.chain(more.left_out.clone()).collect();
             }
         }
         if let Some(path) = &args.out {
@@ -104,7 +109,9 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     if !job.refused.is_empty() {
         bench.about.push('\n');
     }
-    bench.report(common, found)
+    // What was measured is reported also where the bridges failed.
+    bench.report(common, found)?;
+    failed.map_or(Ok(()), Err)
 }
 
 /// The bridges without a result; `None` if all have one.
@@ -155,6 +162,7 @@ fn earlier(path: &Path, bench: &mut Bench) -> Outcome<Results> {
     Ok(Results {
         rows: measured.collect(),
         ratios: ratios.collect(),
+        left_out: file.left_out,
         ..Results::default()
     })
 }

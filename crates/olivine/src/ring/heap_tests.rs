@@ -4,6 +4,7 @@ use super::consume::{Consumer, Row, Stop, committed_up_to};
 use super::heap::{channel, send};
 use super::layout::{header_word, lane, with_topic};
 use super::publish::Producer;
+use super::publish::pace::Pace;
 use crate::region::{Copied, Memory, PrivateWord, Words};
 use crate::sync::Ordering;
 
@@ -373,6 +374,32 @@ fn lines_are_prefetched_only_within_room() {
             taken.iter().all(|word| *word == 0),
             "{length}: the next lines, where others lay: {taken:x?}"
         );
+    }
+}
+
+/// A publisher at full speed prefetches no lines but that of the header ahead.
+#[test]
+fn nothing_is_prefetched_at_full_speed() {
+    for (length, lines) in [(600, 10), (32, 17)] {
+        for full in [false, true] {
+            let message = vec![0x11; length];
+            let channel = channel(8, 0);
+            let mut producer = channel.producer();
+            let mut consumer = channel.consumer(0);
+            while send(&mut producer, 1, &message) {}
+            while let Some(found) = consumer.next().unwrap() {
+                consumer.advance(&found);
+            }
+            consumer.at_tail();
+            if full {
+                producer.pace = Pace::full();
+            }
+            assert!(send(&mut producer, 2, &message));
+            let from = producer.position();
+            let places = (1..lines).map(|line| channel.ring.header(from + 64 * line));
+            let zeros = places.filter(|word| word.load(Ordering::Relaxed) == 0);
+            assert_eq!(zeros.count() > 2, !full, "{length} B, full speed: {full}");
+        }
     }
 }
 

@@ -13,7 +13,7 @@
 
 mod limit;
 #[cfg(not(loom))]
-mod pace;
+pub(super) mod pace;
 mod takeover;
 
 use super::gate::Gate;
@@ -106,7 +106,7 @@ pub(crate) struct Producer {
     hint: Word,
     /// How fast it publishes: at full speed no lines of a large ring are prefetched.
     #[cfg(not(loom))]
-    pace: pace::Pace,
+    pub(super) pace: pace::Pace,
     // The fields below are used once per lap or less.
     lane: Words,
     gate: Gate,
@@ -521,13 +521,13 @@ impl Producer {
         zero_ahead(ring, ahead);
         let (length, most) = (ahead - end - HEADER_BYTES, end + PREFETCH_BYTES);
         #[cfg(loom)]
-        let lags = true;
+        let prefetches = true;
         // At full speed in a large ring the stores are the bound, and not the wait for lines.
         #[cfg(not(loom))]
-        let lags = !self.pace.is_full();
+        let prefetches = !self.pace.is_full(end);
         if length < *PREFETCH_FOR.start() {
             // Frames of whole lines: it would slow an exchange of them by a seventh.
-            let pays = lags
+            let pays = prefetches
                 && !(ahead - end).is_multiple_of(LINE_BYTES)
                 && (length <= PREFETCH_SHORT || self.ring.capacity() <= PREFETCH_RING);
             let to = if is_free(most) { most } else { limit };
@@ -538,7 +538,7 @@ impl Producer {
             } else if pays {
                 prefetch_for_write(ring, end, to);
             }
-        } else if lags && PREFETCH_FOR.contains(&length) {
+        } else if prefetches && PREFETCH_FOR.contains(&length) {
             prefetch_for_write(ring, end, ahead.min(most));
         }
     }

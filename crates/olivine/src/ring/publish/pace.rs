@@ -1,16 +1,18 @@
 //! How fast a publisher publishes.
 
 use super::PREFETCH_RING;
+use crate::clock;
 
 /// Bytes of frames in a nanosecond from which on a publisher gets its cache lines as fast as it
-/// stores. Publishers far from their subscribers had at most 6, others 15 to 25 (ADR 0043).
+/// stores (ADR 0043).
 const FULL_BYTES_PER_NS: u64 = 10;
 /// It is measured over this part of a ring or more.
 const PARTS: u64 = 16;
 
-/// Measures how fast a publisher publishes, when it asks for room: a few times a lap.
+/// Measures how fast a publisher publishes, about 16 times a lap. What it found holds until the
+/// next measurement.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(in crate::ring) struct Pace {
     /// Bytes over which it is measured at least. In rings up to [`PREFETCH_RING`] nothing is
     /// measured, and this is more than a lane ever holds.
     step: u64,
@@ -34,22 +36,33 @@ impl Pace {
         }
     }
 
-    /// Whether the last bytes were published at full speed.
-    pub(super) fn is_full(&self) -> bool {
+    /// Of a publisher that has full speed for ever.
+    #[cfg(test)]
+    pub(in crate::ring) fn full() -> Self {
+        Self {
+            is_full: true,
+            ..Self::new(0)
+        }
+    }
+
+    /// Whether the last part was published at full speed. The publisher is at `position`.
+    #[inline(always)]
+    pub(super) fn is_full(&mut self, position: u64) -> bool {
+        if position.saturating_sub(self.position) >= self.step {
+            self.measure(position, clock::monotonic_ns());
+        }
         self.is_full
     }
 
-    /// The publisher is at `position`. The clock is read only if it has come far enough.
-    pub(super) fn look(&mut self, position: u64, now_ns: impl FnOnce() -> u64) {
-        let bytes = position.saturating_sub(self.position);
-        if bytes < self.step {
-            return;
-        }
-        let now = now_ns();
-        let took = now.saturating_sub(self.at_ns);
+    #[inline(never)]
+    fn measure(&mut self, position: u64, now_ns: u64) {
+        let (bytes, took) = (
+            position.saturating_sub(self.position),
+            now_ns.saturating_sub(self.at_ns),
+        );
         // The time since the start says nothing.
         self.is_full = self.at_ns > 0 && bytes >= took.saturating_mul(FULL_BYTES_PER_NS);
-        (self.position, self.at_ns) = (position, now);
+        (self.position, self.at_ns) = (position, now_ns);
     }
 }
 
@@ -64,34 +77,30 @@ mod tests {
     fn pace_is_full_from_ten_bytes_a_nanosecond_on() {
         let mut pace = Pace::new(RING);
         // A lane that was taken over may be far ahead.
-        pace.look(1 << 60, || 1_000_000_000);
-        assert!(!pace.is_full());
-        let mut now = 1_000_000_000;
-        let mut at = 1 << 60;
-        for (took, full) in [(PART / 10, true), (PART / 10 + 1, false), (PART / 20, true)] {
-            (now, at) = (now + took, at + PART);
-            pace.look(at, || now);
-            assert_eq!(pace.is_full(), full, "{PART} bytes in {took} ns");
+        pace.measure(1 << 60, 1_000_000_000);
+        assert!(!pace.is_full);
+        let (mut at, mut now) = (1 << 60, 1_000_000_000);
+        for (took, full) in [
+            (PART / 10, true),
+            (PART / 10 + 1, false),
+            (PART / 20, true),
+            (5_000_000_000, false),
+        ] {
+            (at, now) = (at + PART, now + took);
+            pace.measure(at, now);
+            assert_eq!(pace.is_full, full, "{PART} bytes in {took} ns");
         }
     }
 
     #[test]
-    fn clock_is_read_only_after_a_part_of_a_large_ring() {
-        let unread = || panic!("the clock was read");
+    fn pace_is_measured_after_a_part_of_a_large_ring() {
         let mut large = Pace::new(RING);
-        large.look(PART - 1, unread);
+        large.is_full(PART - 1);
+        assert_eq!(large.at_ns, 0, "the clock was not read");
+        large.is_full(PART);
+        assert!(large.at_ns > 0 && large.position == PART);
         let mut small = Pace::new(PREFETCH_RING);
-        small.look(1 << 40, unread);
-        assert!(!large.is_full() && !small.is_full());
-    }
-
-    #[test]
-    fn idle_publisher_is_not_at_full_speed() {
-        let mut pace = Pace::new(RING);
-        pace.look(PART, || 1_000_000);
-        pace.look(2 * PART, || 1_000_010);
-        assert!(pace.is_full());
-        pace.look(3 * PART, || 5_000_000_000);
-        assert!(!pace.is_full());
+        small.is_full(1 << 62);
+        assert_eq!(small.at_ns, 0, "nor in a small ring");
     }
 }

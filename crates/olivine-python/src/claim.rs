@@ -54,9 +54,9 @@ impl Claim {
     }
 
     /// Refused in a forked child.
-    fn is_open(&self) -> PyResult<bool> {
+    fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
         ours(self.publisher.get().opener, "claim")?;
-        let state = lock(&self.publisher.get().state)?;
+        let state = lock(py, &self.publisher.get().state)?;
         Ok(matches!(&*state, State::Claimed { serial, .. } if *serial == self.serial))
     }
 
@@ -76,7 +76,7 @@ impl Claim {
     /// Makes the message visible; returns the position. BufferError while views exist.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
         self.hide(py)?;
-        let mut state = lock(&self.publisher.get().state)?;
+        let mut state = lock(py, &self.publisher.get().state)?;
         let Some(claim) = state.take_claim(self.serial)? else {
             return Err(PyValueError::new_err(
                 "the claim was committed or aborted before: claim again",
@@ -93,7 +93,7 @@ impl Claim {
     /// Gives the message up. BufferError while its bytes are looked at.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
         self.hide(py)?;
-        let mut state = lock(&self.publisher.get().state)?;
+        let mut state = lock(py, &self.publisher.get().state)?;
         if let Some(claim) = state.take_claim(self.serial)? {
             *state = State::Open(claim.abort());
         }
@@ -125,7 +125,7 @@ impl Claim {
             // exception matters more. Relaxed here and below: the interpreter's lock orders.
             self.failed.store(true, Ordering::Relaxed);
             let _ = self.abort(py);
-        } else if self.is_open()? {
+        } else if self.is_open(py)? {
             self.commit(py)?;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl Claim {
         flags: c_int,
     ) -> PyResult<()> {
         let claim = slf.get();
-        if !claim.is_open()? {
+        if !claim.is_open(slf.py())? {
             return Err(PyValueError::new_err("the claim was committed or aborted"));
         }
         // SAFETY: Python's own view; open claims are neither committed nor aborted while there are
@@ -173,10 +173,10 @@ impl Claim {
     }
 
     // SAFETY: as above.
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+    unsafe fn __releasebuffer__(&self, py: Python<'_>, _view: *mut ffi::Py_buffer) {
         self.views.release();
         if self.failed.load(Ordering::Relaxed) {
-            self.give_up();
+            self.give_up(py);
         }
     }
 
@@ -188,15 +188,15 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         // No view of it exists any more: a view would keep it alive.
-        self.give_up();
+        Python::attach(|py| self.give_up(py));
     }
 }
 
 impl Claim {
     /// Aborts it, unless its bytes are still looked at. Where the publisher is in use it has no
     /// claim of ours.
-    fn give_up(&self) {
-        if let Ok(mut state) = lock(&self.publisher.get().state)
+    fn give_up(&self, py: Python<'_>) {
+        if let Ok(mut state) = lock(py, &self.publisher.get().state)
             && let Ok(Some(claim)) = state.take_claim(self.serial)
         {
             *state = State::Open(claim.abort());

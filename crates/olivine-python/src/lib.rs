@@ -10,6 +10,8 @@ mod batch;
 mod claim;
 mod ending;
 mod errors;
+mod exclusive;
+mod iterator;
 mod message;
 mod publisher;
 mod rows;
@@ -44,10 +46,11 @@ mod native {
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-    /// What came with each message, as fields of a structure of numpy.
+    /// `DETAILS` is what came with each message, as fields of a structure of numpy.
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         use pyo3::types::PyModuleMethods as _;
+        crate::publisher::install(module.py())?;
         module.add("DETAILS", crate::rows::DETAILS.to_vec())
     }
 }

@@ -4,6 +4,7 @@ use crate::errors::ours;
 use crate::subscriber::{State, Subscriber, lock};
 use crate::tensor;
 use crate::views::{Span, export};
+use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use olivine::Message as RustMessage;
 use pyo3::exceptions::PyValueError;
@@ -54,7 +55,16 @@ pub(crate) fn lane(message: &RustMessage<'_>) -> u32 {
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Message {
     subscriber: Py<Subscriber>,
-    pub(crate) serial: u64,
+    /// Changes while only an iterator has the message: see [`Message::refill`].
+    content: UnsafeCell<Content>,
+}
+
+// SAFETY: the content changes only where no other thread can have the message.
+unsafe impl Sync for Message {}
+
+/// What is in a message.
+struct Content {
+    serial: u64,
     position: u64,
     tag: u32,
     lane: u32,
@@ -75,14 +85,21 @@ enum Body {
 
 impl Message {
     pub(crate) fn view(subscriber: &Bound<'_, Subscriber>, state: &State, found: Found) -> Self {
+        let body = Body::View(found.span);
+        Self::of(subscriber, state.serial, found, body)
+    }
+
+    fn of(subscriber: &Bound<'_, Subscriber>, serial: u64, found: Found, body: Body) -> Self {
         Self {
             subscriber: subscriber.clone().unbind(),
-            serial: state.serial,
-            position: found.position,
-            tag: found.tag,
-            lane: found.lane,
-            topic: found.topic,
-            body: Body::View(found.span),
+            content: UnsafeCell::new(Content {
+                serial,
+                position: found.position,
+                tag: found.tag,
+                lane: found.lane,
+                topic: found.topic,
+                body,
+            }),
         }
     }
 
@@ -97,11 +114,7 @@ impl Message {
         // locked.
         let bytes = unsafe { core::slice::from_raw_parts(found.span.data, found.span.length) };
         let body = Body::copy(py, bytes);
-        Self {
-            body,
-            ..Self::view(subscriber, state, found)
-        }
-        .untracked(py)
+        Self::of(subscriber, state.serial, found, body).untracked(py)
     }
 
     /// A copy of a message that was received now, and got this number.
@@ -112,16 +125,70 @@ impl Message {
         message: &RustMessage<'_>,
     ) -> PyResult<Bound<'py, Self>> {
         let py = subscriber.py();
-        Self {
-            subscriber: subscriber.clone().unbind(),
-            serial,
-            position: message.position().0,
-            tag: message.tag(),
-            lane: lane(message),
-            topic: message.topic().into(),
-            body: Body::copy(py, message),
+        let body = Body::copy(py, message);
+        Self::of(subscriber, serial, Found::of(message), body).untracked(py)
+    }
+
+    /// Makes an earlier small copy the copy of a message that was received now, if the caller has
+    /// the only reference to it. Whether it is one now.
+    #[inline]
+    pub(crate) fn refill(
+        earlier: &Bound<'_, Self>,
+        weakrefs: usize,
+        serial: u64,
+        message: &RustMessage<'_>,
+    ) -> bool {
+        // Without the interpreter's lock a number of references says nothing.
+        if cfg!(Py_GIL_DISABLED) || !message.topic().is_empty() {
+            return false;
         }
-        .untracked(py)
+        let count = message.len();
+        let Ok(new) = u8::try_from(count) else {
+            return false;
+        };
+        let object = earlier.as_ptr();
+        // SAFETY: a live object.
+        let references = unsafe { ffi::Py_REFCNT(object) };
+        // SAFETY: at that place the object has the list of its weak references.
+        let weak = unsafe { object.byte_add(weakrefs) };
+        // SAFETY: as above.
+        let weak = unsafe { weak.cast::<*mut ffi::PyObject>().read() };
+        if references != 1 || !weak.is_null() {
+            return false;
+        }
+        // SAFETY: the caller has the only reference, and no other code of Python runs
+        // meanwhile.
+        let content = unsafe { &mut *earlier.get().content.get() };
+        let Body::Small { length, bytes } = &mut content.body else {
+            return false;
+        };
+        let Some(place) = bytes.get_mut(..count) else {
+            return false;
+        };
+        place.copy_from_slice(message);
+        *length = new;
+        content.serial = serial;
+        content.position = message.position().0;
+        content.tag = message.tag();
+        content.lane = lane(message);
+        true
+    }
+
+    #[inline]
+    fn content(&self) -> &Content {
+        // SAFETY: it changes only while its iterator has the only reference.
+        unsafe { &*self.content.get() }
+    }
+
+    /// The number of the message, of its subscriber.
+    pub(crate) fn serial(&self) -> u64 {
+        self.content().serial
+    }
+
+    /// Whether its bytes are in the object, and it has no topic.
+    pub(crate) fn is_small(&self) -> bool {
+        let content = self.content();
+        matches!(content.body, Body::Small { .. }) && content.topic.is_empty()
     }
 
     /// As an object that the collector does not look at: a copy refers to its subscriber and to
@@ -134,11 +201,11 @@ impl Message {
     }
 
     fn is_copy(&self) -> bool {
-        !matches!(self.body, Body::View(_))
+        !matches!(self.content().body, Body::View(_))
     }
 
     fn length(&self, py: Python<'_>) -> usize {
-        match &self.body {
+        match &self.content().body {
             Body::View(span) => span.length,
             Body::Small { length, .. } => usize::from(*length),
             Body::Large(bytes) => bytes.bind(py).as_bytes().len(),
@@ -146,30 +213,30 @@ impl Message {
     }
 
     /// Whether it is the message received last, which the subscriber has not released.
-    fn is_last(&self) -> PyResult<bool> {
+    fn is_last(&self, py: Python<'_>) -> PyResult<bool> {
         if !self.is_copy() {
-            return self.is_there();
+            return self.is_there(py);
         }
         // A copy can be used in any thread. A call in another thread has consumed the message; a
         // closed or dropped subscriber has already decided about it.
-        let state = lock(&self.subscriber.get().state);
-        Ok(state.is_ok_and(|state| state.serial == self.serial && state.look().is_ok()))
+        let state = lock(py, &self.subscriber.get().state);
+        Ok(state.is_ok_and(|state| state.serial == self.content().serial && state.look().is_ok()))
     }
 
     /// Whether the bytes of a view can be looked at.
-    fn is_there(&self) -> PyResult<bool> {
-        let state = lock(&self.subscriber.get().state)?;
+    fn is_there(&self, py: Python<'_>) -> PyResult<bool> {
+        let state = lock(py, &self.subscriber.get().state)?;
         let ours = ours(self.subscriber.get().opener, "message").is_ok();
-        Ok(ours && state.serial == self.serial && state.is_attached())
+        Ok(ours && state.serial == self.content().serial && state.is_attached())
     }
 
     /// Where the bytes are. Refuses bytes of the ring that are gone, or that belong to the parent
     /// process.
     fn span(&self, py: Python<'_>) -> PyResult<Span> {
-        let bytes = match &self.body {
+        let bytes = match &self.content().body {
             Body::View(span) => {
                 ours(self.subscriber.get().opener, "message")?;
-                return if self.is_there()? {
+                return if self.is_there(py)? {
                     Ok(*span)
                 } else {
                     Err(gone())
@@ -188,15 +255,15 @@ impl Message {
 
     /// What it was made of, if it is a view.
     pub(crate) fn found(&self) -> Option<Found> {
-        let Body::View(span) = self.body else {
+        let Body::View(span) = self.content().body else {
             return None;
         };
         Some(Found {
             span,
-            tag: self.tag,
-            lane: self.lane,
-            position: self.position,
-            topic: self.topic.clone(),
+            tag: self.content().tag,
+            lane: self.content().lane,
+            position: self.content().position,
+            topic: self.content().topic.clone(),
         })
     }
 }
@@ -220,34 +287,34 @@ impl Message {
     /// The number that the publisher gave; 0 if none.
     #[getter]
     fn tag(&self) -> u32 {
-        self.tag
+        self.content().tag
     }
 
     /// The index of the publisher's lane.
     #[getter]
     fn lane(&self) -> u32 {
-        self.lane
+        self.content().lane
     }
 
     /// Where its frame begins in its lane, in bytes.
     #[getter]
     fn position(&self) -> u64 {
-        self.position
+        self.content().position
     }
 
     /// The topic; empty for a message without one.
     #[getter]
     fn topic(&self) -> &str {
-        &self.topic
+        &self.content().topic
     }
 
     /// Whether the bytes can be read: copies always, views until the subscriber goes on.
     #[getter]
-    fn alive(&self) -> PyResult<bool> {
+    fn alive(&self, py: Python<'_>) -> PyResult<bool> {
         if self.is_copy() {
             return Ok(true);
         }
-        self.is_there()
+        self.is_there(py)
     }
 
     /// Consumes the message and gives its room back now. BufferError while views of it exist.
@@ -256,8 +323,8 @@ impl Message {
     /// subscriber's next call consumes it. Once the subscriber has gone on, this does nothing. The
     /// bytes of a copy stay.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        if self.is_last()? {
-            lock(&self.subscriber.get().state)?.release(py)?;
+        if self.is_last(py)? {
+            lock(py, &self.subscriber.get().state)?.release(py)?;
         }
         Ok(())
     }
@@ -290,7 +357,7 @@ impl Message {
     /// A copy of the bytes.
     fn __bytes__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyBytes>> {
         let py = slf.py();
-        if let Body::Large(copy) = &slf.get().body {
+        if let Body::Large(copy) = &slf.get().content().body {
             return Ok(copy.bind(py).clone());
         }
         let span = slf.get().span(py)?;
@@ -339,7 +406,7 @@ impl Message {
     }
 
     // SAFETY: as above.
-    unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
+    unsafe fn __releasebuffer__(&self, py: Python<'_>, _view: *mut ffi::Py_buffer) {
         if self.is_copy() {
             return;
         }
@@ -347,18 +414,18 @@ impl Message {
         subscriber.views.release();
         if subscriber.views.count() == 0 {
             // The last one of a subscriber that was closed meanwhile.
-            Subscriber::last_view_is_gone(subscriber);
+            subscriber.last_view_is_gone(py);
         }
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let Self {
+        let Content {
             tag,
             lane,
             position,
             topic,
             ..
-        } = self;
+        } = self.content();
         format!(
             "<olivine.Message of {} bytes, tag {tag}, lane {lane}, position {position}, \
              topic {topic:?}>",

@@ -1,16 +1,19 @@
 //! The sending end.
 
+mod quick;
 mod sending;
 mod state;
 
+pub(crate) use quick::install;
 pub(crate) use sending::{is_everyday, label, room};
 pub(crate) use state::{State, lock};
 
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
 use crate::errors::{of_sent, viewed};
+use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
-use crate::views::Bytes;
+use crate::views::Given;
 use crate::waits::{Cancel, aside, forget, seconds};
 use olivine::{Outgoing, Publisher as RustPublisher};
 use pyo3::exceptions::PyBufferError;
@@ -29,7 +32,7 @@ use std::time::Duration;
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Publisher {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Exclusive<State>,
     /// The process that opened it.
     pub(crate) opener: u32,
     cancel: Cancel,
@@ -53,7 +56,7 @@ impl Publisher {
         let value_length = opening.value_length();
         let publisher = opening.open(py, RustPublisher::open_with, RustPublisher::open_for)?;
         Ok(Self {
-            state: Mutex::new(State::Open(Box::new(publisher))),
+            state: Exclusive::new(State::Open(Box::new(publisher))),
             failed: Mutex::new(None),
             opener: std::process::id(),
             cancel: Cancel::default(),
@@ -70,9 +73,9 @@ impl Publisher {
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Option<u64>> {
-        let message = Bytes::of(message)?;
-        self.check(message.len())?;
-        let mut state = lock(&self.state)?;
+        let message = Given::of(message)?;
+        self.check(message.get(py).len())?;
+        let mut state = lock(py, &self.state)?;
         let publisher = state.idle()?;
         match publisher.try_publish(Outgoing::new(message.get(py)).label(label(tag, topic))) {
             Ok(position) => Ok(Some(position.0)),
@@ -90,9 +93,9 @@ impl Publisher {
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<u64> {
-        let message = Bytes::of(message)?;
-        self.check(message.len())?;
-        let mut state = lock(&self.state)?;
+        let message = Given::of(message)?;
+        self.check(message.get(py).len())?;
+        let mut state = lock(py, &self.state)?;
         send(
             py,
             &self.cancel,
@@ -113,10 +116,10 @@ impl Publisher {
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<u64> {
-        let message = Bytes::of(message)?;
-        self.check(message.len())?;
+        let message = Given::of(message)?;
+        self.check(message.get(py).len())?;
         let timeout = seconds(Some(timeout))?;
-        let mut state = lock(&self.state)?;
+        let mut state = lock(py, &self.state)?;
         send(
             py,
             &self.cancel,
@@ -201,7 +204,7 @@ impl Publisher {
         timeout: Option<f64>,
     ) -> PyResult<bool> {
         let timeout = seconds(timeout)?;
-        let mut state = lock(&self.state)?;
+        let mut state = lock(py, &self.state)?;
         let wanted = Outgoing::sized(length).label(label(0, topic));
         match room(py, &self.cancel, state.idle()?, wanted, timeout) {
             Err(error) if means_no_room(py, &error) => Ok(false),
@@ -288,57 +291,57 @@ impl Publisher {
 
     /// The position up to which this publisher has published, in bytes.
     #[getter]
-    fn cursor(&self) -> PyResult<u64> {
-        Ok(lock(&self.state)?.look()?.cursor().0)
+    fn cursor(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, &self.state)?.look()?.cursor().0)
     }
 
     /// The longest message that the ring can hold, in bytes.
     #[getter]
-    fn message_max(&self) -> PyResult<usize> {
-        Ok(lock(&self.state)?.look()?.message_max())
+    fn message_max(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(lock(py, &self.state)?.look()?.message_max())
     }
 
     /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
     #[getter]
-    fn capacity(&self) -> PyResult<u64> {
-        Ok(lock(&self.state)?.look()?.capacity())
+    fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, &self.state)?.look()?.capacity())
     }
 
     /// Whether the channel's files were removed while it was open.
     ///
     /// A program that opens the name now gets another channel.
-    fn check_unlinked(&self) -> PyResult<bool> {
-        Ok(lock(&self.state)?.look()?.check_unlinked())
+    fn check_unlinked(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(lock(py, &self.state)?.look()?.check_unlinked())
     }
 
     /// Counts the reliable subscribers attached now, by system calls; reclaims the dead.
-    fn count_subscribers(&self) -> PyResult<usize> {
-        Ok(lock(&self.state)?.look()?.count_subscribers())
+    fn count_subscribers(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(lock(py, &self.state)?.look()?.count_subscribers())
     }
 
     /// The topic of messages that are given none (`topic=`), or None.
     #[getter]
-    fn topic(&self) -> PyResult<Option<String>> {
-        Ok(lock(&self.state)?.look()?.topic().map(str::to_owned))
+    fn topic(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        Ok(lock(py, &self.state)?.look()?.topic().map(str::to_owned))
     }
 
     /// The URI of the channel with all settings that differ from their defaults.
     #[getter]
-    fn uri(&self) -> PyResult<String> {
-        Ok(lock(&self.state)?.look()?.uri())
+    fn uri(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(lock(py, &self.state)?.look()?.uri())
     }
 
     /// State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let status = lock(&self.state)?.look()?.link_status();
+        let status = lock(py, &self.state)?.look()?.link_status();
         status.map(|status| link(py, &status)).transpose()
     }
 
     /// Counters of this publisher: "back_pressure_count", "back_pressure_ns" (nanoseconds
     /// waited for room), "wakes" (sleepers woken), "evicted" and "reclaimed" (subscribers).
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = lock(&self.state)?.look()?.stats();
+        let stats = lock(py, &self.state)?.look()?.stats();
         let dict = PyDict::new(py);
         dict.set_item("back_pressure_count", stats.back_pressure_count)?;
         dict.set_item("back_pressure_ns", stats.back_pressure_ns)?;
@@ -397,8 +400,8 @@ impl Publisher {
         }
     }
 
-    fn __repr__(&self) -> String {
-        let state = lock(&self.state);
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = lock(py, &self.state);
         match state.as_ref().map(|state| state.look()) {
             Ok(Ok(publisher)) => format!("<olivine.Publisher {}>", publisher.uri()),
             Ok(Err(_)) => "<olivine.Publisher, closed>".to_owned(),
@@ -409,9 +412,7 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        let state = self.state.get_mut();
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        let publisher = match std::mem::replace(state, State::Closed) {
+        let publisher = match std::mem::replace(self.state.get_mut(), State::Closed) {
             State::Open(publisher) => publisher,
             State::Claimed { claim, .. } => claim.abort(),
             State::Closed => return,
@@ -425,7 +426,7 @@ impl Drop for Publisher {
 impl Publisher {
     /// Closes it; as failed where there is a reason, now or from an earlier call that was refused.
     fn end(&self, py: Python<'_>, failure: Option<String>) -> PyResult<()> {
-        let publisher = match self.take() {
+        let publisher = match self.take(py) {
             Ok(Some(publisher)) => publisher,
             Ok(None) => return Ok(()),
             Err(refused) => {
@@ -450,8 +451,8 @@ impl Publisher {
 
     /// Takes the publisher out to close it; `None` if that was done before. Refused while another
     /// thread is in a call, or a claim is looked at.
-    fn take(&self) -> PyResult<Option<Box<RustPublisher>>> {
-        let mut state = lock(&self.state)?;
+    fn take(&self, py: Python<'_>) -> PyResult<Option<Box<RustPublisher>>> {
+        let mut state = lock(py, &self.state)?;
         if let State::Claimed { views, .. } = &*state
             && views.count() > 0
         {

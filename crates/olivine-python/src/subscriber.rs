@@ -4,18 +4,20 @@ mod state;
 
 pub(crate) use state::{State, lock};
 
-use crate::errors::{closed, of_received, of_system, ours, viewed};
+use crate::errors::{EndOfStream, closed, of_received, of_system, ours, viewed};
+use crate::exclusive::Exclusive;
+use crate::iterator::Messages;
 use crate::message::Message;
 use crate::rows::{Detail, Details, Empty, Rows};
 use crate::settings::{Opening, link};
 use crate::views::Views;
 use crate::waits::{Cancel, seconds};
-use olivine::{Durable, ReceiveError, Subscriber as RustSubscriber};
+use olivine::{Durable, Message as RustMessage, ReceiveError, Subscriber as RustSubscriber};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use state::Ending;
 use std::os::fd::AsRawFd as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Receives messages of a channel from all its publishers, in order for each publisher.
@@ -28,7 +30,7 @@ use std::time::{Duration, Instant};
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Subscriber {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Exclusive<State>,
     /// The process that opened it.
     pub(crate) opener: u32,
     /// Views of the message received last: there are none of earlier ones.
@@ -53,7 +55,7 @@ impl Subscriber {
         Ok(Self {
             views: views.clone(),
             cancel: Arc::clone(&cancel),
-            state: Mutex::new(State {
+            state: Exclusive::new(State {
                 subscriber: Some(subscriber),
                 serial: 0,
                 views,
@@ -114,7 +116,7 @@ impl Subscriber {
         let mut count = 0_usize;
         while count < limit {
             let message = {
-                let mut state = lock(&slf.get().state)?;
+                let mut state = lock(py, &slf.get().state)?;
                 let Some(found) = state.next_of(count, py)? else {
                     break;
                 };
@@ -122,9 +124,9 @@ impl Subscriber {
             };
             if let Err(raised) = handler.call1((&message,)) {
                 // It comes again, unless the handler received another message.
-                let mut state = lock(&slf.get().state)?;
+                let mut state = lock(py, &slf.get().state)?;
                 let message = message.get();
-                if state.serial == message.serial && state.ending.is_none() {
+                if state.serial == message.serial() && state.ending.is_none() {
                     state.again = message.found();
                 }
                 return Err(raised);
@@ -138,7 +140,7 @@ impl Subscriber {
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let timeout = seconds(timeout)?;
-        let mut state = lock(&self.state)?;
+        let mut state = lock(py, &self.state)?;
         state.look()?;
         if state.again.is_some() || state.late.is_some() {
             return Ok(true);
@@ -183,7 +185,7 @@ impl Subscriber {
                 .as_ref()
                 .map(|array| Details::made(array, empty.limit));
             let details = details.transpose()?;
-            lock(&slf.get().state)?.take_within(py, &rows, details.as_ref(), timeout)?
+            lock(py, &slf.get().state)?.take_within(py, &rows, details.as_ref(), timeout)?
         };
         let rows = empty.finish(bytes, count)?;
         let Some(beside) = beside else {
@@ -210,7 +212,7 @@ impl Subscriber {
         let rows = Rows::of(array, true)?;
         let details = details.map(|details| Details::of(details, rows.count));
         let details = details.transpose()?;
-        lock(&self.state)?.take(py, &rows, details.as_ref())
+        lock(py, &self.state)?.take(py, &rows, details.as_ref())
     }
 
     /// Ends the wait of another thread in a call of this subscriber: it raises Cancelled within
@@ -225,7 +227,7 @@ impl Subscriber {
     ///
     /// A message whose handler raised was not read: it comes again.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = lock(&self.state)?;
+        let mut state = lock(py, &self.state)?;
         if state.again.is_some() {
             // The message whose handler raised is not read yet.
             state.unviewed()?.release();
@@ -236,14 +238,14 @@ impl Subscriber {
 
     /// Bytes of frames read so far, over all lanes.
     #[getter]
-    fn position(&self) -> PyResult<u64> {
-        Ok(lock(&self.state)?.look()?.position().0)
+    fn position(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, &self.state)?.look()?.position().0)
     }
 
     /// Bytes of frames that are published and not read yet, over all lanes.
     #[getter]
-    fn lag(&self) -> PyResult<u64> {
-        Ok(lock(&self.state)?.look()?.lag())
+    fn lag(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, &self.state)?.look()?.lag())
     }
 
     /// What a name (name=) found when it was opened: "created", "resumed" or "lost place".
@@ -251,8 +253,8 @@ impl Subscriber {
     /// "lost place": it was evicted or expired while it was away; lost_bytes says how much it
     /// missed. None without a name.
     #[getter]
-    fn durable(&self) -> PyResult<Option<&'static str>> {
-        let found = lock(&self.state)?.look()?.durable();
+    fn durable(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
+        let found = lock(py, &self.state)?.look()?.durable();
         Ok(found.map(|found| match found {
             Durable::Created => "created",
             Durable::LostPlace { .. } => "lost place",
@@ -263,40 +265,40 @@ impl Subscriber {
     /// Whether the channel's files were removed while it was open.
     ///
     /// A program that opens the name now gets another channel.
-    fn check_unlinked(&self) -> PyResult<bool> {
-        Ok(lock(&self.state)?.look()?.check_unlinked())
+    fn check_unlinked(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(lock(py, &self.state)?.look()?.check_unlinked())
     }
 
     /// Bytes of frames that this subscriber missed: by overruns, or while its durable name had
     /// lost its place. 0 for a reliable subscriber that was not evicted.
     #[getter]
-    fn lost_bytes(&self) -> PyResult<u64> {
-        Ok(lock(&self.state)?.look()?.lost_bytes())
+    fn lost_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, &self.state)?.look()?.lost_bytes())
     }
 
     /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
     #[getter]
-    fn capacity(&self) -> PyResult<u64> {
-        Ok(lock(&self.state)?.look()?.capacity())
+    fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(lock(py, &self.state)?.look()?.capacity())
     }
 
     /// The URI of the channel with all settings that differ from their defaults.
     #[getter]
-    fn uri(&self) -> PyResult<String> {
-        Ok(lock(&self.state)?.look()?.uri())
+    fn uri(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(lock(py, &self.state)?.look()?.uri())
     }
 
     /// State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let status = lock(&self.state)?.look()?.link_status();
+        let status = lock(py, &self.state)?.look()?.link_status();
         status.map(|status| link(py, &status)).transpose()
     }
 
     /// Readable when there is something to poll; belongs to the subscriber.
-    fn event_fd(&self) -> PyResult<i32> {
+    fn event_fd(&self, py: Python<'_>) -> PyResult<i32> {
         ours(self.opener, "subscriber")?;
-        let mut state = lock(&self.state)?;
+        let mut state = lock(py, &self.state)?;
         state.look()?;
         let subscriber = state
             .subscriber
@@ -309,8 +311,8 @@ impl Subscriber {
     }
 
     /// As `event_fd`, for `select` and `selectors`.
-    fn fileno(&self) -> PyResult<i32> {
-        self.event_fd()
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        self.event_fd(py)
     }
 
     /// Leaves the channel: now, or with the last view of the message received last.
@@ -333,7 +335,7 @@ impl Subscriber {
     /// Raises Closed, and keeps the name, if it has left.
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
         let subscriber = {
-            let mut state = lock(&self.state)?;
+            let mut state = lock(py, &self.state)?;
             if state.views.count() > 0 {
                 return Err(viewed("the message received last", state.views.count()));
             }
@@ -347,31 +349,14 @@ impl Subscriber {
         Ok(())
     }
 
-    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __iter__(slf: Bound<'_, Self>) -> PyResult<Messages> {
+        Messages::of(slf)
     }
 
     fn __next__<'py>(slf: &Bound<'py, Self>) -> PyResult<Option<Bound<'py, Message>>> {
-        let py = slf.py();
-        let mut state = lock(&slf.get().state)?;
-        if let Some((subscriber, serial)) = state.ready() {
-            match subscriber.try_receive() {
-                Ok(Some(message)) => return Message::copy_of(slf, serial, &message).map(Some),
-                Ok(None) => {}
-                Err(ReceiveError::Closed) => return Ok(None),
-                Err(error) => return Err(of_received(py, &error)),
-            }
-        }
-        // It waits, or something else is due.
-        loop {
-            py.check_signals()?;
-            return match state.next_within(py, None) {
-                Ok(Some(found)) => Message::copy(slf, &state, found).map(Some),
-                Ok(None) => continue,
-                Err(error) if error.is_instance_of::<crate::errors::EndOfStream>(py) => Ok(None),
-                Err(error) => Err(error),
-            };
-        }
+        Self::next_copy(slf, |serial, message| {
+            Message::copy_of(slf, serial, message)
+        })
     }
 
     fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
@@ -396,8 +381,8 @@ impl Subscriber {
         self.end(py, if failed { Ending::Drop } else { Ending::Close })
     }
 
-    fn __repr__(&self) -> String {
-        let state = lock(&self.state);
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = lock(py, &self.state);
         match state.as_ref().map(|state| state.look()) {
             Ok(Ok(subscriber)) => format!("<olivine.Subscriber {}>", subscriber.uri()),
             Ok(Err(_)) => "<olivine.Subscriber, closed>".to_owned(),
@@ -408,9 +393,7 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        let state = self.state.get_mut();
-        let state = state.unwrap_or_else(PoisonError::into_inner);
-        if let Some((ending, subscriber)) = state.end(Ending::Drop) {
+        if let Some((ending, subscriber)) = self.state.get_mut().end(Ending::Drop) {
             Python::attach(|py| py.detach(|| ending.end(subscriber)));
         }
     }
@@ -419,8 +402,8 @@ impl Drop for Subscriber {
 impl Subscriber {
     /// Ends a subscriber that was closed while a view of its last message existed. It is not in
     /// use: that would be refused.
-    pub(crate) fn last_view_is_gone(&self) {
-        let ended = lock(&self.state).ok().and_then(|mut state| {
+    pub(crate) fn last_view_is_gone(&self, py: Python<'_>) {
+        let ended = lock(py, &self.state).ok().and_then(|mut state| {
             let ending = state.ending?;
             state.end(ending)
         });
@@ -435,7 +418,7 @@ impl Subscriber {
         timeout: Option<Duration>,
     ) -> PyResult<Option<Message>> {
         let py = slf.py();
-        let mut state = lock(&slf.get().state)?;
+        let mut state = lock(py, &slf.get().state)?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             // Also where something arrives all the time that is not asked for.
@@ -450,8 +433,45 @@ impl Subscriber {
         }
     }
 
+    /// The next message as `copy` makes it, waiting for it; `None` at the end of the stream.
+    #[inline]
+    pub(crate) fn next_copy<'py>(
+        slf: &Bound<'py, Self>,
+        copy: impl FnOnce(u64, &RustMessage<'_>) -> PyResult<Bound<'py, Message>>,
+    ) -> PyResult<Option<Bound<'py, Message>>> {
+        let py = slf.py();
+        let mut state = lock(py, &slf.get().state)?;
+        if let Some((subscriber, serial)) = state.ready() {
+            match subscriber.try_receive() {
+                Ok(Some(message)) => return copy(serial, &message).map(Some),
+                Ok(None) => {}
+                Err(ReceiveError::Closed) => return Ok(None),
+                Err(error) => return Err(of_received(py, &error)),
+            }
+        }
+        Self::next_copy_later(slf, &mut state)
+    }
+
+    /// As [`Self::next_copy`], where it waits or something else is due.
+    #[cold]
+    fn next_copy_later<'py>(
+        slf: &Bound<'py, Self>,
+        state: &mut State,
+    ) -> PyResult<Option<Bound<'py, Message>>> {
+        let py = slf.py();
+        loop {
+            py.check_signals()?;
+            return match state.next_within(py, None) {
+                Ok(Some(found)) => Message::copy(slf, state, found).map(Some),
+                Ok(None) => continue,
+                Err(error) if error.is_instance_of::<EndOfStream>(py) => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+    }
+
     fn end(&self, py: Python<'_>, ending: Ending) -> PyResult<()> {
-        let ended = lock(&self.state)?.end(ending);
+        let ended = lock(py, &self.state)?.end(ending);
         if let Some((ending, subscriber)) = ended {
             py.detach(|| ending.end(subscriber));
         }
@@ -461,7 +481,7 @@ impl Subscriber {
     /// Copies of up to `limit` messages.
     fn copies<'py>(slf: &Bound<'py, Self>, limit: usize) -> PyResult<Vec<Bound<'py, Message>>> {
         let py = slf.py();
-        let mut state = lock(&slf.get().state)?;
+        let mut state = lock(py, &slf.get().state)?;
         let mut copies = Vec::new();
         let repeated = state.again.clone();
         while copies.len() < limit {

@@ -102,6 +102,17 @@ impl Held {
         Ok(Self(unsafe { view.assume_init() }))
     }
 
+    /// The bytes of a simple view, while the interpreter is held (see [`Bytes::get`]).
+    fn bytes<'a>(&'a self, _: Python<'a>) -> &'a [u8] {
+        let length = usize::try_from(self.0.len).unwrap_or(0);
+        if length == 0 || self.0.buf.is_null() {
+            return &[];
+        }
+        // SAFETY: a simple view is `len` bytes in a row, alive until it is released, which needs
+        // `self`.
+        unsafe { core::slice::from_raw_parts(self.0.buf.cast::<u8>(), length) }
+    }
+
     /// The structure of the view.
     pub(crate) fn get(&self) -> &ffi::Py_buffer {
         &self.0
@@ -115,6 +126,32 @@ impl Drop for Held {
             // SAFETY: a view that `PyObject_GetBuffer` filled, released once.
             unsafe { ffi::PyBuffer_Release(&raw mut self.0) };
         });
+    }
+}
+
+/// Bytes of an argument, as [`Bytes`], without a reference of ours.
+pub(crate) enum Given<'a, 'py> {
+    Constant(&'a Bound<'py, PyBytes>),
+    View(Held),
+}
+
+impl<'a, 'py> Given<'a, 'py> {
+    /// Looks at the bytes of `object`.
+    #[inline]
+    pub(crate) fn of(object: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+        match object.cast_exact::<PyBytes>() {
+            Ok(bytes) => Ok(Self::Constant(bytes)),
+            Err(_) => Held::of(object, ffi::PyBUF_SIMPLE).map(Self::View),
+        }
+    }
+
+    /// The bytes, as [`Bytes::get`].
+    #[inline]
+    pub(crate) fn get<'b>(&'b self, py: Python<'b>) -> &'b [u8] {
+        match self {
+            Self::Constant(bytes) => bytes.as_bytes(),
+            Self::View(held) => held.bytes(py),
+        }
     }
 }
 
@@ -145,17 +182,10 @@ impl Bytes {
     /// that works without the interpreter (numpy does) could, which the stub forbids its caller.
     #[inline]
     pub(crate) fn get<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
-        let held = match self {
-            Self::Constant(bytes) => return bytes.as_bytes(py),
-            Self::View(held) => held.get(),
-        };
-        let length = usize::try_from(held.len).unwrap_or(0);
-        if length == 0 || held.buf.is_null() {
-            return &[];
+        match self {
+            Self::Constant(bytes) => bytes.as_bytes(py),
+            Self::View(held) => held.bytes(py),
         }
-        // SAFETY: a simple view is `len` bytes in a row, alive until it is released, which needs
-        // `self`.
-        unsafe { core::slice::from_raw_parts(held.buf.cast::<u8>(), length) }
     }
 
     /// Where they begin.

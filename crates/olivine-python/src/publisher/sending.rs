@@ -5,7 +5,7 @@ use crate::batch::{Array, Messages, Part, send_batch};
 use crate::claim::Claim;
 use crate::errors::{BackPressured, NotConnected, closed, of_sent, with};
 use crate::rows::{Rows, Tags};
-use crate::views::{Bytes, Span, Views};
+use crate::views::{Given, Span, Views};
 use crate::waits::{Cancel, seconds, wait};
 use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::PyValueError;
@@ -53,29 +53,45 @@ pub(crate) fn room(
 }
 
 /// Sends within a time.
+#[inline]
 pub(super) fn send(
     py: Python<'_>,
     cancel: &Cancel,
     publisher: &mut RustPublisher,
     label: Label<'_>,
-    message: &Bytes,
+    message: &Given<'_, '_>,
     timeout: Option<Duration>,
 ) -> PyResult<u64> {
+    match publisher.try_publish(Outgoing::new(message.get(py)).label(label)) {
+        Ok(position) => Ok(position.0),
+        Err(error) => send_later(py, cancel, publisher, label, message, timeout, error),
+    }
+}
+
+/// As [`send`], once it was not sent at once.
+#[cold]
+fn send_later(
+    py: Python<'_>,
+    cancel: &Cancel,
+    publisher: &mut RustPublisher,
+    label: Label<'_>,
+    message: &Given<'_, '_>,
+    timeout: Option<Duration>,
+    mut error: NotSent,
+) -> PyResult<u64> {
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    loop {
+    while is_everyday(error) {
+        // Also where there is room each time, and others take it.
+        py.check_signals()?;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let wanted = Outgoing::sized(message.get(py).len()).label(label);
+        room(py, cancel, publisher, wanted, left)?;
         match publisher.try_publish(Outgoing::new(message.get(py)).label(label)) {
             Ok(position) => return Ok(position.0),
-            Err(error) if is_everyday(error) => {
-                // Also where there is room each time, and others take it.
-                py.check_signals()?;
-                let left =
-                    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-                let wanted = Outgoing::sized(message.len()).label(label);
-                room(py, cancel, publisher, wanted, left)?;
-            }
-            Err(error) => return Err(of_sent(py, error, Some(publisher))),
+            Err(again) => error = again,
         }
     }
+    Err(of_sent(py, error, Some(publisher)))
 }
 
 impl Publisher {
@@ -134,7 +150,7 @@ impl Publisher {
                 .try_for_each(|index| self.check(messages.length(index)))
                 .map_err(|error| with(py, error, "published", 0_u64))?;
         }
-        let mut state = lock(&self.state)?;
+        let mut state = lock(py, &self.state)?;
         let publisher = state.idle()?;
         let mut published = 0;
         match send_batch(
@@ -157,7 +173,7 @@ impl Publisher {
         timeout: Option<Duration>,
     ) -> PyResult<Claim> {
         let py = slf.py();
-        let mut state = lock(&slf.get().state)?;
+        let mut state = lock(py, &slf.get().state)?;
         room(py, &slf.get().cancel, state.idle()?, wanted, timeout)?;
         let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
             return Err(closed("publisher"));
@@ -193,7 +209,7 @@ impl Publisher {
         mut reached: impl FnMut(&mut RustPublisher, Duration) -> Result<bool, NotSent> + Send,
     ) -> PyResult<bool> {
         let timeout = seconds(timeout)?;
-        let mut state = lock(&self.state)?;
+        let mut state = lock(py, &self.state)?;
         let publisher = state.idle()?;
         let found = wait(py, Some(&self.cancel), timeout, |slice| {
             match reached(publisher, slice) {

@@ -1,11 +1,11 @@
 //! What a publisher is in the middle of.
 
 use crate::errors::{closed, in_use, viewed};
+use crate::exclusive::{Exclusive, Taken};
 use crate::views::Views;
 use olivine::{OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 
 /// A publisher, and what it is in the middle of.
 pub(crate) enum State {
@@ -59,12 +59,9 @@ impl State {
     }
 }
 
-/// The state, unless another thread is in the middle of a call.
-pub(crate) fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
-    match state.try_lock() {
-        Ok(state) => Ok(state),
-        // A panic was an exception already; the publisher is whole.
-        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(in_use("publisher")),
-    }
+/// The state, unless another thread is in the middle of a call. After a panic, which was an
+/// exception already, it is whole.
+#[inline]
+pub(crate) fn lock<'a>(py: Python<'a>, state: &'a Exclusive<State>) -> PyResult<Taken<'a, State>> {
+    state.take(py).ok_or_else(|| in_use("publisher"))
 }

@@ -1,6 +1,7 @@
 //! What a subscriber is in the middle of: the message received last, and what is due.
 
 use crate::errors::{closed, in_use, of_received, viewed, wrong_length};
+use crate::exclusive::{Exclusive, Taken};
 use crate::message::{Found, lane};
 use crate::rows::{Detail, Details, Rows};
 use crate::views::Views;
@@ -8,7 +9,7 @@ use crate::waits::{Cancel, wait};
 use olivine::{ReceiveError, Subscriber as RustSubscriber};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) struct State {
@@ -304,12 +305,9 @@ fn copy_rows(
     (rows.count, Stopped::Empty)
 }
 
-/// The state, unless another thread is in the middle of a call.
-pub(crate) fn lock(state: &Mutex<State>) -> PyResult<MutexGuard<'_, State>> {
-    match state.try_lock() {
-        Ok(state) => Ok(state),
-        // A panic was an exception already; the subscriber is whole.
-        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(in_use("subscriber")),
-    }
+/// The state, unless another thread is in the middle of a call. After a panic, which was an
+/// exception already, it is whole.
+#[inline]
+pub(crate) fn lock<'a>(py: Python<'a>, state: &'a Exclusive<State>) -> PyResult<Taken<'a, State>> {
+    state.take(py).ok_or_else(|| in_use("subscriber"))
 }

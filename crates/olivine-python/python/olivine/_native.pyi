@@ -4,10 +4,15 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, Self, final, overload
+from typing import Any, Literal, final, overload
 
 import numpy
 import numpy.typing
+
+if sys.version_info >= (3, 11):
+    from typing import Self
+else:
+    from typing_extensions import Self
 
 if sys.version_info >= (3, 12):
     from collections.abc import Buffer

@@ -7,6 +7,7 @@ use core::ptr::null_mut;
 use olivine::Outgoing;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
+use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
@@ -69,13 +70,18 @@ unsafe extern "C" fn publish(
         if let Ok(message) = argument.cast_exact::<PyBytes>() {
             // SAFETY: the interpreter calls methods of a class with objects of it alone.
             let publisher = unsafe { object.cast_unchecked::<Publisher>() };
-            // A panic is met again where pyo3 makes it an exception.
             let sent = catch_unwind(AssertUnwindSafe(|| {
                 publisher.get().publish_now(py, bytes(message))
             }));
-            if let Ok(Some(position)) = sent {
+            match sent {
                 // SAFETY: attached.
-                return unsafe { ffi::PyLong_FromUnsignedLongLong(position) };
+                Ok(Some(position)) => return unsafe { ffi::PyLong_FromUnsignedLongLong(position) },
+                Ok(None) => {}
+                // Not tried again: the message may have been sent.
+                Err(_) => {
+                    PanicException::new_err("publish panicked").restore(py);
+                    return null_mut();
+                }
             }
         }
     }

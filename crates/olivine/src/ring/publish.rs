@@ -524,7 +524,7 @@ impl Producer {
         let prefetches = true;
         // At full speed in a large ring the stores are the bound, and not the wait for lines.
         #[cfg(not(loom))]
-        let prefetches = !self.pace.is_full(end);
+        let prefetches = !self.pace.is_full();
         if length < *PREFETCH_FOR.start() {
             // Frames of whole lines: it would slow an exchange of them by a seventh.
             let pays = prefetches

@@ -18,6 +18,8 @@ impl Producer {
         // The limit may fall below them.
         self.forget_zeroed();
         self.prefetched = 0;
+        #[cfg(not(loom))]
+        self.pace.look(self.position, crate::clock::monotonic_ns);
         self.collect();
         let wanted = match self.gate.slowest() {
             Some(slowest) => self.whole_frames(slowest) + capacity,

@@ -1,7 +1,6 @@
 //! How fast a publisher publishes.
 
 use super::PREFETCH_RING;
-use crate::clock;
 
 /// Bytes of frames in a nanosecond from which on a publisher gets its cache lines as fast as it
 /// stores (ADR 0043).
@@ -9,8 +8,8 @@ const FULL_BYTES_PER_NS: u64 = 10;
 /// It is measured over this part of a ring or more.
 const PARTS: u64 = 16;
 
-/// Measures how fast a publisher publishes, about 16 times a lap. What it found holds until the
-/// next measurement.
+/// Measures how fast a publisher publishes, when it asks for room: once a lap or more often. What it
+/// found holds until the next measurement.
 #[derive(Debug)]
 pub(in crate::ring) struct Pace {
     /// Bytes over which it is measured at least. In rings up to [`PREFETCH_RING`] nothing is
@@ -45,24 +44,23 @@ impl Pace {
         }
     }
 
-    /// Whether the last part was published at full speed. The publisher is at `position`.
+    /// Whether the last bytes were published at full speed.
     #[inline(always)]
-    pub(super) fn is_full(&mut self, position: u64) -> bool {
-        if position.saturating_sub(self.position) >= self.step {
-            self.measure(position, clock::monotonic_ns());
-        }
+    pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
 
-    #[inline(never)]
-    fn measure(&mut self, position: u64, now_ns: u64) {
-        let (bytes, took) = (
-            position.saturating_sub(self.position),
-            now_ns.saturating_sub(self.at_ns),
-        );
+    /// The publisher is at `position`. The clock is read only if it has come far enough.
+    pub(super) fn look(&mut self, position: u64, now_ns: impl FnOnce() -> u64) {
+        let bytes = position.saturating_sub(self.position);
+        if bytes < self.step {
+            return;
+        }
+        let now = now_ns();
+        let took = now.saturating_sub(self.at_ns);
         // The time since the start says nothing.
         self.is_full = self.at_ns > 0 && bytes >= took.saturating_mul(FULL_BYTES_PER_NS);
-        (self.position, self.at_ns) = (position, now_ns);
+        (self.position, self.at_ns) = (position, now);
     }
 }
 
@@ -77,7 +75,7 @@ mod tests {
     fn pace_is_full_from_ten_bytes_a_nanosecond_on() {
         let mut pace = Pace::new(RING);
         // A lane that was taken over may be far ahead.
-        pace.measure(1 << 60, 1_000_000_000);
+        pace.look(1 << 60, || 1_000_000_000);
         assert!(!pace.is_full);
         let (mut at, mut now) = (1 << 60, 1_000_000_000);
         for (took, full) in [
@@ -87,20 +85,18 @@ mod tests {
             (5_000_000_000, false),
         ] {
             (at, now) = (at + PART, now + took);
-            pace.measure(at, now);
+            pace.look(at, || now);
             assert_eq!(pace.is_full, full, "{PART} bytes in {took} ns");
         }
     }
 
     #[test]
     fn pace_is_measured_after_a_part_of_a_large_ring() {
+        let unread = || panic!("the clock was read");
         let mut large = Pace::new(RING);
-        large.is_full(PART - 1);
-        assert_eq!(large.at_ns, 0, "the clock was not read");
-        large.is_full(PART);
-        assert!(large.at_ns > 0 && large.position == PART);
-        let mut small = Pace::new(PREFETCH_RING);
-        small.is_full(1 << 62);
-        assert_eq!(small.at_ns, 0, "nor in a small ring");
+        large.look(PART - 1, unread);
+        large.look(PART, || 5);
+        assert_eq!((large.position, large.at_ns), (PART, 5));
+        Pace::new(PREFETCH_RING).look(1 << 62, unread);
     }
 }

@@ -66,11 +66,12 @@ if [ $# -gt 0 ]; then
     for python in "$@"; do
         version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
         # Their objects have another layout than the description below says.
-        "$python" - <<'PROGRAM' || { echo "$python: free-threaded or with checks: refused" >&2; exit 1; }
-import sys, sysconfig
-
-sys.exit(any(map(sysconfig.get_config_var, ["Py_GIL_DISABLED", "Py_DEBUG"])))
-PROGRAM
+        other='import sys, sysconfig
+sys.exit(any(map(sysconfig.get_config_var, ["Py_GIL_DISABLED", "Py_DEBUG"])))'
+        "$python" -c "$other" || {
+            echo "$python is free-threaded or has checks built in: refused" >&2
+            exit 1
+        }
         printf '%s\n' implementation=CPython "version=$version" shared=true pointer_width=64 \
             suppress_build_script_link_lines=true >"$place/interpreter"
         wheel=$(PYO3_CONFIG_FILE=$place/interpreter build "$arch" --no-default-features \

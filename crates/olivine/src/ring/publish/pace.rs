@@ -8,8 +8,8 @@ const FULL_BYTES_PER_NS: u64 = 10;
 /// It is measured over this part of a ring or more.
 const PARTS: u64 = 16;
 
-/// Measures how fast a publisher publishes, when it asks for room: once a lap or more often. What it
-/// found holds until the next measurement.
+/// Measures how fast a publisher publishes, when it asks for room: once a lap or more often. What
+/// it found holds until the next measurement.
 #[derive(Debug)]
 pub(in crate::ring) struct Pace {
     /// Bytes over which it is measured at least. In rings up to [`PREFETCH_RING`] nothing is

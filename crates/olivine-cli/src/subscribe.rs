@@ -499,6 +499,8 @@ impl Receiver<'_> {
             Some(first) => self.last_ns - first,
             None => clock::monotonic_ns() - self.begun_ns,
         };
+        // The last interval's latencies are in `all` from here on.
+        let extra = self.sink.interval(self.subscriber.lag());
         // Before standard output, whose reader may be gone; if it fails, the summary is still
         // printed.
         let saved = save.zip(self.sink.latency.as_ref()).map(|(path, latency)| {
@@ -506,7 +508,6 @@ impl Receiver<'_> {
             files::save_latencies(path, &self.subscriber.uri(), length, &latency.all)
         });
         self.sink.out.flush().map_err(Failure::stdout)?;
-        let extra = self.sink.interval(self.subscriber.lag());
         self.meter.finish(self.sink.totals, extra)?;
         let interrupted = self.stop.interrupted();
         let mut summary = Summary::new(

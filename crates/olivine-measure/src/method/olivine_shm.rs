@@ -13,29 +13,28 @@ const STREAMED: &str = "4MiB";
 
 pub(super) const SPIN: Method = Method::new(
     "olivine-spin",
-    "shm:// with wait=spin, in streams with a ring of 4 MiB",
+    "shm:// with wait=spin; streams in a ring of 4 MiB",
     "spin",
     |side, rendezvous, size, settings| open("spin", side, rendezvous, size, settings),
 )
 .batching();
 pub(super) const YIELD: Method = Method::new(
     "olivine-yield",
-    "shm:// with wait=yield, in streams with a ring of 4 MiB",
+    "shm:// with wait=yield; streams in a ring of 4 MiB",
     "yield",
     |side, rendezvous, size, settings| open("yield", side, rendezvous, size, settings),
 )
 .batching();
 pub(super) const PARK: Method = Method::new(
     "olivine-park",
-    "shm:// with wait=park, sleeping in the kernel, in streams with a ring of 4 MiB",
+    "shm:// with wait=park, sleeping in the kernel; streams in a ring of 4 MiB",
     "park",
     |side, rendezvous, size, settings| open("park", side, rendezvous, size, settings),
 )
 .batching();
 pub(super) const ADAPTIVE: Method = Method::new(
     "olivine-adaptive",
-    "shm:// with wait=adaptive, the default: spins for a while, then sleeps; in streams with a \
-            ring of 4 MiB",
+    "shm:// with wait=adaptive, the default: spins, then sleeps; streams in a ring of 4 MiB",
     "adaptive",
     |side, rendezvous, size, settings| open("adaptive", side, rendezvous, size, settings),
 )

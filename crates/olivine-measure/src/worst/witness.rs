@@ -22,6 +22,8 @@ const QUIET_NS: u64 = 10_000_000;
 const PAUSE_TIMES: u64 = 20;
 /// Time between two readings of the counts of the calling thread, in nanoseconds.
 const EVERY_OWN_NS: u64 = 10_000_000;
+/// A longest time between two readings is forgotten after so long.
+const GAP_NS: u64 = 10_000_000_000;
 /// Nanoseconds in a step of `/proc/stat`.
 const STEP_NS: u64 = STEP_MS * 1_000_000;
 /// What mapping or filling a page takes at most, in nanoseconds.
@@ -51,6 +53,8 @@ pub(super) struct Witness {
     at: u64,
     /// When `own` was read last, in ticks.
     own_at: u64,
+    /// The longest time between two readings of `own` lately, in ticks.
+    gap: (u64, u64),
     /// No message causes a reading before this, in ticks.
     rests_until: u64,
     /// When a message came last, in ticks.
@@ -109,6 +113,7 @@ impl Witness {
             cpus_at: now,
             at: now,
             own_at: now,
+            gap: (now, now),
             rests_until: now,
             received: now,
             before: processes(),
@@ -185,9 +190,18 @@ impl Witness {
             add(LateCause::MinorFault, minor.min(100) * MINOR_FAULT_NS);
             add(LateCause::MajorFault, major.min(100) * MAJOR_FAULT_NS);
         }
+        let length = |(from, to): (u64, u64)| self.clock.nanos(to.saturating_sub(from));
+        let is_past = length((self.gap.1, now)) > GAP_NS;
+        if is_past || span >= length(self.gap) {
+            self.gap = (from, now);
+        }
         // Relaxed: the flag carries no other data.
         if self.continued.swap(false, Ordering::Relaxed) {
-            add(LateCause::SubscriberStopped, span);
+            // The handler may run on another thread, after the first readings behind the stop.
+            let late = span < length(self.gap) / 10;
+            let (from, to) = if late { self.gap } else { (from, now) };
+            let stopped = LateCause::SubscriberStopped;
+            found.push(Evidence::new(from, to, Some(to - from), stopped));
         }
         (self.own, self.own_at) = (own, now);
     }
@@ -375,6 +389,22 @@ mod tests {
         continued.store(true, Ordering::Relaxed);
         assert_eq!(stopped(&witness.gather()), 1);
         assert_eq!(stopped(&witness.gather()), 0, "once");
+    }
+
+    /// A regression: the messages of a stop were taken for those of a sleep.
+    #[test]
+    fn flag_that_comes_after_a_reading_is_of_the_longest_gap_before() {
+        let continued = Arc::new(AtomicBool::new(false));
+        let mut witness = Witness::new(Arc::clone(&continued), None);
+        let from = witness.own_at - witness.clock.ticks_for(3_600_000_000_000);
+        witness.own_at = from;
+        let _unflagged = witness.gather();
+        continued.store(true, Ordering::Relaxed);
+        let found = witness.gather();
+        let stopped = found
+            .iter()
+            .find(|one| one.cause == LateCause::SubscriberStopped);
+        assert_eq!(stopped.map(|one| one.from), Some(from));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::scenario::registry;
 use crate::text;
 use rank::Group;
 use select::{Part, parts};
+use std::collections::BTreeSet;
 
 /// Text about all figures of channels.
 const OF_CHANNELS: &str = "\
@@ -78,7 +79,9 @@ pub fn view(sources: &[Source]) -> View {
         .iter()
         .map(|source| conditions::machine(&source.file))
         .collect();
-    machines.dedup();
+    // Each once, in the order of the files.
+    let mut seen = BTreeSet::new();
+    machines.retain(|machine| seen.insert(machine.clone()));
     View {
         title: title(sources),
         sentence: sentence::sentence(&compared),

@@ -319,6 +319,18 @@ fn sections_state_the_runs_of_their_rows_and_each_published_figure_once() {
     assert_eq!(section(&file).facts[0], "3 to 5 runs");
 }
 
+/// A regression: a machine was named again after a file of another version.
+#[test]
+fn each_machine_and_version_is_named_once() {
+    let file = |commit: &str| {
+        let mut file = common::round_trips();
+        file.machine.commit = commit.to_owned();
+        source(commit, file)
+    };
+    let machines = view(&[file("first"), file("second"), file("first")]).machines;
+    assert_eq!(machines.len(), 2, "{machines:?}");
+}
+
 /// CSV and histogram logs hold what the JSON holds.
 mod export {
     use crate::common;

@@ -1,6 +1,7 @@
 //! Aeron (its C media driver and client): IPC streams between processes, by exclusive publications.
 
 use olivine_arena::error::{ArenaError, Result};
+use olivine_arena::fixed::pause;
 use olivine_arena::method::{Driver, End, Method, Rendezvous, Side, drive};
 use olivine_arena::run;
 use rusteron_media_driver::{
@@ -211,11 +212,6 @@ fn offer(publication: &AeronExclusivePublication, agents: &Agents, message: &[u8
             Err(error) => return Err(says(error)),
         }
     }
-}
-
-#[inline(always)]
-fn pause(count: u32) {
-    (0..count).for_each(|_| std::hint::spin_loop());
 }
 
 impl End for Streams {

@@ -320,7 +320,7 @@ impl<P: Push<N>, C: Pop<N>, const N: usize> End for Fixed<P, C, N> {
 /// `count` pause instructions: a look takes its cache line from the side that is about to write to
 /// it, so a side that waits is often faster if it looks less often.
 #[inline(always)]
-fn pause(count: u32) {
+pub fn pause(count: u32) {
     for _ in 0..count {
         std::hint::spin_loop();
     }

@@ -49,7 +49,6 @@
 //! parts with a result.
 
 use crate::error::chain;
-use crate::method::THREADS;
 use crate::plan::{Matrix, PlanError};
 use crate::result::{Published, Row};
 use crate::scenario::bridge::Part;
@@ -309,14 +308,7 @@ impl Job {
     /// Fills in what the programs of `setup` say of their methods.
     pub fn know(&mut self, setup: &Setup) {
         for point in &mut self.points {
-            let parameters = &mut point.variant.parameters;
-            let Ok((program, known)) = setup.find(&point.variant.method) else {
-                continue;
-            };
-            if program > 0 {
-                parameters.wait = Some(known.wait.clone());
-                parameters.settings = if known.threads { THREADS } else { "" }.to_owned();
-            }
+            setup.describe(&mut point.variant);
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::error::{BenchError, Result};
 use crate::floor::{middle_ns, nanos};
 use crate::kernel::{Counts, of_cpus};
 use crate::latency::Latency;
-use crate::method::Description;
+use crate::method::{Description, THREADS};
 use crate::privileges::Privileges;
 use crate::result::{Parameters, Placement, Row};
 use crate::run::{Participants, Program, Stopped};
@@ -127,6 +127,17 @@ impl Setup {
             }
             .into()
         })
+    }
+
+    /// Fills in what another program says of the method of `variant`.
+    pub fn describe(&self, variant: &mut Variant) {
+        if let Ok((program, known)) = self.find(&variant.method)
+            && program > 0
+        {
+            let parameters = &mut variant.parameters;
+            parameters.wait = Some(known.wait.clone());
+            parameters.settings = if known.threads { THREADS } else { "" }.to_owned();
+        }
     }
 
     /// Whether a program knows a method of this name.

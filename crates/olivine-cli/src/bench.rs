@@ -101,6 +101,9 @@ impl From<PlanError> for Failure {
         match error {
             PlanError::Channel(error) => error.into(),
             PlanError::List { key, message } => Self::usage(format!("--{key} {message}")),
+            PlanError::Method(error) => {
+                Self::usage(format!("{error}; those of other libraries need --rivals"))
+            }
             other => Self::Usage(other.into()),
         }
     }
@@ -121,7 +124,8 @@ fn variants(matrices: &[Matrix]) -> Outcome<Vec<Variant>> {
     Ok(variants.collect::<Outcome<Vec<_>>>()?.concat())
 }
 
-/// Measures matrices of one scenario, and the `rivals` of a folder with the same sizes and batches.
+/// Measures matrices of one scenario, and the `rivals` of a folder with the same sizes and batches:
+/// all of them, unless methods of some are named.
 fn measured(
     mut bench: Bench,
     common: Common,
@@ -129,8 +133,15 @@ fn measured(
     rivals: Option<&Path>,
 ) -> Outcome {
     let scenario = matrices[0].scenario;
-    let rivals = programs(rivals)?;
-    let variants = variants(matrices)?;
+    let mut matrices = matrices.to_vec();
+    let rivals = match rivals {
+        Some(folder) if rivals::named(&mut bench, folder, &mut matrices)? => Vec::new(),
+        folder => programs(folder)?,
+    };
+    let mut variants = variants(&matrices)?;
+    for variant in &mut variants {
+        bench.setup.describe(variant);
+    }
     bench.place(variants.iter().map(|variant| &variant.parameters))?;
     if !scenario.reads("method") {
         let rows = bench.measure(|setup, watch| (scenario.run)(setup, &variants, watch))?;

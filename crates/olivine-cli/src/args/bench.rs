@@ -467,12 +467,13 @@ pub(crate) struct PageArgs {
 #[derive(Debug, Args)]
 #[command(help_template = TEMPLATE, after_help = "\
 Examples:
-  olivine bench site public results/*       index.html, a page a machine, badges
+  olivine bench site public results         index.html, a page a machine, badges
   olivine bench site public mine.json theirs.json")]
 pub(crate) struct SiteArgs {
     /// Folder to write
     pub(crate) out: PathBuf,
-    /// A machine each: a folder of result files, or one of 'bench submit'
+    /// A machine each: a folder of result files, or a file of 'bench submit'; or
+    /// a folder of such folders and files
     #[arg(required = true, value_name = "MACHINE")]
     pub(crate) machine: Vec<PathBuf>,
 }

@@ -10,6 +10,7 @@ use olivine_bench::result::{Placement, ResultFile, Row};
 use olivine_bench::scenario::{Variant, pingpong};
 use olivine_bench::text;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Flags of measurements.
@@ -50,6 +51,9 @@ pub(super) fn run(args: &CompareArgs, common: Common) -> Outcome {
                 Chosen::new(&sources[0].file, first, &args.first),
                 Chosen::new(&sources[1].file, second, &args.second),
             );
+            for (side, source) in [&first, &second].into_iter().zip(&sources) {
+                side.check(&source.file)?;
+            }
             tell(&first, &second, common)
         }
         (Side::Method(first), Side::Method(second)) => {
@@ -101,6 +105,21 @@ impl<'a> Chosen<'a> {
             name: name.to_owned(),
             method,
         }
+    }
+
+    /// Fails if `file` has no row of the method that was named.
+    fn check(&self, file: &ResultFile) -> Outcome {
+        let Some(method) = self.method.as_ref().filter(|_| self.rows.is_empty()) else {
+            return Ok(());
+        };
+        let rows = file.results.iter();
+        let methods: BTreeSet<&str> = rows.map(|row| row.method.as_str()).collect();
+        let methods: Vec<&str> = methods.into_iter().collect();
+        Err(Failure::failed(format!(
+            "{}: there is no method '{method}' in this file; there are {}",
+            self.name,
+            methods.join(", ")
+        )))
     }
 }
 
@@ -270,7 +289,7 @@ mod tests {
             let variants = variants_of(method, &[32, 64]).unwrap();
             assert!(variants.iter().all(|variant| variant.method == method));
             let sizes = variants.iter().map(|variant| variant.parameters.size_bytes);
-            let sizes: std::collections::BTreeSet<u64> = sizes.collect();
+            let sizes: BTreeSet<u64> = sizes.collect();
             assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [32, 64]);
         }
     }

@@ -36,6 +36,12 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
             "--card {path} is a picture: name a .svg file"
         )));
     }
+    if args.card.is_some() && args.file.len() > 1 {
+        return Err(Failure::usage(format!(
+            "--card shows one result, and {} files are given: name one",
+            args.file.len()
+        )));
+    }
     let mut sources = files::read(&args.file)?;
     let view = view(&sources);
     if view.sections.is_empty() {

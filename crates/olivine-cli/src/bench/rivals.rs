@@ -4,7 +4,8 @@ use super::{Bench, programs};
 use crate::failure::Outcome;
 use crate::progress::Progress;
 use olivine_bench::error::chain;
-use olivine_bench::method::THREADS;
+use olivine_bench::method::{OWN, THREADS};
+use olivine_bench::plan::{ALL, Matrix};
 use olivine_bench::result::{Parameters, Row};
 use olivine_bench::run::Program;
 use olivine_bench::scenario::Variant;
@@ -56,6 +57,27 @@ pub(super) fn enter(
     }
     bar.clear();
     (variants, failed)
+}
+
+/// Whether methods of rivals in `folder` are named: their programs are added then, and their names
+/// moved from `method` to `rival` in each of the `matrices`.
+pub(super) fn named(bench: &mut Bench, folder: &Path, matrices: &mut [Matrix]) -> Outcome<bool> {
+    let names = matrices[0].method.clone();
+    let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
+    let wanted: Vec<&str> = wanted
+        .into_iter()
+        .filter(|name| ![ALL, OWN].contains(name) && !bench.setup.knows(name))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(false);
+    }
+    know(bench, folder, &wanted)?;
+    for matrix in &mut *matrices {
+        let methods = std::mem::take(&mut matrix.method).into_iter();
+        (matrix.rival, matrix.method) =
+            methods.partition(|name| wanted.contains(&name.as_str()) && bench.setup.knows(name));
+    }
+    Ok(!matrices[0].rival.is_empty())
 }
 
 /// Adds the programs in `folder` that have one of the `wanted` methods. Without a folder there are

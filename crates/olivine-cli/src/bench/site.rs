@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub(super) fn run(args: &SiteArgs, common: Common) -> Outcome {
-    let places = args.machine.iter().map(|path| place(path));
+    let paths = args.machine.iter().map(|path| machines(path));
+    let paths = paths.collect::<Outcome<Vec<_>>>()?.concat();
+    let places = paths.iter().map(|path| place(path));
     let places = places.collect::<Outcome<Vec<_>>>()?;
     let site = render::site(&places).map_err(|error| Failure::Failed(error.into()))?;
     for (name, content) in &site {
@@ -29,16 +31,46 @@ pub(super) fn run(args: &SiteArgs, common: Common) -> Outcome {
     print(&format!("{} files, {}\n", site.len(), index.display()))
 }
 
-/// A machine: the result files of a folder, in the order of their names, or one file.
-fn place(path: &Path) -> Outcome<MachineFiles> {
-    let mut found = vec![path.to_path_buf()];
-    if path.is_dir() {
-        let entries = fs::read_dir(path).map_err(|error| failed("read", path, error))?;
-        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-        let is_result = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "json");
-        found = paths.filter(is_result).collect();
-        found.sort();
+/// The machines at `path`: those in a folder that has folders of result files, otherwise one.
+fn machines(path: &Path) -> Outcome<Vec<PathBuf>> {
+    let has_results = |path: &PathBuf| matches!(results(path), Ok(found) if !found.is_empty());
+    let inner: Vec<PathBuf> = match path.is_dir() {
+        true => entries(path)?
+            .into_iter()
+            .filter(|at| at.is_dir())
+            .collect(),
+        false => Vec::new(),
+    };
+    let inner: Vec<PathBuf> = inner.into_iter().filter(has_results).collect();
+    if inner.is_empty() {
+        return Ok(vec![path.to_path_buf()]);
     }
+    // Files beside the folders are machines too.
+    Ok([inner, results(path)?].concat())
+}
+
+/// What a folder holds, in the order of the names.
+fn entries(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(|error| failed("read", folder, error))?;
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// The result files of a folder.
+fn results(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let is_result = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "json");
+    Ok(entries(folder)?.into_iter().filter(is_result).collect())
+}
+
+/// A machine: the result files of a folder, or one file.
+fn place(path: &Path) -> Outcome<MachineFiles> {
+    let found = match path.is_dir() {
+        true => results(path)?,
+        false => vec![path.to_path_buf()],
+    };
     let name = files::name_of(path);
     if found.is_empty() {
         return Err(Failure::failed(format!(

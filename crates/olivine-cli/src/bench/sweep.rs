@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::output::{folded, json_line, print};
 use crate::progress::Progress;
 use olivine_bench::cpus;
-use olivine_bench::job::{Bridges, Job, JobError};
+use olivine_bench::job::{Bridges, Job, JobError, PRESETS};
 use olivine_bench::result::{ResultFile, Results};
 use olivine_bench::scenario::bridge::{PARTS, Plan};
 use std::fs;
@@ -25,7 +25,12 @@ pub(super) fn run(args: &SweepArgs, common: Common) -> Outcome {
     let mut job = match (&args.preset, &args.job) {
         (Some(name), _) => Job::preset(name, cpus)?,
         (None, Some(path)) => Job::read(path, cpus)?,
-        (None, None) => return Err(Failure::usage("a job file or --preset is needed")),
+        (None, None) => {
+            return Err(Failure::usage(format!(
+                "name a job file, or --preset with one of {}",
+                PRESETS.map(|(name, _)| name).join(", ")
+            )));
+        }
     };
     if args.print_job {
         return print(&job.text);

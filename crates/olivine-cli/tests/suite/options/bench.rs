@@ -37,6 +37,9 @@ pub(crate) const SCENES: &[Scene] = &[
     ),
     Scene::acts("bench compare", &["--json"], |stage| {
         stage.shows_json(&["bench", "compare", RECORDED, RECORDED]);
+        let pigeon = format!("{RECORDED}:pigeon");
+        let told = stage.fails(&["bench", "compare", RECORDED, &pigeon], 1);
+        assert!(told.contains("no method 'pigeon' in this file"), "{told}");
     }),
     Scene::acts(
         "bench report",
@@ -64,6 +67,16 @@ pub(crate) const SCENES: &[Scene] = &[
     level!("bench site", "x", "gone"),
     Scene::acts("bench site", &["--json"], |stage| {
         stage.shows_json(&["bench", "site", &stage.path("site"), RECORDED]);
+        // A folder of machines is each of them.
+        std::fs::create_dir_all(stage.path("all/first")).unwrap();
+        for machine in ["all/first/a.json", "all/second.json"] {
+            std::fs::copy(RECORDED, stage.path(machine)).unwrap();
+        }
+        let site = stage.path("all-site");
+        stage.ok(&["bench", "site", &site, &stage.path("all")]);
+        for page in ["first.html", "second.html"] {
+            assert!(std::path::Path::new(&site).join(page).exists(), "{page}");
+        }
     }),
 ];
 
@@ -144,6 +157,8 @@ fn report(stage: &Stage) {
     assert!(read(&card).contains("width=\"1200\" height=\"630\""));
     let told = stage.fails(&[&words[..], &["card.png"]].concat(), 2);
     assert!(told.contains("name a .svg file"), "{told}");
+    let told = stage.fails(&["bench", "report", RECORDED, RECORDED, "--card", &card], 2);
+    assert!(told.contains("--card shows one result"), "{told}");
     // Without --out it is written where the tool runs.
     stage.fails(&["bench", "report", "gone.json"], 1);
 }

@@ -422,6 +422,19 @@ fn methods(stage: &Stage, plain: &[&str], base: &[&str]) {
         let told = stage.fails(&[base, &["pipe"], &option].concat(), 2);
         assert!(told.contains(option[0]), "{told}");
     }
+    // Of a rival that is named, only what is named is measured.
+    entry(stage);
+    let found = rows(
+        stage,
+        &[base, &["pipe,ring-c", "--rivals", &stage.path("")], &size],
+    );
+    let found: BTreeSet<&str> = found
+        .iter()
+        .filter_map(|row| row["method"].as_str())
+        .collect();
+    assert_eq!(found, BTreeSet::from(["pipe", "ring-c"]));
+    let told = stage.fails(&[base, &["ring-c"], &size[..]].concat(), 2);
+    assert!(told.contains("--rivals"), "{told}");
     let folder = stage.path("no-rivals");
     let words = [base, &["pipe", "--rivals", &folder], &size, SHORT].concat();
     let told = stage.fails(&words, 1);

@@ -49,11 +49,14 @@ pub struct Source {
 pub fn view(sources: &[Source]) -> View {
     let mut sections: Vec<Section> = Vec::new();
     let mut compared: Vec<(Part<'_>, Vec<Group<'_>>)> = Vec::new();
+    // The section of each of them.
+    let mut places: Vec<usize> = Vec::new();
     for Source { file, .. } in sources {
         for part in parts(file) {
             let groups = Group::all(&part);
             let shown = groups.iter().flat_map(|group| &group.main.entries);
             let held = shown.map(|entry| entry.measured.runs.len());
+            places.push(sections.len());
             sections.push(Section {
                 command: conditions::command(file),
                 facts: conditions::facts(file, held),
@@ -82,9 +85,11 @@ pub fn view(sources: &[Source]) -> View {
     // Each once, in the order of the files.
     let mut seen = BTreeSet::new();
     machines.retain(|machine| seen.insert(machine.clone()));
+    let (told, sentence) = sentence::sentence(&compared).unzip();
     View {
         title: title(sources),
-        sentence: sentence::sentence(&compared),
+        sentence,
+        told: told.map(|part| places[part]),
         warning: conditions::warning(sources),
         stamp: conditions::stamp(sources),
         machines,

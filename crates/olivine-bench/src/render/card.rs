@@ -72,10 +72,14 @@ pub fn card(view: &View) -> Option<String> {
     Some(out)
 }
 
-/// The first ranking with this library: its section, rows and floor.
+/// The first ranking with this library: its section, rows and floor. If the sentence is about a
+/// section, it is looked for there.
 fn ranking(view: &View) -> Option<(&Section, Vec<&Dot>, Option<f64>)> {
-    let figures = view
-        .sections
+    let sections = match view.told {
+        Some(told) => &view.sections[told..=told],
+        None => &view.sections[..],
+    };
+    let figures = sections
         .iter()
         .flat_map(|section| section.figures.iter().map(move |figure| (section, figure)));
     figures.into_iter().find_map(|(section, figure)| {

@@ -304,6 +304,8 @@ pub struct View {
     pub title: String,
     /// How Olivine compares, in one sentence; `None` if it was not measured.
     pub sentence: Option<String>,
+    /// The section that it is about.
+    pub(crate) told: Option<usize>,
     /// Why the figures must not be quoted, in one paragraph.
     pub warning: Option<String>,
     /// The same in two words.

@@ -36,12 +36,6 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
             "--card {path} is a picture: name a .svg file"
         )));
     }
-    if args.card.is_some() && args.file.len() > 1 {
-        return Err(Failure::usage(format!(
-            "--card shows one result, and {} files are given: name one",
-            args.file.len()
-        )));
-    }
     let mut sources = files::read(&args.file)?;
     let view = view(&sources);
     if view.sections.is_empty() {
@@ -49,6 +43,12 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
         let names = names.join(", ");
         let told = format!("there is no figure in {names}: nothing to report");
         return Err(Failure::failed(told));
+    }
+    if args.card.is_some() && view.machines.len() > 1 {
+        return Err(Failure::usage(format!(
+            "--card shows one machine, and the files are of {}: name those of one",
+            view.machines.len()
+        )));
     }
     let mut written: Vec<PathBuf> = Vec::new();
     if let Some(folder) = &args.svg {

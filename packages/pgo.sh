@@ -15,20 +15,25 @@ place=$target/pgo
 counts=$place/counts
 rm -rf "$counts"
 
-# The tool with one more option of the compiler, in a folder: build FOLDER OPTION.
+# The tool with one more option of the compiler, in a folder: build FOLDER OPTION. Options of
+# RUSTFLAGS stay, and a path may have spaces.
+separator=$'\x1f'
+given=${RUSTFLAGS:+${RUSTFLAGS// /$separator}$separator}
 build() {
-    RUSTFLAGS=-C$2 cargo build --quiet --locked --release --package olivine-cli --bin olivine \
-        --target "$host" --target-dir "$place/$1"
+    CARGO_ENCODED_RUSTFLAGS=${given}-C$separator$2 cargo build --quiet --locked --release \
+        --package olivine-cli --bin olivine --target "$host" --target-dir "$place/$1"
     tool=$place/$1/$host/release/olivine
 }
 
 build counting "profile-generate=$counts"
+# A file for each process: one that is killed while it writes spoils its own only.
+export LLVM_PROFILE_FILE=$counts/%p.profraw
 short='--runs 1 --seconds 0.5'
 for scenario in 'pingpong --method olivine-spin,olivine-park,olivine-tcp' throughput \
     'latency --rate 10K,1M' 'mesh --publishers 2 --subscribers 2' http tcp; do
     "$tool" bench $scenario $short >"$place/log" 2>&1 || fail "bench $scenario: $(cat "$place/log")"
 done
-"$merge" merge --output "$place/profile" "$counts"
+"$merge" merge --failure-mode=all --output "$place/profile" "$counts"
 ran=$("$merge" show "$place/profile" | sed -n 's/^Total functions: //p')
 build optimized "profile-use=$place/profile"
 [ "$(OLIVINE_DIR=$place "$tool" pub shm://pgo one --log-level warn &&

@@ -26,7 +26,7 @@ build() {
 }
 
 build counting "profile-generate=$counts"
-# A file for each process: one that is killed while it writes spoils its own only.
+# A file for each process: a process that is killed while it writes spoils only its own.
 export LLVM_PROFILE_FILE=$counts/%p.profraw
 short='--runs 1 --seconds 0.5'
 for scenario in 'pingpong --method olivine-spin,olivine-park,olivine-tcp' throughput \

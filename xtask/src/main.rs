@@ -135,8 +135,8 @@ enum Task {
         #[arg(long)]
         write: bool,
     },
-    /// Build the library for C and C++ and install it below a folder: headers, libraries, and the
-    /// files for `pkg-config` and CMake.
+    /// Build the library for C and C++, install it below a folder (headers, libraries, files for
+    /// `pkg-config` and CMake), and try it there.
     Capi {
         /// The folder, such as `/usr/local`; created if missing.
         #[arg(long, value_name = "DIR")]

@@ -22,12 +22,17 @@
 //   stops a poll costs an unwinding.
 // - A signal does not end a call that waits: the call goes on waiting once the signal handler has
 //   run. A program that must react to signals waits in slices of timeout_ms.
+// - Another thread does not end it either: a close is refused (OLIVINE_STATUS_IN_USE), and
+//   pthread_cancel takes effect after the call only. To end a wait at once, wait in poll(2) for
+//   olivine_subscriber_event_fd and an eventfd that the other thread writes.
+// - ThreadSanitizer does not see the library's synchronisation. Where a message hands over memory
+//   of the process, say so: __tsan_release before it is sent, __tsan_acquire after it arrived.
 //
 // Each verb has three forms: try_x never waits, x waits by the channel's wait strategy, x_timeout
 // waits for `timeout_ms` milliseconds at most (negative: as long as it takes).
 //
 // A channel is named by a URI: shm://ticks?capacity=4MiB. Its schemes, keys, units and defaults are
-// those of the Rust library and of the tool: docs.rs/olivine, `Config`.
+// those of the Rust library and of the tool: docs/uri.md.
 
 
 #ifndef OLIVINE_H
@@ -124,11 +129,13 @@ enum olivine_status
   OLIVINE_STATUS_OPEN_BUSY = 311,
   // Each time the channel was found, it was being removed.
   OLIVINE_STATUS_OPEN_RESTLESS = 312,
-  // There is no such channel.
+  // There is no such channel, where a call does not make one. Opening `shm://` and `inproc://`
+  // makes it.
   OLIVINE_STATUS_OPEN_MISSING = 313,
   // The thread could not be pinned.
   OLIVINE_STATUS_OPEN_CPU = 314,
-  // The far side of a channel elsewhere cannot be reached.
+  // The far side of a channel elsewhere cannot be reached: no server, no publisher at the
+  // socket, no journal at the path.
   OLIVINE_STATUS_OPEN_LINK = 315,
   // This build was made without the bridge.
   OLIVINE_STATUS_OPEN_NO_BRIDGE = 316,
@@ -157,7 +164,8 @@ enum olivine_status
   OLIVINE_STATUS_TOPIC = 407,
   // Nothing was received, for a reason without a separate status.
   OLIVINE_STATUS_NOT_RECEIVED = 500,
-  // Every publisher has closed and everything was read.
+  // Every publisher has closed and everything was read. A subscriber that has met no publisher
+  // waits for one.
   OLIVINE_STATUS_END_OF_STREAM = 501,
   // Unread messages of a `delivery=latest` subscriber were overwritten. It continues with the
   // next message published.
@@ -341,7 +349,8 @@ const char *olivine_version(void);
 // Why this thread's latest call that failed did: what, with which value, and what to do, in one
 // line of UTF-8. Empty if none has failed. Never NULL.
 //
-// A call that answers `OLIVINE_STATUS_OK` does not change it. The text is in a buffer of the
+// A call that answers `OLIVINE_STATUS_OK` does not change it; every other answer does, also
+// `OLIVINE_STATUS_TIMED_OUT`. The text is in a buffer of the
 // thread, and is valid until the thread ends. Only this function changes it, if a call has failed
 // since; texts are cut at 2047 bytes.
 const char *olivine_last_error(void);
@@ -648,7 +657,8 @@ const char *olivine_status_name(int32_t status);
 // nothing stays behind.
 //
 // A reliable subscriber (the default) gets every message published from now until it is closed;
-// publishers wait for it. It may be opened before any publisher is.
+// publishers wait for it. It may be opened before any publisher is, and then waits for one: a
+// misspelt name makes a new channel, which stays empty.
 //
 // `uri`, blocking and answers: as for `olivine_publisher_open`.
 //
@@ -819,11 +829,13 @@ olivine_status olivine_subscriber_durable(const struct olivine_subscriber *subsc
 olivine_status olivine_subscriber_check_unlinked(const struct olivine_subscriber *subscriber,
                                                  int *is_unlinked);
 
-// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It
-// belongs to the subscriber: neither read nor close it.
+// `*descriptor` becomes readable when there is a message or the end of the stream, and at times
+// without either: for `poll`, `epoll` (also edge-triggered) and event loops. It belongs to the
+// subscriber: neither read nor close it.
 //
-// Poll until it consumes nothing each time, which arms it again; call no function that waits
-// besides. The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
+// Each time, read until a poll consumes nothing, `olivine_subscriber_try_receive` answers
+// `TIMED_OUT`, or the stream has ended: that arms it again. Call no function that waits besides.
+// The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
 // no descriptor or thread left, or in a forked child.
 //
 // # Safety

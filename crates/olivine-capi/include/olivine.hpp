@@ -6,7 +6,8 @@
 // time-out.
 //
 // Without exceptions (-fno-exceptions) what would be thrown is printed to the standard error, and
-// the program aborts.
+// the program aborts: also where a channel cannot be opened. To survive that, call olivine.h. The
+// end of the stream ends `for (... : subscriber)` without it.
 //
 // A signal ends no call that waits: wait in slices by a Timeout, and look between them.
 //
@@ -714,7 +715,8 @@ class Subscriber {
         check(olivine_subscriber_check_unlinked(handle_.get(), &is_unlinked));
         return is_unlinked != 0;
     }
-    // Readable when there is something to poll; belongs to the subscriber.
+    // Readable when there is a message or the end of the stream, and at times without either:
+    // read until nothing is left, which arms it again. Belongs to the subscriber.
     int event_fd() {
         int descriptor = -1;
         check(olivine_subscriber_event_fd(handle_.get(), &descriptor));

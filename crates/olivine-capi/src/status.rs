@@ -85,11 +85,13 @@ pub enum Status {
     OpenBusy = 311,
     /// Each time the channel was found, it was being removed.
     OpenRestless = 312,
-    /// There is no such channel.
+    /// There is no such channel, where a call does not make one. Opening `shm://` and `inproc://`
+    /// makes it.
     OpenMissing = 313,
     /// The thread could not be pinned.
     OpenCpu = 314,
-    /// The far side of a channel elsewhere cannot be reached.
+    /// The far side of a channel elsewhere cannot be reached: no server, no publisher at the
+    /// socket, no journal at the path.
     OpenLink = 315,
     /// This build was made without the bridge.
     OpenNoBridge = 316,
@@ -120,7 +122,8 @@ pub enum Status {
 
     /// Nothing was received, for a reason without a separate status.
     NotReceived = 500,
-    /// Every publisher has closed and everything was read.
+    /// Every publisher has closed and everything was read. A subscriber that has met no publisher
+    /// waits for one.
     EndOfStream = 501,
     /// Unread messages of a `delivery=latest` subscriber were overwritten. It continues with the
     /// next message published.

@@ -48,7 +48,8 @@ struct Stopped;
 /// nothing stays behind.
 ///
 /// A reliable subscriber (the default) gets every message published from now until it is closed;
-/// publishers wait for it. It may be opened before any publisher is.
+/// publishers wait for it. It may be opened before any publisher is, and then waits for one: a
+/// misspelt name makes a new channel, which stays empty.
 ///
 /// `uri`, blocking and answers: as for `olivine_publisher_open`.
 ///
@@ -565,11 +566,13 @@ unsafe fn number(
     })
 }
 
-/// `*descriptor` becomes readable when there is something to poll: for `epoll` and event loops. It
-/// belongs to the subscriber: neither read nor close it.
+/// `*descriptor` becomes readable when there is a message or the end of the stream, and at times
+/// without either: for `poll`, `epoll` (also edge-triggered) and event loops. It belongs to the
+/// subscriber: neither read nor close it.
 ///
-/// Poll until it consumes nothing each time, which arms it again; call no function that waits
-/// besides. The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
+/// Each time, read until a poll consumes nothing, `olivine_subscriber_try_receive` answers
+/// `TIMED_OUT`, or the stream has ended: that arms it again. Call no function that waits besides.
+/// The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
 /// no descriptor or thread left, or in a forked child.
 ///
 /// # Safety

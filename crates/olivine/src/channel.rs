@@ -15,6 +15,7 @@ pub(crate) mod claim;
 mod dying_holder;
 pub(crate) mod fields;
 mod join;
+mod own_thread;
 mod poll;
 pub(crate) mod publisher;
 pub(crate) mod raw;

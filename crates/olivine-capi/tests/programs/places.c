@@ -6,7 +6,10 @@ static void once(const char *uri) {
     olivine_publisher *publisher = NULL;
     olivine_subscriber *subscriber = NULL;
     olivine_message message = OLIVINE_MESSAGE_INIT;
+    int descriptor = -1;
     WANT(olivine_subscriber_open(uri, &subscriber) == OLIVINE_STATUS_OK);
+    // Its thread ends with the subscriber.
+    WANT(olivine_subscriber_event_fd(subscriber, &descriptor) == OLIVINE_STATUS_OK);
     WANT(olivine_publisher_open(uri, &publisher) == OLIVINE_STATUS_OK);
     for (uint32_t number = 0; number < 1000; number++) {
         const olivine_label label = {NULL, number};

@@ -1,6 +1,7 @@
 //! Waiting in event loops and tasks: a thread parks for them, signals an `eventfd` and wakes the
 //! task.
 
+use super::own_thread::OwnThread;
 use super::slow_state::{SubscriberSlowState, watch_peers};
 use super::waiting::wake_task;
 use crate::link::Control;
@@ -15,7 +16,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The panic of a subscriber whose thread has panicked.
@@ -27,7 +27,7 @@ const PANICKED: &str = "the thread that waits for a subscriber panicked: please 
 pub(super) struct Watch {
     shared: Arc<Shared>,
     sleeper: Sleeper,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<OwnThread>,
 }
 
 #[derive(Debug)]
@@ -111,19 +111,17 @@ impl Watch {
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let thread = std::thread::Builder::new()
-            .name("olivine-watch".into())
-            .spawn({
-                let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
-                move || {
-                    let link = link.as_deref();
-                    let watch = || run(&shared, &sleeper, &locks, &epoch, &slot_state, link);
-                    // A bug of this crate must not leave a subscriber waiting for ever.
-                    if catch_unwind(AssertUnwindSafe(watch)).is_err() {
-                        shared.fail();
-                    }
+        let thread = OwnThread::start("olivine-watch", {
+            let (shared, sleeper) = (Arc::clone(&shared), sleeper.clone());
+            move || {
+                let link = link.as_deref();
+                let watch = || run(&shared, &sleeper, &locks, &epoch, &slot_state, link);
+                // A bug of this crate must not leave a subscriber waiting for ever.
+                if catch_unwind(AssertUnwindSafe(watch)).is_err() {
+                    shared.fail();
                 }
-            })?;
+            }
+        })?;
         Ok(Self {
             shared,
             sleeper,
@@ -196,12 +194,8 @@ impl Drop for Watch {
         self.shared.changed.notify_one();
         wake(&self.sleeper.park);
         if let Some(thread) = self.thread.take() {
-            // An executor that polls the task in `wake` drops the subscriber in this very thread,
-            // which then ends alone.
-            if thread.thread().id() != std::thread::current().id() {
-                // It catches panics.
-                let _ = thread.join();
-            }
+            // An executor that polls the task in `wake` drops the subscriber in this very thread.
+            thread.join();
         }
         // Wakes a waiter on a duplicate of the descriptor. If the count is full, the descriptor is
         // readable already.

@@ -1,5 +1,6 @@
 //! The thread behind an asynchronous publisher: it waits with the publisher, and gives it back.
 
+use super::super::own_thread::OwnThread;
 use super::super::publisher::{Ending, Publisher};
 use super::super::waiting::{EndWait, wake_task};
 use crate::error::NotSent;
@@ -13,7 +14,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 /// What the thread does with the publisher.
 pub(super) enum Task {
@@ -94,7 +95,7 @@ impl<T: ?Sized> Shared<T> {
 pub(super) struct Worker<T: ?Sized> {
     /// Both are `None` after the end.
     tasks: Option<Sender<(Publisher<T>, Task)>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<OwnThread>,
     shared: Arc<Shared<T>>,
     page: ForkPage,
 }
@@ -113,8 +114,7 @@ impl<T: ?Sized + 'static> Worker<T> {
             end_wait: EndWait::default(),
         });
         let served = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("olivine-room".to_owned());
-        let thread = thread.spawn(move || served.serve(&received))?;
+        let thread = OwnThread::start("olivine-room", move || served.serve(&received))?;
         Ok(Self {
             tasks: Some(tasks),
             thread: Some(thread),
@@ -195,11 +195,8 @@ impl<T: ?Sized> Worker<T> {
         drop(tasks);
         // A waker may drop the handle in the thread. Then the thread has given everything back, and
         // ends after this.
-        if let Some(thread) = thread
-            && thread.thread().id() != thread::current().id()
-        {
-            // It catches panics.
-            let _ = thread.join();
+        if let Some(thread) = thread {
+            thread.join();
         }
         self.shared.handover().returned.take()
     }

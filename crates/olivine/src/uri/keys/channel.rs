@@ -237,7 +237,7 @@ keys! { KEYS {
         holds: is_within(config.subscribers_max.map(u64::from), (1, SUBSCRIBERS_LIMIT)),
     }
 
-    /// Folder of the channels.
+    /// Folder of the channels. It is made if it is missing, its parent is not.
     dir(config: Config, folder: impl Into<PathBuf>) in Config {
         getter: get_dir -> Option<&Path> = config.dir.as_deref(),
         value: "PATH", schemes: WITH_FOLDER, end: Both,

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 pub(super) const SAFETY: &str = "SAFETY.md";
 const PROMISES: &str = "## Promises";
-const TESTED: &str = "## How each claim is tested";
+const TESTED: &str = "## How each promise is tested";
 /// Claims that have sections instead of a number, by a word of their rows.
 const SECTIONS: [&str; 4] = ["durable", "fork", "tcp", "nats"];
 const CHANGELOG: &str = "CHANGELOG.md";

@@ -271,7 +271,7 @@ pub const STATISTICS: &[Statistic] = &[
     of("unanswered_count", Count, "unanswered", Given),
     of("slices_count", Count, "slices", Row(slices)).on(Page),
     of("disturbed_count", Count, "disturbed", Row(disturbed))
-        .means("slices left out, because other work took a CPU, where a run has others")
+        .means("slices in which other work took a CPU: not counted if their run has others")
         .on(Page),
 ];
 

@@ -94,7 +94,8 @@ keys! { KEYS {
 
     /// Bytes to which frames are padded (*channel*).
     ///
-    /// With 64 each small message has its own cache line: lowest latency, more memory.
+    /// With 64 each frame begins on a cache line: lowest latency, more memory. A message of 32 B
+    /// takes 64 bytes then, and 40 by default.
     align(config: Config, bytes: u64) in Config {
         getter: get_align -> Option<u64> = config.align,
         value: "BYTES", schemes: EVERYWHERE, end: Both,

@@ -178,11 +178,12 @@ keys! { KEYS {
     ///
     /// It needs a `name`, except over `tcp://` and `nats://`. Over `tcp://` it also sets how long
     /// an end without a name keeps its place after its connection broke: 30 s if not given, and at
-    /// most 30 s.
+    /// most 30 s. Over `nats://` without a name it sets when the server removes the consumer.
     expire(config: Config, expire: Expire) in Config {
         getter: get_expire -> Expire = config.expire,
         value: "DURATION", schemes: WITH_NAMES, end: Both,
-        default: "never; over tcp:// without a name 30 s", rule: "never, or a duration such as 30s",
+        default: "never; over tcp:// and nats:// without a name 30 s",
+        rule: "never, or a duration such as 30s",
         read: word, put: config.expire = expire,
         show: changed(&config.expire),
     }
@@ -238,7 +239,9 @@ keys! { KEYS {
         holds: is_within(config.subscribers_max.map(u64::from), (1, SUBSCRIBERS_LIMIT)),
     }
 
-    /// Folder of the channels. It is made if it is missing, its parent is not.
+    /// Folder of the channels.
+    ///
+    /// It is made if it is missing. Its parent is not made.
     dir(config: Config, folder: impl Into<PathBuf>) in Config {
         getter: get_dir -> Option<&Path> = config.dir.as_deref(),
         value: "PATH", schemes: WITH_FOLDER, end: Both,

@@ -22,8 +22,8 @@
 //   stops a poll costs an unwinding.
 // - A signal does not end a call that waits: the call goes on waiting once the signal handler has
 //   run. A program that must react to signals waits in slices of timeout_ms.
-// - Another thread does not end it either: a close is refused (OLIVINE_STATUS_IN_USE), and
-//   pthread_cancel takes effect after the call only. To end a wait at once, wait in poll(2) for
+// - Another thread does not end it either: a close is refused (OLIVINE_STATUS_IN_USE), and a thread
+//   must not be cancelled in a call (pthread_cancel). To end a wait at once, wait in poll(2) for
 //   olivine_subscriber_event_fd and an eventfd that the other thread writes.
 // - ThreadSanitizer does not see the library's synchronisation. Where a message hands over memory
 //   of the process, say so: __tsan_release before it is sent, __tsan_acquire after it arrived.

@@ -8,6 +8,7 @@ use crate::output::{folded, print, print_json};
 use olivine_bench::render;
 use olivine_bench::text;
 use olivine_bench::view::view;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,10 +45,14 @@ pub(super) fn run(args: &PageArgs, common: Common) -> Outcome {
         let told = format!("there is no figure in {names}: nothing to report");
         return Err(Failure::failed(told));
     }
-    if args.card.is_some() && view.machines.len() > 1 {
+    let machines = sources.iter().map(|source| &source.file.machine);
+    let machines: BTreeSet<_> = machines
+        .map(|of| (&of.cpu_model, of.cpus_allowed))
+        .collect();
+    if args.card.is_some() && machines.len() > 1 {
         return Err(Failure::usage(format!(
             "--card shows one machine, and the files are of {}: name those of one",
-            view.machines.len()
+            machines.len()
         )));
     }
     let mut written: Vec<PathBuf> = Vec::new();

@@ -17,10 +17,10 @@ rm -rf "$counts"
 
 # The tool with one more option of the compiler, in a folder: build FOLDER OPTION. Options of
 # RUSTFLAGS stay, and a path may have spaces.
-separator=$'\x1f'
-given=${RUSTFLAGS:+${RUSTFLAGS// /$separator}$separator}
+read -ra given <<<"${RUSTFLAGS:-}"
 build() {
-    CARGO_ENCODED_RUSTFLAGS=${given}-C$separator$2 cargo build --quiet --locked --release \
+    local IFS=$'\x1f' words=("${given[@]}" "-C$2")
+    CARGO_ENCODED_RUSTFLAGS="${words[*]}" cargo build --quiet --locked --release \
         --package olivine-cli --bin olivine --target "$host" --target-dir "$place/$1"
     tool=$place/$1/$host/release/olivine
 }

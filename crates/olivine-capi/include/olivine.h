@@ -350,9 +350,8 @@ const char *olivine_version(void);
 // line of UTF-8. Empty if none has failed. Never NULL.
 //
 // A call that answers `OLIVINE_STATUS_OK` does not change it; every other answer does, also
-// `OLIVINE_STATUS_TIMED_OUT`. The text is in a buffer of the
-// thread, and is valid until the thread ends. Only this function changes it, if a call has failed
-// since; texts are cut at 2047 bytes.
+// `OLIVINE_STATUS_TIMED_OUT`. The text is in a buffer of the thread, and is valid until the thread
+// ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
 const char *olivine_last_error(void);
 
 // Opens the channel that `uri` names as a publisher, and creates it if necessary. `*publisher` is
@@ -835,8 +834,8 @@ olivine_status olivine_subscriber_check_unlinked(const struct olivine_subscriber
 //
 // Each time, read until a poll consumes nothing, `olivine_subscriber_try_receive` answers
 // `TIMED_OUT`, or the stream has ended: that arms it again. Call no function that waits besides.
-// The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
-// no descriptor or thread left, or in a forked child.
+// The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is no
+// descriptor or thread left, or in a forked child.
 //
 // # Safety
 //

@@ -179,9 +179,8 @@ fn keep(failure: Failure) -> Status {
 /// line of UTF-8. Empty if none has failed. Never NULL.
 ///
 /// A call that answers `OLIVINE_STATUS_OK` does not change it; every other answer does, also
-/// `OLIVINE_STATUS_TIMED_OUT`. The text is in a buffer of the
-/// thread, and is valid until the thread ends. Only this function changes it, if a call has failed
-/// since; texts are cut at 2047 bytes.
+/// `OLIVINE_STATUS_TIMED_OUT`. The text is in a buffer of the thread, and is valid until the thread
+/// ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn olivine_last_error() -> *const c_char {
     const NOTHING: &CStr = c"";

@@ -572,8 +572,8 @@ unsafe fn number(
 ///
 /// Each time, read until a poll consumes nothing, `olivine_subscriber_try_receive` answers
 /// `TIMED_OUT`, or the stream has ended: that arms it again. Call no function that waits besides.
-/// The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is
-/// no descriptor or thread left, or in a forked child.
+/// The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is no
+/// descriptor or thread left, or in a forked child.
 ///
 /// # Safety
 ///

@@ -160,11 +160,13 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("bench submit", &["--method"], submit),
 ];
 
+/// The library of an entry of the arena.
+const RING: &str = include_str!("../../../../olivine-bench/entries/ring-c/ring.c");
+
 /// The folder of an entry of the arena.
 fn entry(stage: &Stage) -> String {
     let folder = stage.path("entry");
     std::fs::create_dir_all(&folder).unwrap();
-    const RING: &str = include_str!("../../../../olivine-bench/entries/ring-c/ring.c");
     for (name, text) in [("entry.toml", "source = 'ring.c'"), ("ring.c", RING)] {
         std::fs::write(format!("{folder}/{name}"), text).unwrap();
     }
@@ -422,17 +424,23 @@ fn methods(stage: &Stage, plain: &[&str], base: &[&str]) {
         let told = stage.fails(&[base, &["pipe"], &option].concat(), 2);
         assert!(told.contains(option[0]), "{told}");
     }
-    // Of a rival that is named, only what is named is measured.
+    // A named rival alone is measured, and once; the others of the folder are not.
     entry(stage);
+    let other = stage.path("other-entry");
+    std::fs::create_dir_all(&other).unwrap();
+    std::fs::write(format!("{other}/entry.toml"), "source = 'ring.c'").unwrap();
+    let source = RING.replace("\"ring-c\"", "\"ring-d\"");
+    std::fs::write(format!("{other}/ring.c"), source).unwrap();
     let found = rows(
         stage,
         &[base, &["pipe,ring-c", "--rivals", &stage.path("")], &size],
     );
-    let found: BTreeSet<&str> = found
+    let mut found: Vec<&str> = found
         .iter()
         .filter_map(|row| row["method"].as_str())
         .collect();
-    assert_eq!(found, BTreeSet::from(["pipe", "ring-c"]));
+    found.sort_unstable();
+    assert_eq!(found, ["pipe", "ring-c"]);
     let told = stage.fails(&[base, &["ring-c"], &size[..]].concat(), 2);
     assert!(told.contains("--rivals"), "{told}");
     let folder = stage.path("no-rivals");

@@ -99,6 +99,19 @@ pub struct Variant {
 pub type Found = Vec<Vec<Row>>;
 
 impl Variant {
+    /// A method of another program in a `case`: it says itself how it waits.
+    #[must_use]
+    pub fn of_program(method: &Description, case: &Parameters) -> Self {
+        Self {
+            method: method.name.clone(),
+            parameters: Parameters {
+                wait: Some(method.wait.clone()),
+                settings: if method.threads { THREADS } else { "" }.to_owned(),
+                ..case.clone()
+            },
+        }
+    }
+
     /// Bytes of a message.
     fn size(&self) -> usize {
         usize::try_from(self.parameters.size_bytes).unwrap_or(usize::MAX)
@@ -134,9 +147,7 @@ impl Setup {
         if let Ok((program, known)) = self.find(&variant.method)
             && program > 0
         {
-            let parameters = &mut variant.parameters;
-            parameters.wait = Some(known.wait.clone());
-            parameters.settings = if known.threads { THREADS } else { "" }.to_owned();
+            *variant = Variant::of_program(known, &variant.parameters);
         }
     }
 

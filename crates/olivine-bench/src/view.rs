@@ -48,21 +48,20 @@ pub struct Source {
 #[must_use]
 pub fn view(sources: &[Source]) -> View {
     let mut sections: Vec<Section> = Vec::new();
-    let mut compared: Vec<(Part<'_>, Vec<Group<'_>>)> = Vec::new();
-    // The section of each of them.
-    let mut places: Vec<usize> = Vec::new();
+    // Each with the place of its section.
+    let mut compared: Vec<(usize, Part<'_>, Vec<Group<'_>>)> = Vec::new();
     for Source { file, .. } in sources {
         for part in parts(file) {
             let groups = Group::all(&part);
             let shown = groups.iter().flat_map(|group| &group.main.entries);
             let held = shown.map(|entry| entry.measured.runs.len());
-            places.push(sections.len());
+            let place = sections.len();
             sections.push(Section {
                 command: conditions::command(file),
                 facts: conditions::facts(file, held),
                 ..section(&part, &groups)
             });
-            compared.push((part, groups));
+            compared.push((place, part, groups));
         }
         let held = file.ratios.iter().map(|ratio| ratio.ratio.runs);
         sections.extend(tables::ratios(&file.ratios).map(|ratios| Section {
@@ -89,13 +88,13 @@ pub fn view(sources: &[Source]) -> View {
     View {
         title: title(sources),
         sentence,
-        told: told.map(|part| places[part]),
+        told,
         warning: conditions::warning(sources),
         stamp: conditions::stamp(sources),
         machines,
         sections,
         conditions: sources.iter().map(conditions::conditions).collect(),
-        method: if compared.iter().all(|(part, _)| part.is_of_servers()) {
+        method: if compared.iter().all(|(_, part, _)| part.is_of_servers()) {
             OF_SERVERS
         } else {
             OF_CHANNELS

@@ -10,12 +10,12 @@ use crate::text::{self, three_figures};
 ///
 /// Olivine is compared with the fastest and the slowest library between processes; without any,
 /// with the fastest and the slowest built-in method.
-/// Returned with the place of that part among `parts`.
-pub(super) fn sentence(parts: &[(Part<'_>, Vec<Group<'_>>)]) -> Option<(usize, String)> {
+/// Returned with the section of that part, which each part comes with.
+pub(super) fn sentence(parts: &[(usize, Part<'_>, Vec<Group<'_>>)]) -> Option<(usize, String)> {
     let of_load = |load: Load| {
-        let is_it = |(part, _): &(Part<'_>, _)| part.load == load && part.compares;
-        let at = parts.iter().position(is_it)?;
-        Some((at, said(load, parts[at].1.first()?)?))
+        let is_it = |(_, part, _): &&(usize, Part<'_>, _)| part.load == load && part.compares;
+        let (section, _, groups) = parts.iter().find(is_it)?;
+        Some((*section, said(load, groups.first()?)?))
     };
     of_load(Load::Closed).or_else(|| of_load(Load::Saturated))
 }

@@ -4,7 +4,7 @@ use super::{Bench, programs};
 use crate::failure::Outcome;
 use crate::progress::Progress;
 use olivine_bench::error::chain;
-use olivine_bench::method::{OWN, THREADS};
+use olivine_bench::method::OWN;
 use olivine_bench::plan::{ALL, Matrix};
 use olivine_bench::result::{Parameters, Row};
 use olivine_bench::run::Program;
@@ -63,11 +63,9 @@ pub(super) fn enter(
 /// moved from `method` to `rival` in each of the `matrices`.
 pub(super) fn named(bench: &mut Bench, folder: &Path, matrices: &mut [Matrix]) -> Outcome<bool> {
     let names = matrices[0].method.clone();
-    let wanted: Vec<&str> = names.iter().map(String::as_str).collect();
-    let wanted: Vec<&str> = wanted
-        .into_iter()
-        .filter(|name| ![ALL, OWN].contains(name) && !bench.setup.knows(name))
-        .collect();
+    let wanted = names.iter().map(String::as_str);
+    let wanted = wanted.filter(|name| ![ALL, OWN].contains(name) && !bench.setup.knows(name));
+    let wanted: Vec<&str> = wanted.collect();
     if wanted.is_empty() {
         return Ok(false);
     }
@@ -103,13 +101,7 @@ pub(super) fn of(scenario: &Scenario, rival: &Program, case: &Parameters) -> Vec
     let known = rival.methods().iter();
     let known = known.filter(|method| method.streams || scenario.in_harness);
     let known = known.filter(|method| case.batch_count == 1 || method.batches);
-    let variants = known.map(|method| Variant {
-        method: method.name.clone(),
-        parameters: Parameters {
-            wait: Some(method.wait.clone()),
-            settings: if method.threads { THREADS } else { "" }.to_owned(),
-            ..case.clone()
-        },
-    });
-    variants.collect()
+    known
+        .map(|method| Variant::of_program(method, case))
+        .collect()
 }

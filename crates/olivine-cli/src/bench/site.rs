@@ -33,15 +33,11 @@ pub(super) fn run(args: &SiteArgs, common: Common) -> Outcome {
 
 /// The machines at `path`: those in a folder that has folders of result files, otherwise one.
 fn machines(path: &Path) -> Outcome<Vec<PathBuf>> {
-    let has_results = |path: &PathBuf| matches!(results(path), Ok(found) if !found.is_empty());
-    let inner: Vec<PathBuf> = match path.is_dir() {
-        true => entries(path)?
-            .into_iter()
-            .filter(|at| at.is_dir())
-            .collect(),
+    let mut inner = match path.is_dir() {
+        true => entries(path)?,
         false => Vec::new(),
     };
-    let inner: Vec<PathBuf> = inner.into_iter().filter(has_results).collect();
+    inner.retain(|at| at.is_dir() && matches!(results(at), Ok(found) if !found.is_empty()));
     if inner.is_empty() {
         return Ok(vec![path.to_path_buf()]);
     }

@@ -94,6 +94,36 @@ fn tags_empty_and_longest_messages_arrive() {
     });
 }
 
+/// Acknowledgements of a few messages come with each strategy, and also if no thread ever sleeps.
+#[test]
+fn a_few_messages_and_their_end_arrive_with_each_wait_strategy() {
+    for wait in ["spin", "yield", "park", "adaptive"] {
+        each_pair(|transport| {
+            let (publish, subscribe) =
+                transport.pair(&format!("wait={wait}&subscribers=1&linger=60s"));
+            let receiving = std::thread::spawn(move || {
+                let mut subscriber = Subscriber::open(&subscribe).unwrap();
+                let mut found = Vec::new();
+                let end = loop {
+                    match subscriber.receive_timeout(crate::common::WATCHDOG) {
+                        Ok(received) => found.push(received.expect("in time").tag()),
+                        Err(end) => break end,
+                    }
+                };
+                assert!(matches!(end, ReceiveError::Closed), "{end}");
+                found
+            });
+            let mut publisher = Publisher::open(&publish).unwrap();
+            for tag in 0..3 {
+                publisher.publish(Outgoing::new(b"").tag(tag)).unwrap();
+            }
+            let closed = publisher.close();
+            assert!(closed.is_ok(), "{transport:?}, wait={wait}: {closed:?}");
+            assert_eq!(receiving.join().unwrap(), [0, 1, 2], "{transport:?}");
+        });
+    }
+}
+
 #[test]
 fn silent_subscriber_holds_the_publisher_back() {
     each_pair(|transport| {

@@ -1,4 +1,7 @@
 //! The receiving end of one connection: frames into a ring, acknowledgements back.
+//!
+//! An acknowledgement wakes two threads of the source. So small amounts are acknowledged once in
+//! [`ACK_PAUSE`], and at once after a pause of the messages or at the end of a lane.
 
 use super::pipe::{ConnectionEnd, Pipe};
 use super::socket::wait;
@@ -10,8 +13,10 @@ use crate::error::{LinkError, chain};
 use crate::link::Control;
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+/// Shortest time between two acknowledgements of small amounts.
+const ACK_PAUSE: Duration = Duration::from_millis(1);
 /// Longest sleep while the source waits for room in the ring: no event reports room.
 const ROOM_NAP: Duration = Duration::from_micros(100);
 
@@ -38,9 +43,37 @@ struct Announced {
     wanting: bool,
 }
 
+/// Limits how often small amounts are acknowledged.
+#[derive(Debug, Default)]
+struct AckLimit {
+    /// When the last acknowledgement was sent.
+    last: Option<Instant>,
+    /// A lane has ended: its source waits for the acknowledgement.
+    is_awaited: bool,
+}
+
+impl AckLimit {
+    /// How long small amounts wait; zero if they are due.
+    fn rest(&self, now: Instant) -> Duration {
+        match self.last {
+            Some(last) if !self.is_awaited => {
+                ACK_PAUSE.saturating_sub(now.saturating_duration_since(last))
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// An acknowledgement was sent.
+    fn sent(&mut self, now: Instant) {
+        (self.last, self.is_awaited) = (Some(now), false);
+    }
+}
+
 /// Result of handling one piece of input.
 enum Step {
     Done,
+    /// A lane has ended.
+    LaneEnd,
     /// Frames wait for room.
     NoRoom,
     /// The source's last message.
@@ -56,6 +89,7 @@ impl Receiving<'_> {
         let capacity = self.ingress.geometry().capacity;
         let mut announced: Vec<Announced> = Vec::new();
         let mut idle = IdlePolls::new(self.strategy);
+        let mut limit = AckLimit::default();
         loop {
             if self.control.must_stop() || self.control.stopping().is_some() {
                 // A source without it would wait for us to come back. The close block flushes it.
@@ -69,6 +103,7 @@ impl Receiving<'_> {
             loop {
                 match self.step(&mut announced)? {
                     Some(Step::Done) => moved = true,
+                    Some(Step::LaneEnd) => (moved, limit.is_awaited) = (true, true),
                     Some(Step::NoRoom) => {
                         blocked = true;
                         break;
@@ -97,8 +132,13 @@ impl Receiving<'_> {
             }
             self.counters.messages(self.ingress.messages() - before);
             blocked |= self.ingress.retry_room();
-            self.acknowledge(&mut announced, capacity / 8);
-            self.pipe.flush()?;
+            let now = Instant::now();
+            let rest = limit.rest(now);
+            let least = if rest.is_zero() { 0 } else { capacity / 8 };
+            if self.acknowledge(&mut announced, least) {
+                limit.sent(now);
+            }
+            let flushed = self.pipe.flush()?;
             if moved {
                 idle.reset();
                 continue;
@@ -107,13 +147,15 @@ impl Receiving<'_> {
             if idle.poll_again() {
                 continue;
             }
-            // Small amounts are acknowledged before we sleep: no message waits for them until then.
-            self.acknowledge(&mut announced, 0);
-            let flushed = self.pipe.flush()?;
             if self.pipe.socket.has_arrived() && !self.pipe.decoder.is_full() {
                 continue;
             }
-            let nap = if blocked { ROOM_NAP } else { self.pipe.nap() };
+            let mut nap = if blocked { ROOM_NAP } else { self.pipe.nap() };
+            // A backlogged pipe wakes us once it can be written.
+            let is_backlogged = self.pipe.is_backlogged();
+            if !is_backlogged && announced.iter().any(|lane| self.due(lane, 0).is_some()) {
+                nap = nap.min(rest.max(ROOM_NAP));
+            }
             // Frames without room stay in the socket: its bytes must not wake us.
             let socket = (self.pipe.socket.as_fd(), !flushed);
             let fds = if self.pipe.decoder.is_full() {
@@ -185,7 +227,10 @@ impl Receiving<'_> {
                     wanting: false,
                 });
             }
-            Arrived::LaneEnd { lane } => self.ingress.close_lane(lane),
+            Arrived::LaneEnd { lane } => {
+                self.ingress.close_lane(lane);
+                return Ok(Some(Step::LaneEnd));
+            }
             Arrived::Want { lane, length } => {
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
                 self.ingress.request_room(lane, length);
@@ -207,28 +252,34 @@ impl Receiving<'_> {
     }
 
     /// Sends what is committed, and the room if the source is short of it, for lanes where either
-    /// moved by more than `least` bytes.
-    fn acknowledge(&mut self, announced: &mut [Announced], least: u64) {
+    /// moved by more than `least` bytes; `true` if anything was sent.
+    fn acknowledge(&mut self, announced: &mut [Announced], least: u64) -> bool {
         if self.pipe.is_backlogged() {
-            return;
+            return false;
         }
+        let mut is_sent = false;
         for announced in announced {
-            let Some(position) = self.ingress.acknowledged(announced.lane) else {
+            let Some((position, room)) = self.due(announced, least) else {
                 continue;
             };
-            let room = self.ingress.room(announced.lane).unwrap_or(position);
-            let moved = position.wrapping_sub(announced.position) > least;
-            let short =
-                announced.room.saturating_sub(position) < self.ingress.geometry().capacity / 2;
-            let more = room.saturating_sub(announced.room);
-            let gained = (short && more > least) || (announced.wanting && more > 0);
-            if moved || gained {
-                wire::put_ack(&mut self.pipe.out, announced.lane, position, room);
-                self.counters
-                    .acknowledged(position.wrapping_sub(announced.position));
-                (announced.position, announced.room, announced.wanting) = (position, room, false);
-            }
+            wire::put_ack(&mut self.pipe.out, announced.lane, position, room);
+            self.counters
+                .acknowledged(position.wrapping_sub(announced.position));
+            (announced.position, announced.room, announced.wanting) = (position, room, false);
+            is_sent = true;
         }
+        is_sent
+    }
+
+    /// What is committed of a lane, and its room, if either is to be sent.
+    fn due(&mut self, announced: &Announced, least: u64) -> Option<(u64, u64)> {
+        let position = self.ingress.acknowledged(announced.lane)?;
+        let room = self.ingress.room(announced.lane).unwrap_or(position);
+        let moved = position.wrapping_sub(announced.position) > least;
+        let short = announced.room.saturating_sub(position) < self.ingress.geometry().capacity / 2;
+        let more = room.saturating_sub(announced.room);
+        let gained = (short && more > least) || (announced.wanting && more > 0);
+        (moved || gained).then_some((position, room))
     }
 }
 
@@ -240,5 +291,25 @@ fn not_taken(error: NotTaken) -> ConnectionEnd {
             far: "the ring of this side".into(),
             problem: other.to_string(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_amounts_are_due_after_a_pause_or_at_the_end_of_a_lane() {
+        let start = Instant::now();
+        let mut limit = AckLimit::default();
+        assert_eq!(limit.rest(start), Duration::ZERO);
+        limit.sent(start);
+        assert_eq!(limit.rest(start), ACK_PAUSE);
+        assert_eq!(limit.rest(start + ACK_PAUSE / 4), ACK_PAUSE * 3 / 4);
+        assert_eq!(limit.rest(start + ACK_PAUSE), Duration::ZERO);
+        limit.is_awaited = true;
+        assert_eq!(limit.rest(start), Duration::ZERO);
+        limit.sent(start);
+        assert_eq!(limit.rest(start), ACK_PAUSE);
     }
 }

@@ -101,7 +101,8 @@ type Needs = &'static [&'static str];
 type Suite<'a> = (&'a str, &'a str, &'a str, &'a [Needs]);
 const CHROMIUM: Needs = &["chromium", "chromium-browser", "google-chrome"];
 
-fn steps(report: &mut Report, plan: &Plan, seed: u64) {
+/// Runs the chosen steps.
+pub(crate) fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     report.group("test", |report| test::test(report, true));
     report.run("publish", publish);
     report.group("packages", packages::run);

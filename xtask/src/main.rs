@@ -47,19 +47,21 @@ enum Task {
         /// Also run every mutant against the models.
         #[arg(long)]
         mutants: bool,
-        /// Only these steps, by their printed names.
+        /// Only this step; can be repeated. A wrong name prints all names. The mutants belong to
+        /// `model` and `spin`.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
     },
-    /// The checks of every change: lock file, fmt, clippy, docs, deny, and `test` with the mutants
-    /// of the core, without `spin`, `zstd`, `points` and `naps`. With `--deep`: the slow checks and
-    /// `test --mutants`, without lock file, fmt, clippy, docs and deny, and with a report in
-    /// `docs/evidence`.
+    /// The checks of every change: `lock`, `fmt`, `clippy`, `docs`, `deny`, and the steps of `test`
+    /// with the mutants of the core, without `spin`, `zstd`, `points` and `naps`. With `--deep`:
+    /// the slow checks and `test --mutants`, without `lock`, `fmt`, `clippy`, `docs` and `deny`,
+    /// and with a report in `docs/evidence`.
     Ci {
         /// Fail whatever still runs after this many minutes.
         #[arg(long, value_name = "MINUTES")]
         limit: Option<NonZeroU64>,
-        /// Only these steps, by their printed names; without a report.
+        /// Only this step, without a report; can be repeated. A wrong name prints all names. With
+        /// `--deep` a group such as `test` is one step: `cargo xtask test --only` runs its parts.
         #[arg(long, value_name = "STEP")]
         only: Vec<String>,
         /// The slow checks, which take hours: CONTRIBUTING.md lists the steps.
@@ -267,13 +269,52 @@ mod tests {
         }
     }
 
-    /// Each `cargo xtask` in code of the documents is parsed up to its help.
+    /// The steps that `--only` of a command can choose; none of them runs.
+    fn offered(command: &str) -> Vec<String> {
+        let mut report = Report::default();
+        report.choose(vec![String::new()]);
+        match Cli::parse_from(command.split_whitespace().skip(1)).command {
+            Task::Test { mutants, .. } => test::test(&mut report, mutants),
+            Task::Ci {
+                deep: true, plan, ..
+            } => deep::steps(&mut report, &plan, 0),
+            Task::Ci { .. } => test::ci(&mut report),
+            _ => panic!("{command} has no --only"),
+        }
+        report.offered().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn contributing_lists_every_step_of_a_change() {
+        let text = fs::read_to_string(cargo::root().join("CONTRIBUTING.md")).unwrap();
+        let section = text.split_once("## Before a change is merged").unwrap().1;
+        let section = section.split_once("\n## ").unwrap().0;
+        let steps = offered("cargo xtask ci");
+        assert!(steps.len() > 10, "{steps:?}");
+        for step in steps {
+            assert!(section.contains(&format!("`{step}`")), "{step}");
+        }
+    }
+
+    /// Each `cargo xtask` in code of the documents is parsed up to its help. Each step that it
+    /// chooses exists.
     #[test]
     fn every_documented_command_is_understood() {
         let understood = |words: &str| {
             let words = words.split_whitespace().skip(1).chain(["--help"]);
             let error = Cli::command().try_get_matches_from(words).unwrap_err();
             !error.use_stderr()
+        };
+        let unknown_step = |command: &str| {
+            let (task, chosen) = command.split_once(" --only ")?;
+            let offered = offered(task);
+            let steps = chosen
+                .split(" --only ")
+                .filter_map(|rest| rest.split(' ').next());
+            let mut steps = steps.filter(|step| *step != "STEP");
+            steps
+                .find(|step| !offered.iter().any(|name| name == step))
+                .map(str::to_owned)
         };
         let mut count = 0;
         for document in [
@@ -283,6 +324,10 @@ mod tests {
             "RELEASING.md",
             "SAFETY.md",
             "crates/olivine-capi/README.md",
+            "crates/olivine-net/README.md",
+            "crates/olivine/model/axiomatic/README.md",
+            "docs/arena.md",
+            "docs/figures.md",
             "docs/method.md",
         ] {
             let text = fs::read_to_string(cargo::root().join(document)).unwrap();
@@ -295,6 +340,8 @@ mod tests {
                     .next()
                     .unwrap_or_default();
                 assert!(understood(command), "{document}: {command}");
+                let unknown = unknown_step(command);
+                assert_eq!(unknown, None, "{document}: {command}");
                 count += 1;
             }
         }
@@ -306,5 +353,7 @@ mod tests {
         ] {
             assert!(!understood(bad), "{bad}");
         }
+        let bad = "cargo xtask ci --only fmt --only readme";
+        assert_eq!(unknown_step(bad).as_deref(), Some("readme"));
     }
 }

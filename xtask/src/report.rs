@@ -232,7 +232,8 @@ impl Report {
         let is_unknown = |only: &&String| !self.offered.contains(only);
         let unknown: Vec<_> = self.only.iter().filter(is_unknown).cloned().collect();
         let there = self.offered.join(" ");
-        (!unknown.is_empty()).then(|| format!("no step {}; there are {there}", unknown.join(", ")))
+        let wrong = unknown.join(", ");
+        (!unknown.is_empty()).then(|| format!("no step {wrong} runs alone; choose from: {there}"))
     }
 
     /// Names of the steps that could have been chosen.
@@ -325,7 +326,7 @@ mod tests {
         assert!(report.has_failed());
         assert_eq!(
             report.unknown().as_deref(),
-            Some("no step b; there are a c")
+            Some("no step b runs alone; choose from: a c")
         );
         report.group("b", |report| report.run("d", holds));
         assert!(!report.has_failed());

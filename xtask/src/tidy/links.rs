@@ -1,7 +1,7 @@
 //! Links between documents.
 
 use super::{Rule, expanded, regex};
-use crate::source::{File, Tree};
+use crate::source::{File, Tree, has_word};
 
 /// Relative links lead somewhere, also to the right heading.
 pub(super) fn relative(tree: &Tree) -> Rule {
@@ -20,18 +20,30 @@ pub(super) fn relative(tree: &Tree) -> Rule {
     rule
 }
 
-/// Files that the map of the code names exist.
+/// Files and folders that the map of the code names exist, and so do names of code.
 pub(super) fn files(tree: &Tree) -> Rule {
-    let mut rule = Rule::new("files", "names of source files in ARCHITECTURE.md");
+    let mut rule = Rule::new("files", "names of files and of code in ARCHITECTURE.md");
     let map = tree.file("ARCHITECTURE.md");
+    let item = regex(r"^(?:\w+::)*(\w{4,})$");
     for (number, line) in map.into_iter().flat_map(File::lines) {
         // Inline code is every second piece between backquotes.
         let names = line.split('`').skip(1).step_by(2).flat_map(expanded);
-        for name in names.filter(|name| name.ends_with(".rs") && !name.contains(' ')) {
-            let end = format!("/{name}");
-            let mut paths = tree.files.iter().map(|file| &file.path);
-            let exists = paths.any(|path| *path == name || path.ends_with(&end));
-            rule.look((!exists).then(|| format!("ARCHITECTURE.md:{number}: no file '{name}'")));
+        for name in names.filter(|name| !name.contains(' ')) {
+            let top = name.split_once('/').map(|(top, _)| top);
+            let exists = if top.is_some_and(|top| !top.is_empty() && tree.has(top)) {
+                tree.has(name.trim_end_matches('/'))
+            } else if name.ends_with(".rs") {
+                let end = format!("/{name}");
+                let mut paths = tree.files.iter().map(|file| &file.path);
+                paths.any(|path| *path == name || path.ends_with(&end))
+            } else if let Some(item) = item.captures(&name) {
+                let item = &item[1];
+                let mut code = tree.files.iter().filter(|file| !file.path.ends_with(".md"));
+                code.any(|file| file.text.contains(item) && has_word(&file.text, item))
+            } else {
+                continue;
+            };
+            rule.look((!exists).then(|| format!("ARCHITECTURE.md:{number}: there is no '{name}'")));
         }
     }
     rule
@@ -120,20 +132,32 @@ mod tests {
     }
 
     #[test]
-    fn missing_file_of_the_map_is_found() {
-        let map = "| x | `a/{one,two}.rs`, `gone.rs`, `fn of.rs` |\n";
-        let tree = Tree::of(&[
-            ("ARCHITECTURE.md", map),
-            ("src/a/one.rs", ""),
-            ("src/a/two.rs", ""),
-        ]);
-        let rule = files(&tree);
-        assert_eq!(
-            (rule.looked, rule.findings.len()),
-            (3, 1),
-            "{:?}",
-            rule.findings
-        );
+    fn what_the_map_names_and_the_code_lacks_is_found() {
+        for (map, looked, gone) in [
+            ("`a/{one,two}.rs`, `gone.rs`, `fn of.rs`", 3, "gone.rs"),
+            (
+                "`src/a/`, `src/a/one.rs`, `src/gone/`, `other/gone/`",
+                3,
+                "src/gone/",
+            ),
+            ("`src/a/one.rs`, `src/one.rs`", 2, "src/one.rs"),
+            (
+                "`first`, `One::second`, `One::secon`, `one`",
+                3,
+                "One::secon",
+            ),
+        ] {
+            let code = "fn first() {}\nfn second() {}\n";
+            let tree = Tree::of(&[
+                ("ARCHITECTURE.md", map),
+                ("src/a/one.rs", code),
+                ("src/a/two.rs", ""),
+            ]);
+            let rule = files(&tree);
+            assert_eq!(rule.looked, looked, "{map}");
+            let found = format!("ARCHITECTURE.md:1: there is no '{gone}'");
+            assert_eq!(rule.findings, [found]);
+        }
     }
 
     #[test]

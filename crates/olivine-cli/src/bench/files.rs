@@ -23,7 +23,7 @@ pub(crate) struct Form {
     render: fn(&[Source]) -> Outcome<Vec<u8>>,
 }
 
-/// Every format. A new one is a row here; help and errors come from it.
+/// Every format. To add one, add a row: help and errors come from the rows.
 const FORMS: &[Form] = &[
     Form {
         ending: "json",

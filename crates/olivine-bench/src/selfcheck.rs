@@ -2,9 +2,9 @@
 //!
 //! Four checks. A stall of known length in a paced run must appear in the percentiles as all the
 //! messages that it delayed, not as one (coordinated omission). A method that returns one wrong bit
-//! must give a failure and no figure. So must a method that returns only a part of each message,
-//! with every byte correct. And two interleaved measurements of the same method show by how much
-//! two figures may differ without meaning.
+//! must give a failure and no figure. A method that returns only a part of each message, with every
+//! byte correct, must give the same. Two interleaved measurements of the same method show by how
+//! much two figures may differ without meaning.
 
 use crate::error::Result;
 use crate::result::compare::RUNS_MIN;

@@ -308,7 +308,7 @@ impl Worst {
     /// Gives a message the cause that explains the most of its latency, and at least half of it.
     fn explain(&self, message: &mut Kept) {
         let half = message.ticks.div_ceil(2).max(1);
-        // What was not in the ring so long was not published.
+        // A message that was not in the ring for half of the time was published late.
         let is_published_late = message.unsent >= half;
         let received = message.due + message.ticks;
         let explains = |one: &Evidence| one.explains(message.due, received).min(message.ticks);

@@ -2,8 +2,8 @@
 //!
 //! A web page of another site can send requests to this machine. It cannot read the answers, unless
 //! its name leads here too (DNS rebinding). So a request must name an address, `localhost`, or a
-//! name that was given. Nor may such a page make this server look: what browsers say of the page
-//! that asks must be ours.
+//! name that was given. Such a page cannot make this server look at channels either: the browser
+//! says which page asks, and that page must be ours.
 
 use crate::args::AccessArgs;
 use crate::failure::{Failure, Outcome};

@@ -55,8 +55,8 @@ pub trait Service: 'static {
 
     /// A streamed body is complete. The answer is still owed, unless the service has begun one.
     ///
-    /// It is not called where the answer was complete before the body, nor is `on_stream_closed`:
-    /// what the service keeps for that body it drops with the answer.
+    /// If the answer was complete before the body, neither it nor `on_stream_closed` is called: the
+    /// service drops what it keeps for that body with the answer.
     fn on_body_end(
         &mut self,
         http: &mut Http<'_, Self::Message>,

@@ -62,7 +62,7 @@ pub(super) fn listen(path: &Path, backlog: i32, mode: Option<u32>) -> io::Result
     };
     let prepare = || {
         if let Some(mode) = mode {
-            // Before it listens, so that only those who may can connect.
+            // Before it listens, so that only allowed users can connect.
             fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         }
         let place = place(&fs::symlink_metadata(path)?);

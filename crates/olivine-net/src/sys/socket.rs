@@ -25,7 +25,7 @@ pub(crate) struct ListenOptions {
     pub(crate) backlog: i32,
     pub(crate) reuse_port: bool,
     pub(crate) ipv6_only: bool,
-    /// Inherited by accepted sockets, and only so does the window scale fit a large value.
+    /// Inherited by accepted sockets: the window scale fits a large value only if it is set before.
     pub(crate) receive_kernel_bytes: Option<usize>,
     /// Accepted sockets inherit it where [`INHERITS`] is true.
     pub(crate) keep_alive: Option<Duration>,
@@ -160,7 +160,7 @@ pub(crate) fn make_nonblocking(socket: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Starts connecting; the socket becomes writable when the outcome is known.
 ///
-/// The options are set before, because only so does the window scale fit a large receive buffer.
+/// The options are set before, because the window scale fits a large receive buffer only then.
 pub(crate) fn connect(address: SocketAddr, options: StreamOptions) -> io::Result<OwnedFd> {
     let socket = stream_socket(address)?;
     configure(socket.as_fd(), options)?;

@@ -480,9 +480,9 @@ impl<T: ?Sized> Subscriber<T> {
         }
     }
 
-    /// Whether the channel's files were removed from their folder while it was open. `rm` and
-    /// `olivine rm --force` remove them. So does systemd-logind: its `RemoveIPC=yes` removes a
-    /// user's files in `/dev/shm` at that user's last logout.
+    /// Whether the channel's files were removed from their folder while it was open. `rm`,
+    /// `olivine rm --force` and systemd-logind remove them: with `RemoveIPC=yes` the latter removes
+    /// a user's files in `/dev/shm` at that user's last logout.
     ///
     /// Handles that are open keep working with each other. A program that opens the name now gets
     /// another channel: close the handle and open it again to reach it. Makes one system call.

@@ -490,7 +490,7 @@ mod large_pages {
         assert!(matches!(error, OpenError::HugePages { .. }), "{error}");
         assert!(error.to_string().contains("below 2MiB"), "{error}");
         assert!(!place.channel("small").join("lane-0").exists());
-        // Nor if others use the channel.
+        // The same if others use the channel.
         let _subscriber = Subscriber::open(&place.uri("used", "capacity=1MiB")).unwrap();
         Publisher::open(&place.uri("used", "hugepages=require")).unwrap_err();
         assert!(!place.channel("used").join("lane-0").exists());

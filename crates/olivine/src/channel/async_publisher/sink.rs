@@ -40,7 +40,7 @@ enum Thread {
 ///
 /// An error is that of the item which was not sent, and the sink goes on with the next one. `feed`
 /// and `send` also return the error of the item that was kept before: then neither that one nor the
-/// new one is sent. So does closing, which then has to be called again.
+/// new one is sent. Closing returns that error, too; call it again then.
 ///
 /// ```
 /// use futures_util::SinkExt;

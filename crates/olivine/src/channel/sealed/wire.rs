@@ -296,8 +296,8 @@ mod tests {
         ]
     }
 
-    /// A published golden file is never changed: another form needs another `SOCKET_VERSION`, and
-    /// so does another `LAYOUT_VERSION`, which each datagram names.
+    /// A published golden file is never changed: another form needs another `SOCKET_VERSION`.
+    /// A new `LAYOUT_VERSION` also needs one: each datagram names it.
     #[test]
     fn datagrams_match_published_golden_file() {
         let mut text = String::new();

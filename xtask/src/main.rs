@@ -250,6 +250,24 @@ mod tests {
     }
 
     #[test]
+    fn published_crates_have_a_readme_and_both_licences() {
+        let mut count = 0;
+        for entry in fs::read_dir(cargo::root().join("crates")).unwrap() {
+            let folder = entry.unwrap().path();
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+            if !manifest.contains("\npublish = false\n") {
+                for name in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
+                    let path = folder.join(name);
+                    // A link to a file that is gone does not exist.
+                    assert!(path.exists(), "no {}", path.display());
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 5, "only {count} crates");
+    }
+
+    #[test]
     fn amounts_need_deep_and_are_positive() {
         let parse = |words: &str| Cli::try_parse_from(words.split(' ')).map(drop);
         for good in [

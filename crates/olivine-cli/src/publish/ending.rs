@@ -61,7 +61,7 @@ impl Sender {
         if linger.is_none() && !elsewhere {
             return Ok(End::Whole);
         }
-        let patience = settings::close_timeout(&self.config);
+        let close_timeout = settings::close_timeout(&self.config);
         let begun = Instant::now();
         let mut connected = begun;
         let mut standstill = Standstill::new();
@@ -82,7 +82,7 @@ impl Sender {
             // A connected far side may take its time while it makes progress.
             let stops = interrupted && (is_away || !elsewhere || still >= STILL_MAX);
             let too_long = linger.is_some_and(|linger| begun.elapsed() >= linger);
-            let is_gone = patience.is_some_and(|patience| connected.elapsed() >= patience);
+            let is_gone = close_timeout.is_some_and(|limit| connected.elapsed() >= limit);
             if stops || too_long || is_gone {
                 // It may have been read since.
                 if self.publisher.wait_drained(Some(Duration::ZERO))? {

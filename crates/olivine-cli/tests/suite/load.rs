@@ -210,7 +210,7 @@ fn results_are_saved_in_every_supported_format() {
 
 /// A server on a thread of the test that sends each of these replies to each request, one
 /// connection at a time.
-fn liar(answers: &'static [&'static [u8]]) -> String {
+fn faulty_server(answers: &'static [&'static [u8]]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     std::thread::spawn(move || {
@@ -245,7 +245,7 @@ fn wrong_reply_has_no_figure() {
         (&[b"what?\r\n\r\n"], "cannot be read as HTTP/1.1"),
         (&[GOOD, TWICE], "answers without a request"),
     ] {
-        let url = liar(answers);
+        let url = faulty_server(answers);
         let words = ["bench", "http", &url, "--depth", "1", "--connections", "1"];
         let output = place.run(&[&words[..], &["--seconds", "0.5", "--runs", "1"]].concat());
         let text = String::from_utf8_lossy(&output.stdout);

@@ -283,7 +283,7 @@ mod planted {
         // one.
         let mut stuck = None;
         let hung = found(|scene| {
-            scene.patience = Duration::from_secs(1);
+            scene.room_timeout = Duration::from_secs(1);
             let uri = scene.uri();
             stuck = Some(Traced::start(|| {
                 let handles = Handles {

@@ -65,7 +65,7 @@ pub(crate) struct Scene {
     /// The bystander came first without settings: the child fixes the geometry.
     open: bool,
     /// How long to wait for room.
-    pub(crate) patience: Duration,
+    pub(crate) room_timeout: Duration,
 }
 
 /// A message of the bystander: marked, numbered, longer than a cache line.
@@ -114,7 +114,7 @@ impl Scene {
             capacity: "4KiB",
             fields: FIELDS,
             open: false,
-            patience: WATCHDOG,
+            room_timeout: WATCHDOG,
         };
         if operation.bystanders {
             scene.subscriber = Some(Subscriber::open(&scene.uri()).unwrap());
@@ -273,7 +273,7 @@ impl Scene {
         let started = Instant::now();
         while let Err(error) = publisher.try_publish(&message(b'b', self.sent)) {
             assert_eq!(error, NotSent::BackPressured);
-            assert!(started.elapsed() < self.patience, "no room comes");
+            assert!(started.elapsed() < self.room_timeout, "no room comes");
             std::thread::yield_now();
             if let Some(subscriber) = &mut self.subscriber {
                 read(subscriber, &mut self.seen, &mut Vec::new());

@@ -93,8 +93,8 @@ fn joined_subscriber_wakes_publisher_that_waits_for_subscribers() {
         std::thread::scope(|scope| {
             scope.spawn(|| way(&mut publisher));
             // A publisher that never sleeps fails the other test, and does not hang here.
-            let patience = Instant::now();
-            while park.load(Ordering::Acquire) == 0 && patience.elapsed() < LONG {
+            let begun = Instant::now();
+            while park.load(Ordering::Acquire) == 0 && begun.elapsed() < LONG {
                 std::thread::yield_now();
             }
             slots::attach(&joiner.control, &joiner.geometry, 0, false);

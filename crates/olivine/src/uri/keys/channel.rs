@@ -65,7 +65,7 @@ const WITH_NAMES: Schemes = Schemes {
         ),
         (
             "shm+fd://",
-            "a sealed channel keeps no place for who is gone; use shm:// for a durable subscriber",
+            "a sealed channel keeps no place for absent subscribers; use shm:// for a durable one",
         ),
     ],
     listed: false,

@@ -1,10 +1,9 @@
 //! Arrays whose rows are messages: those that messages are copied into, and those that are
 //! published.
 
-use crate::views::Held;
+use crate::views::{Held, has_objects, holds_addresses, objects};
 use pyo3::exceptions::{PyBufferError, PyImportError, PyTypeError, PyValueError};
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyModule};
 
@@ -42,11 +41,7 @@ impl Rows {
                 array.get_type().name()?
             )));
         }
-        let dtype = array.getattr_opt(intern!(array.py(), "dtype"))?;
-        if let Some(dtype) = &dtype
-            && let Some(has) = dtype.getattr_opt(intern!(array.py(), "hasobject"))?
-            && has.is_truthy()?
-        {
+        if has_objects(array)? {
             return Err(objects());
         }
         let access = if writable { ffi::PyBUF_WRITABLE } else { 0 };
@@ -55,20 +50,15 @@ impl Rows {
             Ok(held) => held,
             Err(error) => {
                 // numpy shows no dates by the buffer protocol, but their bytes.
-                let Some(rows) = dtype.and_then(|_| Self::bytes(array, access).ok().flatten())
-                else {
-                    return Err(refused(array.py(), &error, writable));
+                return match Self::bytes(array, access) {
+                    Ok(Some(rows)) => Ok(rows),
+                    _ => Err(refused(array.py(), &error, writable)),
                 };
-                return Ok(rows);
             }
         };
         let view = held.get();
-        if !view.format.is_null() {
-            // SAFETY: a text that ends with 0, for as long as the view.
-            let format = unsafe { core::ffi::CStr::from_ptr(view.format) };
-            if holds_addresses(format.to_bytes()) {
-                return Err(objects());
-            }
+        if holds_addresses(held.format()) {
+            return Err(objects());
         }
         let dimensions = usize::try_from(view.ndim).unwrap_or(0);
         if dimensions == 0 || view.shape.is_null() {
@@ -208,13 +198,8 @@ impl Tags {
         }
         let rows = Rows::of(tag, false).map_err(|_| wrong())?;
         let view = rows.held.get();
-        let format = if view.format.is_null() {
-            &[]
-        } else {
-            // SAFETY: a text that ends with 0, for as long as the view.
-            unsafe { core::ffi::CStr::from_ptr(view.format) }.to_bytes()
-        };
-        if view.ndim != 1 || rows.row != 4 || !matches!(format.last(), Some(b'I' | b'L')) {
+        let last = rows.held.format().last();
+        if view.ndim != 1 || rows.row != 4 || !matches!(last, Some(b'I' | b'L')) {
             return Err(wrong());
         }
         if rows.count != count {
@@ -328,29 +313,6 @@ fn trim(bytes: Bound<'_, PyAny>, length: usize) -> PyResult<Bound<'_, PyAny>> {
     }
     let part = pyo3::types::PySlice::new(py, 0, isize::try_from(length)?, 1);
     bytes.get_item(part)
-}
-
-/// Whether a format of the buffer protocol has elements that are addresses: objects or pointers.
-fn holds_addresses(format: &[u8]) -> bool {
-    let mut is_name = false;
-    format.iter().enumerate().any(|(at, byte)| {
-        if *byte == b':' {
-            is_name = !is_name;
-        }
-        match byte {
-            _ if is_name => false,
-            // A complex number: Zf, Zd, Zg (PEP 3118). Alone it is an address of text (ctypes).
-            b'Z' => !matches!(format.get(at + 1), Some(b'f' | b'd' | b'g')),
-            byte => matches!(byte, b'O' | b'P' | b'&' | b'X' | b'z'),
-        }
-    })
-}
-
-fn objects() -> PyErr {
-    PyTypeError::new_err(
-        "elements that are Python objects or addresses mean nothing in another process: use a \
-         dtype of numbers, or of text and bytes with a length (\"S16\", \"U8\")",
-    )
 }
 
 /// The object shows no rows.

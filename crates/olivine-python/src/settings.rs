@@ -2,6 +2,7 @@
 //! elsewhere says.
 
 use crate::errors::{of_open, of_uri};
+use crate::views::objects;
 use crate::waits::aside;
 use olivine::{Config, End, Key, LinkStatus, MessageType, OpenError, Scheme};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
@@ -72,21 +73,12 @@ fn message_type(stated: &Bound<'_, PyAny>) -> PyResult<MessageType> {
              structure of ctypes",
         ));
     };
-    let ctypes = py.import("ctypes")?;
-    let (kind, size, align) = match ctypes.call_method1("sizeof", (&kind,)) {
-        Ok(size) => {
-            let align = ctypes.call_method1("alignment", (&kind,))?;
-            (kind, size, align)
-        }
-        Err(_) => {
-            let kind = py.import("numpy")?.call_method1("dtype", (&kind,))?;
-            let (size, align) = (kind.getattr("itemsize")?, kind.getattr("alignment")?);
-            (kind, size, align)
-        }
-    };
     let fields = py.import("olivine._fields")?;
-    let fields: String = fields.call_method1("text", (kind,))?.extract()?;
-    MessageType::new(&name, size.extract()?, align.extract()?)
+    let found = fields.call_method1("stated", (kind,))?;
+    let Some((size, align, fields)) = found.extract::<Option<(usize, usize, String)>>()? else {
+        return Err(objects());
+    };
+    MessageType::new(&name, size, align)
         .and_then(|stated| stated.with_fields(&fields))
         .map_err(|error| PyValueError::new_err(error.to_string()))
 }

@@ -1,10 +1,11 @@
 //! Bytes of the ring as Python sees them: the buffer protocol, and how many views there are. And
 //! bytes of Python objects.
 
-use core::ffi::{c_int, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::mem::MaybeUninit;
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::Arc;
@@ -102,13 +103,34 @@ impl Held {
         Ok(Self(unsafe { view.assume_init() }))
     }
 
-    /// The bytes of a simple view, while the interpreter is held (see [`Bytes::get`]).
+    /// A view of the bytes of `object` in a row. Refuses Python objects and addresses: they mean
+    /// nothing in another process.
+    fn of_bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        match Self::of(object, ffi::PyBUF_ND | ffi::PyBUF_FORMAT) {
+            Ok(held) if holds_addresses(held.format()) => Err(objects()),
+            Ok(held) => Ok(held),
+            // numpy shows no dates with their format, but their bytes.
+            Err(_) if !has_objects(object)? => Self::of(object, ffi::PyBUF_SIMPLE),
+            Err(_) => Err(objects()),
+        }
+    }
+
+    /// The format of its elements; empty if the view has none.
+    pub(crate) fn format(&self) -> &[u8] {
+        if self.0.format.is_null() {
+            return &[];
+        }
+        // SAFETY: a text that ends with 0, for as long as the view.
+        unsafe { CStr::from_ptr(self.0.format) }.to_bytes()
+    }
+
+    /// The bytes of a view of bytes in a row, while the interpreter is held (see [`Bytes::get`]).
     fn bytes<'a>(&'a self, _: Python<'a>) -> &'a [u8] {
         let length = usize::try_from(self.0.len).unwrap_or(0);
         if length == 0 || self.0.buf.is_null() {
             return &[];
         }
-        // SAFETY: a simple view is `len` bytes in a row, alive until it is released, which needs
+        // SAFETY: such a view is `len` bytes in a row, alive until it is released, which needs
         // `self`.
         unsafe { core::slice::from_raw_parts(self.0.buf.cast::<u8>(), length) }
     }
@@ -141,7 +163,7 @@ impl<'a, 'py> Given<'a, 'py> {
     pub(crate) fn of(object: &'a Bound<'py, PyAny>) -> PyResult<Self> {
         match object.cast_exact::<PyBytes>() {
             Ok(bytes) => Ok(Self::Constant(bytes)),
-            Err(_) => Held::of(object, ffi::PyBUF_SIMPLE).map(Self::View),
+            Err(_) => Held::of_bytes(object).map(Self::View),
         }
     }
 
@@ -170,10 +192,10 @@ impl Bytes {
         if let Ok(bytes) = object.cast_exact::<PyBytes>() {
             return Ok(Self::Constant(bytes.clone().unbind()));
         }
-        Self::view(object)
+        Held::of_bytes(object).map(Self::View)
     }
 
-    /// Looks at the bytes of `object` by a view of it.
+    /// Looks at the bytes of a message or a claim by a view of it.
     pub(crate) fn view(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         Held::of(object, ffi::PyBUF_SIMPLE).map(Self::View)
     }
@@ -211,4 +233,38 @@ impl Bytes {
             Self::View(held) => usize::try_from(held.get().len).unwrap_or(0),
         }
     }
+}
+
+/// Whether `object` has a type of elements, as arrays of numpy have, with Python objects.
+pub(crate) fn has_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else {
+        return Ok(false);
+    };
+    let has = dtype.getattr_opt(intern!(py, "hasobject"))?;
+    has.map_or(Ok(false), |has| has.is_truthy())
+}
+
+/// Whether a format of the buffer protocol has elements that are addresses: objects or pointers.
+pub(crate) fn holds_addresses(format: &[u8]) -> bool {
+    let mut is_name = false;
+    format.iter().enumerate().any(|(at, byte)| {
+        if *byte == b':' {
+            is_name = !is_name;
+        }
+        match byte {
+            _ if is_name => false,
+            // A complex number: Zf, Zd, Zg (PEP 3118). Alone it is an address of text (ctypes).
+            b'Z' => !matches!(format.get(at + 1), Some(b'f' | b'd' | b'g')),
+            byte => matches!(byte, b'O' | b'P' | b'&' | b'X' | b'z'),
+        }
+    })
+}
+
+/// The refusal of Python objects and addresses.
+pub(crate) fn objects() -> PyErr {
+    PyTypeError::new_err(
+        "elements that are Python objects or addresses mean nothing in another process: use a \
+         dtype of numbers, or of text and bytes with a length (\"S16\", \"U8\")",
+    )
 }

@@ -22,6 +22,10 @@ except ImportError:
 QUOTE = [("bid", "f8"), ("ask", "f8"), ("sequence", "u8"), ("name", "S8")]
 
 
+class Detail(ctypes.Structure):
+    _fields_ = [("number", ctypes.c_uint32)]
+
+
 def quotes(count):
     made = numpy.zeros(count, QUOTE)
     made["bid"] = numpy.arange(count)
@@ -299,6 +303,51 @@ class Publishing(Case):
                 publisher.publish_array(array_, tag)
             self.assertEqual(raised.exception.published, 0)
         self.assertEqual(subscriber.poll(), [])
+
+    def test_objects_and_addresses_are_sent_in_no_way(self):
+        publisher, subscriber = self.pair()
+
+        class Pointer(ctypes.Structure):
+            _fields_ = [("to", ctypes.POINTER(ctypes.c_int))]
+
+        objects = [
+            numpy.array([None]),
+            numpy.array(None),
+            numpy.zeros(1, [("when", "M8[s]"), ("what", "O")]),
+            (ctypes.py_object * 2)(),
+            Pointer(),
+            memoryview(numpy.array([None])),
+        ]
+        if hasattr(numpy, "dtypes") and hasattr(numpy.dtypes, "StringDType"):
+            objects.append(numpy.array(["x" * 50], numpy.dtypes.StringDType()))
+        for given in objects:
+            for call in [
+                lambda: publisher.publish(given),
+                lambda: publisher.publish(given, 7, "topic"),
+                lambda: publisher.try_publish(given),
+                lambda: publisher.publish_timeout(given, 1),
+                lambda: publisher.publish_batch([b"before", given]),
+                lambda: publisher.try_publish_batch([(given, 1)]),
+                lambda: publisher.publish_batch_timeout([(given, 1, "topic")], 1),
+            ]:
+                with self.subTest(given), self.assertRaisesRegex(TypeError, "objects or addresses"):
+                    call()
+        self.assertEqual(subscriber.poll(), [])
+
+    def test_arrays_of_all_other_kinds_are_sent_as_their_bytes(self):
+        publisher, subscriber = self.pair()
+        for given in [
+            numpy.zeros(3, "M8[s]"),
+            numpy.array(7, "u8"),
+            numpy.zeros(2, [("a", "f4"), ("when", "M8[D]")]),
+            numpy.zeros((2, 3), "f2"),
+            array.array("d", [1, 2]),
+            (ctypes.c_int * 2)(3, 4),
+            Detail(5),
+        ]:
+            publisher.publish(given)
+            sent = getattr(given, "tobytes", lambda given=given: bytes(given))()
+            self.assertEqual(bytes(subscriber.receive()), sent)
 
     def test_rows_that_find_no_room_are_counted(self):
         publisher, subscriber = self.pair()

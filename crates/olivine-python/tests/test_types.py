@@ -131,6 +131,39 @@ class Types(Case):
             with self.assertRaisesRegex(error, words):
                 Publisher("inproc://refused", type=stated)
 
+    def test_addresses_are_refused_as_a_type(self):
+        class Node(ctypes.Structure):
+            pass
+
+        class Either(ctypes.Union):
+            _fields_ = [("number", ctypes.c_uint64), ("text", ctypes.c_char_p)]
+
+        class Whole(ctypes.Structure):
+            _fields_ = [("either", Either * 2)]
+
+        Node._fields_ = [("next", ctypes.POINTER(Node))]
+        function = ctypes.CFUNCTYPE(None)
+        for kind in [Node, Either, Whole, ctypes.py_object, ctypes.c_void_p * 2, function]:
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, "objects or addresses"):
+                Publisher("inproc://refused", type=("q", kind))
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_classes_and_objects_of_python_are_refused_as_a_type(self):
+        class Plain:
+            pass
+
+        for kind in [int, float, bool, str, dict, object, Plain, None, ctypes.Structure, Quote()]:
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, "no layout in memory"):
+                Publisher("inproc://refused", type=("q", kind))
+        for kind in ["O", numpy.object_, [("a", "f8"), ("b", "O")], ("O", 2)]:
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, "objects or addresses"):
+                Publisher("inproc://refused", type=("q", kind))
+        for kind in ["nonsense", 7]:
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, "not a dtype of numpy"):
+                Publisher("inproc://refused", type=("q", kind))
+        with Publisher("inproc://taken", type=("q", numpy.float64)) as publisher:
+            publisher.publish(bytes(8))
+
     @unittest.skipUnless(numpy, "no numpy")
     def test_a_dtype_and_a_structure_of_the_same_layout_are_one_type(self):
         publisher, subscriber = self.typed(Quote)

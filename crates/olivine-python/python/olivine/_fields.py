@@ -6,6 +6,61 @@ import ctypes
 _ELEMENTS_MAX = 64
 
 
+def stated(kind):
+    """Size, alignment and fields of a stated type. None where values hold objects or addresses."""
+    if isinstance(kind, type) and _is_of_ctypes(kind):
+        if _has_addresses(kind):
+            return None
+        return ctypes.sizeof(kind), ctypes.alignment(kind), text(kind)
+    dtype = _dtype(kind)
+    if dtype.hasobject:
+        return None
+    return dtype.itemsize, dtype.alignment, text(dtype)
+
+
+def _dtype(kind):
+    try:
+        import numpy
+    except ImportError as error:
+        problem = (
+            f"type: {kind!r} is not a structure or number of ctypes, and all else needs numpy: "
+            "pip install numpy"
+        )
+        raise ImportError(problem) from error
+    # numpy takes None for f8 and most classes for objects.
+    is_scalar = isinstance(kind, type) and issubclass(kind, numpy.generic)
+    if kind is None or _is_of_ctypes(kind) or isinstance(kind, type) and not is_scalar:
+        raise TypeError(
+            f"type: {kind!r} has no layout in memory: give a dtype of numpy, such as 'f8', or a "
+            "structure or number of ctypes"
+        )
+    try:
+        return numpy.dtype(kind)
+    except (TypeError, ValueError) as error:
+        problem = f"type: {kind!r} is not a dtype of numpy or a type of ctypes: {error}"
+        raise TypeError(problem) from error
+
+
+def _is_of_ctypes(kind):
+    try:
+        ctypes.sizeof(kind)
+    except TypeError:
+        return False
+    return True
+
+
+def _has_addresses(kind):
+    """Whether values of a type of ctypes hold addresses or Python objects."""
+    if issubclass(kind, ctypes.Array):
+        return _has_addresses(kind._type_)
+    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
+        own = (field[1] for base in kind.__mro__ for field in base.__dict__.get("_fields_", ()))
+        return any(_has_addresses(part) for part in own)
+    code = getattr(kind, "_type_", None)
+    # All others are pointers and functions.
+    return not isinstance(code, str) or code in "OPXZz"
+
+
 def text(kind):
     """The fields of `kind`: `bid f64, ask f64`. Empty if it has none, or some overlap.
 

@@ -102,6 +102,9 @@ class Publisher:
     While a call sends bytes, no other thread may write them. numpy, for example, writes without
     holding the interpreter.
 
+    A message is any object whose bytes are in a row: bytes, a bytearray, an array. TypeError
+    refuses Python objects and addresses in it.
+
     Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
     states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
     """

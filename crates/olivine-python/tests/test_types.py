@@ -93,7 +93,10 @@ class Types(Case):
             "parts.1.y i8[3] @20, swapped.n u8[4] @24, name text[6] @28, on bool @34, "
             "either u8[4] @36, levels f64[2] @48",
         )
-        self.assertEqual(_fields.text(ctypes.c_double), "")
+        self.assertEqual(_fields.text(ctypes.c_double), "value f64 @0")
+        self.assertEqual(_fields.text(ctypes.c_char * 6), "value text[6] @0")
+        self.assertEqual(_fields.text(Either), "value u8[4] @0")
+        self.assertEqual(_fields.text(Swapped * 2), "value.0.n u8[4] @0, value.1.n u8[4] @4")
 
     @unittest.skipUnless(numpy, "no numpy")
     def test_fields_of_a_dtype_are_stated(self):
@@ -118,8 +121,30 @@ class Types(Case):
             "half u8[2] @60, word u32[3] @64, on bool @76",
         )
         overlap = {"names": ["a", "b"], "formats": ["u4", "u2"], "offsets": [0, 2]}
-        for none in ["f8", overlap, [("a b", "u4")]]:
+        for none in [overlap, [("a b", "u4")], "V0"]:
             self.assertEqual(_fields.text(numpy.dtype(none)), "")
+        for plain, fields in [
+            ("f8", "value f64 @0"),
+            (("i4", (2, 3)), "value i32[6] @0"),
+            ("S6", "value text[6] @0"),
+            (">f8", "value u8[8] @0"),
+            (([("x", "f4")], 2), "value.0.x f32 @0, value.1.x f32 @4"),
+        ]:
+            self.assertEqual(_fields.text(numpy.dtype(plain)), fields)
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_plain_numbers_and_arrays_of_another_kind_are_refused(self):
+        class Structure(ctypes.Structure):
+            _fields_ = [("value", ctypes.c_double)]
+
+        self.typed("f8", "number v1")
+        # Other languages state a structure with one field.
+        for same in [ctypes.c_double, Structure, numpy.float64]:
+            Publisher("shm://typed", dir=self.folder, type=("number v1", same)).close()
+        refused = "'value f64' at byte 0', not 'number v1 with 'value "
+        for kind, word in [("i8", "i64'"), (ctypes.c_uint64, "u64'"), (("f4", 2), "f32.2.'")]:
+            with self.subTest(kind), self.assertRaisesRegex(olivine.OpenError, refused + word):
+                Publisher("shm://typed", dir=self.folder, type=("number v1", kind))
 
     def test_bad_types_are_refused_in_words(self):
         for stated, error, words in [

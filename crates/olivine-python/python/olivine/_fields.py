@@ -64,11 +64,14 @@ def _has_addresses(kind):
 def text(kind):
     """The fields of `kind`: `bid f64, ask f64`. Empty if it has none, or some overlap.
 
-    What has no word is stated as bytes.
+    What is not a structure is one field, `value`. What has no word is stated as bytes.
     """
     is_of_ctypes = isinstance(kind, type)  # A dtype of numpy is an object.
-    walk = _of_ctypes if is_of_ctypes else _of_numpy
-    fields = sorted(walk(kind, "", 0), key=lambda field: field[2])
+    if is_of_ctypes:
+        walk, is_structure = _of_ctypes, issubclass(kind, ctypes.Structure)
+    else:
+        walk, is_structure = _of_numpy, kind.names is not None
+    fields = sorted(walk(kind, "" if is_structure else "value", 0), key=lambda field: field[2])
     plain = all(name.isprintable() and not set(name) & set(' ,@[]"\\') for name, *_ in fields)
     ends = [offset + size for _, _, offset, size in fields]
     if not plain or any(field[2] < end for field, end in zip(fields[1:], ends)):

@@ -56,7 +56,7 @@ impl Claim {
     /// Refused in a forked child.
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
         ours(self.publisher.get().opener, "claim")?;
-        let state = lock(py, &self.publisher.get().state)?;
+        let state = lock(py, self.publisher.get())?;
         Ok(matches!(&*state, State::Claimed { serial, .. } if *serial == self.serial))
     }
 
@@ -75,8 +75,9 @@ impl Claim {
 impl Claim {
     /// Makes the message visible; returns the position. BufferError while views exist.
     fn commit(&self, py: Python<'_>) -> PyResult<u64> {
+        ours(self.publisher.get().opener, "claim")?;
         self.hide(py)?;
-        let mut state = lock(py, &self.publisher.get().state)?;
+        let mut state = lock(py, self.publisher.get())?;
         let Some(claim) = state.take_claim(self.serial)? else {
             return Err(PyValueError::new_err(
                 "the claim was committed or aborted before: claim again",
@@ -92,8 +93,9 @@ impl Claim {
 
     /// Gives the message up. BufferError while its bytes are looked at.
     fn abort(&self, py: Python<'_>) -> PyResult<()> {
+        ours(self.publisher.get().opener, "claim")?;
         self.hide(py)?;
-        let mut state = lock(py, &self.publisher.get().state)?;
+        let mut state = lock(py, self.publisher.get())?;
         if let Some(claim) = state.take_claim(self.serial)? {
             *state = State::Open(claim.abort());
         }
@@ -196,7 +198,7 @@ impl Claim {
     /// Aborts it, unless its bytes are still looked at. Where the publisher is in use it has no
     /// claim of ours.
     fn give_up(&self, py: Python<'_>) {
-        if let Ok(mut state) = lock(py, &self.publisher.get().state)
+        if let Ok(mut state) = lock(py, self.publisher.get())
             && let Ok(Some(claim)) = state.take_claim(self.serial)
         {
             *state = State::Open(claim.abort());

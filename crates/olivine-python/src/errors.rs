@@ -23,7 +23,10 @@ pyo3::create_exception!(
     olivine,
     Forked,
     Error,
-    "The handle belongs to the parent process: open the channel again after fork."
+    "The handle belongs to the parent process: open the channel again after fork.
+
+In a forked child every call of a handle raises it. `close`, `close_failed`, `drop` and the end of a
+`with` block do not: they let go of the child's copy, and the parent goes on."
 );
 pyo3::create_exception!(
     olivine,

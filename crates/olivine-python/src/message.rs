@@ -219,15 +219,17 @@ impl Message {
         }
         // A copy can be used in any thread. A call in another thread has consumed the message; a
         // closed or dropped subscriber has already decided about it.
-        let state = lock(py, &self.subscriber.get().state);
+        let state = lock(py, self.subscriber.get());
         Ok(state.is_ok_and(|state| state.serial == self.content().serial && state.look().is_ok()))
     }
 
     /// Whether the bytes of a view can be looked at.
     fn is_there(&self, py: Python<'_>) -> PyResult<bool> {
-        let state = lock(py, &self.subscriber.get().state)?;
-        let ours = ours(self.subscriber.get().opener, "message").is_ok();
-        Ok(ours && state.serial == self.content().serial && state.is_attached())
+        if ours(self.subscriber.get().opener, "message").is_err() {
+            return Ok(false);
+        }
+        let state = lock(py, self.subscriber.get())?;
+        Ok(state.serial == self.content().serial && state.is_attached())
     }
 
     /// Where the bytes are. Refuses bytes of the ring that are gone, or that belong to the parent
@@ -324,9 +326,9 @@ impl Message {
     /// bytes of a copy stay.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         if self.is_last(py)? {
-            lock(py, &self.subscriber.get().state)?.release(py)?;
+            return lock(py, self.subscriber.get())?.release(py);
         }
-        Ok(())
+        ours(self.subscriber.get().opener, "message")
     }
 
     /// The message.

@@ -10,7 +10,7 @@ pub(crate) use state::{State, lock};
 
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{of_sent, viewed};
+use crate::errors::{of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::views::Given;
@@ -33,6 +33,8 @@ use std::time::Duration;
 ///
 /// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
+///
+/// In a forked child every call raises Forked, and closing lets go of the child's copy: see Forked.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Publisher {
     pub(crate) state: Exclusive<State>,
@@ -78,8 +80,8 @@ impl Publisher {
     ) -> PyResult<Option<u64>> {
         let message = Given::of(message)?;
         self.check(message.get(py).len())?;
-        let mut state = lock(py, &self.state)?;
-        let publisher = state.idle()?;
+        let mut state = lock(py, self)?;
+        let publisher = self.idle(&mut state)?;
         match publisher.try_publish(Outgoing::new(message.get(py)).label(label(tag, topic))) {
             Ok(position) => Ok(Some(position.0)),
             Err(error) if is_everyday(error) => Ok(None),
@@ -98,11 +100,11 @@ impl Publisher {
     ) -> PyResult<u64> {
         let message = Given::of(message)?;
         self.check(message.get(py).len())?;
-        let mut state = lock(py, &self.state)?;
+        let mut state = lock(py, self)?;
         send(
             py,
             &self.cancel,
-            state.idle()?,
+            self.idle(&mut state)?,
             label(tag, topic),
             &message,
             None,
@@ -122,11 +124,11 @@ impl Publisher {
         let message = Given::of(message)?;
         self.check(message.get(py).len())?;
         let timeout = seconds(Some(timeout))?;
-        let mut state = lock(py, &self.state)?;
+        let mut state = lock(py, self)?;
         send(
             py,
             &self.cancel,
-            state.idle()?,
+            self.idle(&mut state)?,
             label(tag, topic),
             &message,
             timeout,
@@ -207,11 +209,11 @@ impl Publisher {
         timeout: Option<f64>,
     ) -> PyResult<bool> {
         let timeout = seconds(timeout)?;
-        let mut state = lock(py, &self.state)?;
+        let mut state = lock(py, self)?;
         let wanted = Outgoing::sized(length).label(label(0, topic));
-        match room(py, &self.cancel, state.idle()?, wanted, timeout) {
+        match room(py, &self.cancel, self.idle(&mut state)?, wanted, timeout) {
             Err(error) if means_no_room(py, &error) => Ok(false),
-            done => done.map(|()| true),
+            done => done.map(|()| true).map_err(|error| self.refusal(error)),
         }
     }
 
@@ -219,8 +221,10 @@ impl Publisher {
     /// 50 ms. If no call waits, the next call that would wait raises it instead, once.
     ///
     /// Any thread may call it. It waits for nothing and sends nothing. It does not end `close`.
-    fn cancel(&self) {
+    fn cancel(&self) -> PyResult<()> {
+        ours(self.opener, "publisher")?;
         self.cancel.request();
+        Ok(())
     }
 
     /// Reserves a message, to be filled in place, if there is room, or None. Never waits.
@@ -295,56 +299,56 @@ impl Publisher {
     /// The position up to which this publisher has published, in bytes.
     #[getter]
     fn cursor(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, &self.state)?.look()?.cursor().0)
+        self.look(py, |publisher| publisher.cursor().0)
     }
 
     /// The longest message that the ring can hold, in bytes.
     #[getter]
     fn message_max(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(lock(py, &self.state)?.look()?.message_max())
+        self.look(py, |publisher| publisher.message_max())
     }
 
     /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, &self.state)?.look()?.capacity())
+        self.look(py, |publisher| publisher.capacity())
     }
 
     /// Whether the channel's files were removed while it was open.
     ///
     /// A program that opens the name now gets another channel.
     fn check_unlinked(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(lock(py, &self.state)?.look()?.check_unlinked())
+        self.look(py, |publisher| publisher.check_unlinked())
     }
 
     /// Counts the reliable subscribers attached now, by system calls; reclaims the dead.
     fn count_subscribers(&self, py: Python<'_>) -> PyResult<usize> {
-        Ok(lock(py, &self.state)?.look()?.count_subscribers())
+        self.look(py, |publisher| publisher.count_subscribers())
     }
 
     /// The topic of messages that are given none (`topic=`), or None.
     #[getter]
     fn topic(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        Ok(lock(py, &self.state)?.look()?.topic().map(str::to_owned))
+        self.look(py, |publisher| publisher.topic().map(str::to_owned))
     }
 
     /// The URI of the channel with all settings that differ from their defaults.
     #[getter]
     fn uri(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(lock(py, &self.state)?.look()?.uri())
+        self.look(py, |publisher| publisher.uri())
     }
 
     /// State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let status = lock(py, &self.state)?.look()?.link_status();
+        let status = self.look(py, RustPublisher::link_status)?;
         status.map(|status| link(py, &status)).transpose()
     }
 
     /// Counters of this publisher: "back_pressure_count", "back_pressure_ns" (nanoseconds
     /// waited for room), "wakes" (sleepers woken), "evicted" and "reclaimed" (subscribers).
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = lock(py, &self.state)?.look()?.stats();
+        let stats = self.look(py, RustPublisher::stats)?;
         let dict = PyDict::new(py);
         dict.set_item("back_pressure_count", stats.back_pressure_count)?;
         dict.set_item("back_pressure_ns", stats.back_pressure_ns)?;
@@ -380,8 +384,9 @@ impl Publisher {
     }
 
     /// The publisher.
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        ours(slf.get().opener, "publisher")?;
+        Ok(slf)
     }
 
     /// Closes. Closes as failed after an exception, except GeneratorExit and a SystemExit
@@ -404,7 +409,10 @@ impl Publisher {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let state = lock(py, &self.state);
+        if ours(self.opener, "publisher").is_err() {
+            return "<olivine.Publisher, of the parent process>".to_owned();
+        }
+        let state = lock(py, self);
         match state.as_ref().map(|state| state.look()) {
             Ok(Ok(publisher)) => format!("<olivine.Publisher {}>", publisher.uri()),
             Ok(Err(_)) => "<olivine.Publisher, closed>".to_owned(),
@@ -422,13 +430,59 @@ impl Drop for Publisher {
         };
         let failed = self.failed.get_mut();
         let failed = failed.unwrap_or_else(PoisonError::into_inner).take();
-        forget(Ending::new(publisher, failed));
+        let ending = Ending::new(publisher, failed);
+        // In a forked child nothing lingers.
+        if ours(self.opener, "publisher").is_ok() {
+            forget(ending);
+        }
     }
 }
 
 impl Publisher {
+    /// The publisher, to send: refused while a claim is open.
+    #[inline]
+    fn idle<'a>(&self, state: &'a mut State) -> PyResult<&'a mut RustPublisher> {
+        state.idle().map_err(|error| self.refusal(error))
+    }
+
+    /// What `of` says of the publisher. Refused in a forked child.
+    fn look<R>(&self, py: Python<'_>, of: impl FnOnce(&RustPublisher) -> R) -> PyResult<R> {
+        ours(self.opener, "publisher")?;
+        Ok(of(lock(py, self)?.look()?))
+    }
+
+    /// What a call raises where `error` stands against it: in a forked child, that the publisher
+    /// belongs to the parent. Calls that send look for a fork here, where they fail: the core
+    /// refuses them too.
+    #[cold]
+    pub(crate) fn refusal(&self, error: PyErr) -> PyErr {
+        ours(self.opener, "publisher").err().unwrap_or(error)
+    }
+
+    /// Lets go of a forked child's copy, which leaves the channel alone. The copy stays while a
+    /// thread of the parent uses it, and while its claim is looked at.
+    fn leave_to_parent(&self, py: Python<'_>) {
+        let Some(mut state) = self.state.take(py) else {
+            return;
+        };
+        if let State::Claimed { views, .. } = &*state
+            && views.count() > 0
+        {
+            return;
+        }
+        match std::mem::replace(&mut *state, State::Closed) {
+            State::Open(publisher) => drop(publisher),
+            State::Claimed { claim, .. } => drop(claim.abort()),
+            State::Closed => {}
+        }
+    }
+
     /// Closes it; as failed where there is a reason, now or from an earlier call that was refused.
     fn end(&self, py: Python<'_>, failure: Option<String>) -> PyResult<()> {
+        if ours(self.opener, "publisher").is_err() {
+            self.leave_to_parent(py);
+            return Ok(());
+        }
         let publisher = match self.take(py) {
             Ok(Some(publisher)) => publisher,
             Ok(None) => return Ok(()),
@@ -455,7 +509,7 @@ impl Publisher {
     /// Takes the publisher out to close it; `None` if that was done before. Refused while another
     /// thread is in a call, or a claim is looked at.
     fn take(&self, py: Python<'_>) -> PyResult<Option<Box<RustPublisher>>> {
-        let mut state = lock(py, &self.state)?;
+        let mut state = lock(py, self)?;
         if let State::Claimed { views, .. } = &*state
             && views.count() > 0
         {

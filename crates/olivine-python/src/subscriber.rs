@@ -4,7 +4,7 @@ mod state;
 
 pub(crate) use state::{State, lock};
 
-use crate::errors::{EndOfStream, closed, of_received, of_system, ours, viewed};
+use crate::errors::{EndOfStream, Forked, closed, of_received, of_system, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::iterator::Messages;
 use crate::message::Message;
@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 ///
 /// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
+///
+/// In a forked child every call raises Forked, and closing lets go of the child's copy: see Forked.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Subscriber {
     pub(crate) state: Exclusive<State>,
@@ -56,6 +58,7 @@ impl Subscriber {
             views: views.clone(),
             cancel: Arc::clone(&cancel),
             state: Exclusive::new(State {
+                opener: std::process::id(),
                 subscriber: Some(subscriber),
                 serial: 0,
                 views,
@@ -116,7 +119,7 @@ impl Subscriber {
         let mut count = 0_usize;
         while count < limit {
             let message = {
-                let mut state = lock(py, &slf.get().state)?;
+                let mut state = lock(py, slf.get())?;
                 let Some(found) = state.next_of(count, py)? else {
                     break;
                 };
@@ -124,7 +127,7 @@ impl Subscriber {
             };
             if let Err(raised) = handler.call1((&message,)) {
                 // It comes again, unless the handler received another message.
-                let mut state = lock(py, &slf.get().state)?;
+                let mut state = lock(py, slf.get())?;
                 let message = message.get();
                 if state.serial == message.serial() && state.ending.is_none() {
                     state.again = message.found();
@@ -139,8 +142,9 @@ impl Subscriber {
     /// Waits until a poll would find something; whether it would.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        ours(self.opener, "subscriber")?;
         let timeout = seconds(timeout)?;
-        let mut state = lock(py, &self.state)?;
+        let mut state = lock(py, self)?;
         state.look()?;
         if state.again.is_some() || state.late.is_some() {
             return Ok(true);
@@ -185,7 +189,7 @@ impl Subscriber {
                 .as_ref()
                 .map(|array| Details::made(array, empty.limit));
             let details = details.transpose()?;
-            lock(py, &slf.get().state)?.take_within(py, &rows, details.as_ref(), timeout)?
+            lock(py, slf.get())?.take_within(py, &rows, details.as_ref(), timeout)?
         };
         let rows = empty.finish(bytes, count)?;
         let Some(beside) = beside else {
@@ -212,22 +216,25 @@ impl Subscriber {
         let rows = Rows::of(array, true)?;
         let details = details.map(|details| Details::of(details, rows.count));
         let details = details.transpose()?;
-        lock(py, &self.state)?.take(py, &rows, details.as_ref())
+        lock(py, self)?.take(py, &rows, details.as_ref())
     }
 
     /// Ends the wait of another thread in a call of this subscriber: it raises Cancelled within
     /// 50 ms. If no call waits, the next call that would wait raises it instead, once.
     ///
     /// Any thread may call it. No message is lost: the subscriber can be used as before.
-    fn cancel(&self) {
+    fn cancel(&self) -> PyResult<()> {
+        ours(self.opener, "subscriber")?;
         self.cancel.request();
+        Ok(())
     }
 
     /// Gives the room of everything read back now, and consumes the message received last.
     ///
     /// A message whose handler raised was not read: it comes again.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = lock(py, &self.state)?;
+        ours(self.opener, "subscriber")?;
+        let mut state = lock(py, self)?;
         if state.again.is_some() {
             // The message whose handler raised is not read yet.
             state.unviewed()?.release();
@@ -239,13 +246,13 @@ impl Subscriber {
     /// Bytes of frames read so far, over all lanes.
     #[getter]
     fn position(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, &self.state)?.look()?.position().0)
+        self.look(py, |subscriber| subscriber.position().0)
     }
 
     /// Bytes of frames that are published and not read yet, over all lanes.
     #[getter]
     fn lag(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, &self.state)?.look()?.lag())
+        self.look(py, |subscriber| subscriber.lag())
     }
 
     /// What a name (name=) found when it was opened: "created", "resumed" or "lost place".
@@ -254,7 +261,7 @@ impl Subscriber {
     /// missed. None without a name.
     #[getter]
     fn durable(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
-        let found = lock(py, &self.state)?.look()?.durable();
+        let found = self.look(py, RustSubscriber::durable)?;
         Ok(found.map(|found| match found {
             Durable::Created => "created",
             Durable::LostPlace { .. } => "lost place",
@@ -266,39 +273,39 @@ impl Subscriber {
     ///
     /// A program that opens the name now gets another channel.
     fn check_unlinked(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(lock(py, &self.state)?.look()?.check_unlinked())
+        self.look(py, |subscriber| subscriber.check_unlinked())
     }
 
     /// Bytes of frames that this subscriber missed: by overruns, or while its durable name had
     /// lost its place. 0 for a reliable subscriber that was not evicted.
     #[getter]
     fn lost_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, &self.state)?.look()?.lost_bytes())
+        self.look(py, |subscriber| subscriber.lost_bytes())
     }
 
     /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
-        Ok(lock(py, &self.state)?.look()?.capacity())
+        self.look(py, |subscriber| subscriber.capacity())
     }
 
     /// The URI of the channel with all settings that differ from their defaults.
     #[getter]
     fn uri(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(lock(py, &self.state)?.look()?.uri())
+        self.look(py, |subscriber| subscriber.uri())
     }
 
     /// State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
-        let status = lock(py, &self.state)?.look()?.link_status();
+        let status = self.look(py, RustSubscriber::link_status)?;
         status.map(|status| link(py, &status)).transpose()
     }
 
     /// Readable when there is something to poll; belongs to the subscriber.
     fn event_fd(&self, py: Python<'_>) -> PyResult<i32> {
         ours(self.opener, "subscriber")?;
-        let mut state = lock(py, &self.state)?;
+        let mut state = lock(py, self)?;
         state.look()?;
         let subscriber = state
             .subscriber
@@ -334,8 +341,9 @@ impl Subscriber {
     ///
     /// Raises Closed, and keeps the name, if it has left.
     fn unsubscribe(&self, py: Python<'_>) -> PyResult<()> {
+        ours(self.opener, "subscriber")?;
         let subscriber = {
-            let mut state = lock(py, &self.state)?;
+            let mut state = lock(py, self)?;
             if state.views.count() > 0 {
                 return Err(viewed("the message received last", state.views.count()));
             }
@@ -350,6 +358,7 @@ impl Subscriber {
     }
 
     fn __iter__(slf: Bound<'_, Self>) -> PyResult<Messages> {
+        ours(slf.get().opener, "subscriber")?;
         Messages::of(slf)
     }
 
@@ -360,13 +369,15 @@ impl Subscriber {
     }
 
     fn __aiter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        ours(slf.get().opener, "subscriber")?;
         let messages = slf.py().import("olivine.aio")?.getattr("Messages")?;
         messages.call1((slf,))
     }
 
     /// The subscriber.
-    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
-        slf
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        ours(slf.get().opener, "subscriber")?;
+        Ok(slf)
     }
 
     /// Closes; drops where there is an exception.
@@ -382,7 +393,10 @@ impl Subscriber {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let state = lock(py, &self.state);
+        if ours(self.opener, "subscriber").is_err() {
+            return "<olivine.Subscriber, of the parent process>".to_owned();
+        }
+        let state = lock(py, self);
         match state.as_ref().map(|state| state.look()) {
             Ok(Ok(subscriber)) => format!("<olivine.Subscriber {}>", subscriber.uri()),
             Ok(Err(_)) => "<olivine.Subscriber, closed>".to_owned(),
@@ -403,7 +417,7 @@ impl Subscriber {
     /// Ends a subscriber that was closed while a view of its last message existed. It is not in
     /// use: that would be refused.
     pub(crate) fn last_view_is_gone(&self, py: Python<'_>) {
-        let ended = lock(py, &self.state).ok().and_then(|mut state| {
+        let ended = lock(py, self).ok().and_then(|mut state| {
             let ending = state.ending?;
             state.end(ending)
         });
@@ -418,7 +432,7 @@ impl Subscriber {
         timeout: Option<Duration>,
     ) -> PyResult<Option<Message>> {
         let py = slf.py();
-        let mut state = lock(py, &slf.get().state)?;
+        let mut state = lock(py, slf.get())?;
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
             // Also where something arrives all the time that is not asked for.
@@ -440,7 +454,7 @@ impl Subscriber {
         copy: impl FnOnce(u64, &RustMessage<'_>) -> PyResult<Bound<'py, Message>>,
     ) -> PyResult<Option<Bound<'py, Message>>> {
         let py = slf.py();
-        let mut state = lock(py, &slf.get().state)?;
+        let mut state = lock(py, slf.get())?;
         if let Some((subscriber, serial)) = state.ready() {
             match subscriber.try_receive() {
                 Ok(Some(message)) => return copy(serial, &message).map(Some),
@@ -470,8 +484,19 @@ impl Subscriber {
         }
     }
 
+    /// What `of` says of the subscriber. Refused in a forked child.
+    fn look<R>(&self, py: Python<'_>, of: impl FnOnce(&RustSubscriber) -> R) -> PyResult<R> {
+        ours(self.opener, "subscriber")?;
+        Ok(of(lock(py, self)?.look()?))
+    }
+
     fn end(&self, py: Python<'_>, ending: Ending) -> PyResult<()> {
-        let ended = lock(py, &self.state)?.end(ending);
+        let ended = match lock(py, self) {
+            Ok(mut state) => state.end(ending),
+            // A forked child, and a thread of the parent was in a call: the copy stays.
+            Err(error) if error.is_instance_of::<Forked>(py) => None,
+            Err(error) => return Err(error),
+        };
         if let Some((ending, subscriber)) = ended {
             py.detach(|| ending.end(subscriber));
         }
@@ -481,7 +506,7 @@ impl Subscriber {
     /// Copies of up to `limit` messages.
     fn copies<'py>(slf: &Bound<'py, Self>, limit: usize) -> PyResult<Vec<Bound<'py, Message>>> {
         let py = slf.py();
-        let mut state = lock(py, &slf.get().state)?;
+        let mut state = lock(py, slf.get())?;
         let mut copies = Vec::new();
         let repeated = state.again.clone();
         while copies.len() < limit {

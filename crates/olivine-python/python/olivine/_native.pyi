@@ -107,6 +107,8 @@ class Publisher:
 
     Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
     states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
+
+    In a forked child every call raises Forked, and closing lets go of the child's copy: see Forked.
     """
 
     def __new__(
@@ -399,6 +401,8 @@ class Subscriber:
 
     Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
     states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
+
+    In a forked child every call raises Forked, and closing lets go of the child's copy: see Forked.
     """
 
     def __new__(

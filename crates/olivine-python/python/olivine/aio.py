@@ -31,6 +31,18 @@ TURN_MAX = 64
 SLICE = 0.05
 
 
+# Another object in each forked child.
+_process = object()
+
+
+def _fork():
+    global _process
+    _process = object()
+
+
+os.register_at_fork(after_in_child=_fork)
+
+
 class Publisher:
     """Sends messages. `async with` opens it and closes it; or `await` it, and close it.
 
@@ -41,8 +53,19 @@ class Publisher:
     def __init__(self, uri, **keys):
         self._opening = (uri, keys)
         self._handle = None
-        self._turn = asyncio.Lock()
+        self._start()
+
+    def _start(self):
+        self._process = _process
+        self._lock = asyncio.Lock()
         self._thread = None
+
+    @property
+    def _turn(self):
+        if self._process is not _process:
+            # A forked child has neither the thread nor the tasks that waited for the lock.
+            self._start()
+        return self._lock
 
     @property
     def handle(self):

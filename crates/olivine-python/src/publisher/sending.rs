@@ -3,7 +3,7 @@
 use super::{Publisher, State, lock};
 use crate::batch::{Array, Messages, Part, send_batch};
 use crate::claim::Claim;
-use crate::errors::{BackPressured, NotConnected, closed, of_sent, with};
+use crate::errors::{BackPressured, NotConnected, closed, of_sent, ours, with};
 use crate::rows::{Rows, Tags};
 use crate::views::{Given, Span, Views};
 use crate::waits::{Cancel, seconds, wait};
@@ -150,8 +150,8 @@ impl Publisher {
                 .try_for_each(|index| self.check(messages.length(index)))
                 .map_err(|error| with(py, error, "published", 0_u64))?;
         }
-        let mut state = lock(py, &self.state)?;
-        let publisher = state.idle()?;
+        let mut state = lock(py, self)?;
+        let publisher = self.idle(&mut state)?;
         let mut published = 0;
         match send_batch(
             py,
@@ -163,7 +163,7 @@ impl Publisher {
         ) {
             Ok(()) => Ok(published),
             // A repetition begins behind those.
-            Err(error) => Err(with(py, error, "published", published as u64)),
+            Err(error) => Err(with(py, self.refusal(error), "published", published as u64)),
         }
     }
 
@@ -173,8 +173,16 @@ impl Publisher {
         timeout: Option<Duration>,
     ) -> PyResult<Claim> {
         let py = slf.py();
-        let mut state = lock(py, &slf.get().state)?;
-        room(py, &slf.get().cancel, state.idle()?, wanted, timeout)?;
+        let publisher = slf.get();
+        let mut state = lock(py, publisher)?;
+        room(
+            py,
+            &publisher.cancel,
+            publisher.idle(&mut state)?,
+            wanted,
+            timeout,
+        )
+        .map_err(|error| publisher.refusal(error))?;
         let State::Open(publisher) = std::mem::replace(&mut *state, State::Closed) else {
             return Err(closed("publisher"));
         };
@@ -208,9 +216,10 @@ impl Publisher {
         timeout: Option<f64>,
         mut reached: impl FnMut(&mut RustPublisher, Duration) -> Result<bool, NotSent> + Send,
     ) -> PyResult<bool> {
+        ours(self.opener, "publisher")?;
         let timeout = seconds(timeout)?;
-        let mut state = lock(py, &self.state)?;
-        let publisher = state.idle()?;
+        let mut state = lock(py, self)?;
+        let publisher = self.idle(&mut state)?;
         let found = wait(py, Some(&self.cancel), timeout, |slice| {
             match reached(publisher, slice) {
                 Ok(false) => None,

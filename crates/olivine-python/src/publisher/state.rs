@@ -1,7 +1,8 @@
 //! What a publisher is in the middle of.
 
+use super::Publisher;
 use crate::errors::{closed, in_use, viewed};
-use crate::exclusive::{Exclusive, Taken};
+use crate::exclusive::Taken;
 use crate::views::Views;
 use olivine::{OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::PyValueError;
@@ -62,6 +63,7 @@ impl State {
 /// The state, unless another thread is in the middle of a call. After a panic, which was an
 /// exception already, it is whole.
 #[inline]
-pub(crate) fn lock<'a>(py: Python<'a>, state: &'a Exclusive<State>) -> PyResult<Taken<'a, State>> {
-    state.take(py).ok_or_else(|| in_use("publisher"))
+pub(crate) fn lock<'a>(py: Python<'a>, publisher: &'a Publisher) -> PyResult<Taken<'a, State>> {
+    let taken = publisher.state.take(py);
+    taken.ok_or_else(|| publisher.refusal(in_use("publisher")))
 }

@@ -1,7 +1,8 @@
 //! What a subscriber is in the middle of: the message received last, and what is due.
 
-use crate::errors::{closed, in_use, of_received, viewed, wrong_length};
-use crate::exclusive::{Exclusive, Taken};
+use super::Subscriber;
+use crate::errors::{closed, in_use, of_received, ours, viewed, wrong_length};
+use crate::exclusive::Taken;
 use crate::message::{Found, lane};
 use crate::rows::{Detail, Details, Rows};
 use crate::views::Views;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(crate) struct State {
+    /// As that of the [`Subscriber`].
+    pub(super) opener: u32,
     /// `None` once closed.
     pub(super) subscriber: Option<RustSubscriber>,
     /// Counts the messages handed out: a message of another number is gone.
@@ -53,6 +56,20 @@ impl State {
         subscriber.ok_or_else(|| closed("subscriber"))
     }
 
+    /// Refuses what is due without a look into the ring, once closed or in a forked child.
+    fn due(&self) -> PyResult<()> {
+        ours(self.opener, "subscriber")?;
+        self.look().map(|_| ())
+    }
+
+    /// Why the subscriber does not go on. Calls that receive look for a fork here, where they fail:
+    /// the core refuses them too.
+    #[cold]
+    fn refusal(&self) -> PyErr {
+        let refused = self.due().err();
+        refused.unwrap_or_else(|| viewed("the message received last", self.views.count()))
+    }
+
     /// Whether it has not left the channel, also while it waits for a view to go.
     pub(crate) fn is_attached(&self) -> bool {
         self.subscriber.is_some()
@@ -85,9 +102,8 @@ impl State {
 
     /// The subscriber: refused while bytes of the last message are looked at.
     pub(super) fn unviewed(&mut self) -> PyResult<&mut RustSubscriber> {
-        self.look()?;
-        if self.views.count() > 0 {
-            return Err(viewed("the message received last", self.views.count()));
+        if self.ending.is_some() || self.views.count() > 0 || self.subscriber.is_none() {
+            return Err(self.refusal());
         }
         self.subscriber.as_mut().ok_or_else(|| closed("subscriber"))
     }
@@ -105,13 +121,12 @@ impl State {
 
     /// The next message, if there is one; the one before is gone.
     pub(super) fn next(&mut self, py: Python<'_>) -> PyResult<Option<Found>> {
+        if self.again.is_some() || self.late.is_some() {
+            self.due()?;
+        }
         if let Some(again) = self.again.take() {
             // It is still the last one.
-            self.look()?;
             return Ok(Some(again));
-        }
-        if self.late.is_some() {
-            self.look()?;
         }
         if let Some(late) = self.late.take() {
             return Err(late);
@@ -172,6 +187,9 @@ impl State {
         details: Option<&Details>,
     ) -> PyResult<usize> {
         self.unviewed()?;
+        if self.again.is_some() || self.late.is_some() {
+            self.due()?;
+        }
         let mut count = 0;
         if let Some(again) = self.again.take_if(|_| rows.count > 0) {
             if again.span.length != rows.row {
@@ -308,6 +326,10 @@ fn copy_rows(
 /// The state, unless another thread is in the middle of a call. After a panic, which was an
 /// exception already, it is whole.
 #[inline]
-pub(crate) fn lock<'a>(py: Python<'a>, state: &'a Exclusive<State>) -> PyResult<Taken<'a, State>> {
-    state.take(py).ok_or_else(|| in_use("subscriber"))
+pub(crate) fn lock<'a>(py: Python<'a>, subscriber: &'a Subscriber) -> PyResult<Taken<'a, State>> {
+    let taken = subscriber.state.take(py);
+    taken.ok_or_else(|| match ours(subscriber.opener, "subscriber") {
+        Ok(()) => in_use("subscriber"),
+        Err(forked) => forked,
+    })
 }

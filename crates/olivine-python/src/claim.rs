@@ -16,6 +16,9 @@ use std::sync::{Mutex, PoisonError};
 static CLAIMS: AtomicU64 = AtomicU64::new(0);
 
 /// A reserved message. Leaving its block commits it, an exception aborts it.
+///
+/// A view of it that was taken before a fork shows the parent's message in the child, too: the
+/// child must not write there.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Claim {
     publisher: Py<Publisher>,

@@ -52,6 +52,9 @@ pub(crate) fn lane(message: &RustMessage<'_>) -> u32 {
 }
 
 /// A received message: bytes, by the buffer protocol and DLPack, and what came with them.
+///
+/// A view of a message of the ring that was taken before a fork shows the ring in the child, too:
+/// its bytes change there once the parent goes on. Take copies, by `bytes(message)`, before a fork.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Message {
     subscriber: Py<Subscriber>,

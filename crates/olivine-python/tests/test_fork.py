@@ -87,8 +87,8 @@ def faults(calls):
 
 
 class Fork(Case):
-    def child(self, work):
-        """The lines that `work` finds at fault in a forked child."""
+    def child(self, work, parent=lambda: None):
+        """Expects no line of `work`, which runs in a forked child, while `parent` runs here."""
         ours, theirs = os.pipe()
         child = os.fork()
         if child == 0:
@@ -100,6 +100,7 @@ class Fork(Case):
             os.write(theirs, "\n".join([*said, "done"]).encode())
             os._exit(0)
         os.close(theirs)
+        parent()
         with os.fdopen(ours) as pipe:
             self.assertEqual(pipe.read(), "done")
         self.assertEqual(os.waitpid(child, 0)[1], 0)
@@ -208,6 +209,33 @@ class Fork(Case):
         subscriber.drop()
         with Subscriber("shm://pair", dir=self.folder, name="place") as again:
             self.assertEqual(again.durable, "resumed")
+
+    def test_a_view_changes_under_a_child_and_a_copy_does_not(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"before")
+        view = memoryview(subscriber.receive())
+        copy = bytes(view)
+        goes_on, went_on = os.pipe()
+
+        def work():
+            os.close(went_on)
+            # Ends once the parent has gone on.
+            os.read(goes_on, 1)
+            if bytes(view) == b"before" or copy != b"before":
+                yield f"{bytes(view)} {copy}"
+
+        def parent():
+            nonlocal view
+            del view
+            for _ in range(1000):
+                publisher.publish(b"behind")
+                subscriber.poll()
+            os.close(went_on)
+
+        self.child(work, parent)
+        os.close(goes_on)
+        for cls in [olivine.Message, olivine.Claim]:
+            self.assertIn("before a fork", cls.__doc__)
 
     def test_a_block_around_a_fork_ends_in_both(self):
         publisher, subscriber = self.pair()

@@ -286,7 +286,11 @@ class Publisher:
 
 @final
 class Claim:
-    """A reserved message. Leaving its block commits it, an exception aborts it."""
+    """A reserved message. Leaving its block commits it, an exception aborts it.
+
+    A view of it that was taken before a fork shows the parent's message in the child, too: the
+    child must not write there.
+    """
 
     def commit(self) -> int:
         """Makes the message visible; returns the position. BufferError while views exist."""
@@ -326,7 +330,11 @@ class Claim:
 
 @final
 class Message:
-    """A received message: bytes, by the buffer protocol and DLPack, and what came with them."""
+    """A received message: bytes, by the buffer protocol and DLPack, and what came with them.
+
+    A view of a message of the ring that was taken before a fork shows the ring in the child, too:
+    its bytes change there once the parent goes on. Take copies, by `bytes(message)`, before a fork.
+    """
 
     @property
     def tag(self) -> int:

@@ -6,6 +6,7 @@
 //! an abort) is refused with `BufferError` as long as there are views: see `views`. Waits release
 //! the interpreter, and look for signals at bounded intervals: see `waits`.
 
+mod arguments;
 mod batch;
 mod claim;
 mod ending;

@@ -8,13 +8,14 @@ pub(crate) use quick::install;
 pub(crate) use sending::{is_everyday, label, room};
 pub(crate) use state::{State, lock};
 
+use crate::arguments;
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
 use crate::errors::{of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::views::Given;
-use crate::waits::{Cancel, aside, forget, seconds};
+use crate::waits::{Cancel, aside, forget};
 use olivine::{Outgoing, Publisher as RustPublisher};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -117,13 +118,12 @@ impl Publisher {
         &self,
         py: Python<'_>,
         message: &Bound<'_, PyAny>,
-        timeout: f64,
+        #[pyo3(from_py_with = arguments::bound)] timeout: Option<Duration>,
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<u64> {
         let message = Given::of(message)?;
         self.check(message.get(py).len())?;
-        let timeout = seconds(Some(timeout))?;
         let mut state = lock(py, self)?;
         send(
             py,
@@ -154,9 +154,9 @@ impl Publisher {
         &self,
         py: Python<'_>,
         messages: &Bound<'_, PyAny>,
-        timeout: f64,
+        #[pyo3(from_py_with = arguments::bound)] timeout: Option<Duration>,
     ) -> PyResult<usize> {
-        self.batch(py, messages, seconds(Some(timeout))?)
+        self.batch(py, messages, timeout)
     }
 
     /// Sends rows of an array, each as a message, while there is room; how many. Never waits.
@@ -192,11 +192,11 @@ impl Publisher {
     fn publish_array_timeout(
         &self,
         array: &Bound<'_, PyAny>,
-        timeout: f64,
+        #[pyo3(from_py_with = arguments::bound)] timeout: Option<Duration>,
         tag: Option<&Bound<'_, PyAny>>,
         topic: Option<&str>,
     ) -> PyResult<usize> {
-        self.array(array, tag, topic, seconds(Some(timeout))?)
+        self.array(array, tag, topic, timeout)
     }
 
     /// Waits until a message of `length` bytes has room; whether it has. Sends nothing.
@@ -206,9 +206,8 @@ impl Publisher {
         py: Python<'_>,
         length: usize,
         topic: Option<&str>,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<bool> {
-        let timeout = seconds(timeout)?;
         let mut state = lock(py, self)?;
         let wanted = Outgoing::sized(length).label(label(0, topic));
         match room(py, &self.cancel, self.idle(&mut state)?, wanted, timeout) {
@@ -262,12 +261,11 @@ impl Publisher {
     fn claim_timeout(
         slf: &Bound<'_, Self>,
         length: usize,
-        timeout: f64,
+        #[pyo3(from_py_with = arguments::bound)] timeout: Option<Duration>,
         tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Claim> {
         slf.get().check(length)?;
-        let timeout = seconds(Some(timeout))?;
         Self::reserve(
             slf,
             Outgoing::sized(length).label(label(tag, topic)),
@@ -281,7 +279,7 @@ impl Publisher {
         &self,
         py: Python<'_>,
         count: usize,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<bool> {
         self.wait_until(py, timeout, |publisher, slice| {
             publisher.wait_for_subscribers(count, Some(slice))
@@ -290,7 +288,11 @@ impl Publisher {
 
     /// Waits until every live reliable subscriber has read everything; whether they have.
     #[pyo3(signature = (timeout = None))]
-    fn wait_drained(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+    fn wait_drained(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<bool> {
         self.wait_until(py, timeout, |publisher, slice| {
             publisher.wait_drained(Some(slice))
         })

@@ -4,6 +4,7 @@ mod state;
 
 pub(crate) use state::{State, lock};
 
+use crate::arguments;
 use crate::errors::{EndOfStream, Forked, closed, of_received, of_system, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::iterator::Messages;
@@ -11,7 +12,7 @@ use crate::message::Message;
 use crate::rows::{Detail, Details, Empty, Rows};
 use crate::settings::{Opening, link};
 use crate::views::Views;
-use crate::waits::{Cancel, seconds};
+use crate::waits::Cancel;
 use olivine::{Durable, Message as RustMessage, ReceiveError, Subscriber as RustSubscriber};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -88,8 +89,11 @@ impl Subscriber {
     }
 
     /// As `receive`; None when the time is over.
-    fn receive_timeout(slf: &Bound<'_, Self>, timeout: f64) -> PyResult<Option<Message>> {
-        Self::receive_within(slf, seconds(Some(timeout))?)
+    fn receive_timeout(
+        slf: &Bound<'_, Self>,
+        #[pyo3(from_py_with = arguments::bound)] timeout: Option<Duration>,
+    ) -> PyResult<Option<Message>> {
+        Self::receive_within(slf, timeout)
     }
 
     /// Copies of up to `limit` messages. Never waits. Raises EndOfStream as `receive` does.
@@ -141,9 +145,12 @@ impl Subscriber {
 
     /// Waits until a poll would find something; whether it would.
     #[pyo3(signature = (timeout = None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+    fn wait(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
+    ) -> PyResult<bool> {
         ours(self.opener, "subscriber")?;
-        let timeout = seconds(timeout)?;
         let mut state = lock(py, self)?;
         state.look()?;
         if state.again.is_some() || state.late.is_some() {
@@ -173,11 +180,10 @@ impl Subscriber {
         slf: &Bound<'py, Self>,
         dtype: &Bound<'py, PyAny>,
         limit: Option<usize>,
-        timeout: Option<f64>,
+        #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
         details: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let timeout = seconds(timeout)?;
         let empty = Empty::of(dtype, limit)?;
         let bytes = empty.bytes(empty.row)?;
         let beside = details

@@ -2,7 +2,6 @@
 
 use crate::errors::{Cancelled, Error};
 use core::ffi::{c_int, c_void};
-use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,20 +31,6 @@ impl Cancel {
         }
         Ok(())
     }
-}
-
-/// A time-out in seconds, as Python has them; `None` is none.
-pub(crate) fn seconds(timeout: Option<f64>) -> PyResult<Option<Duration>> {
-    let Some(timeout) = timeout else {
-        return Ok(None);
-    };
-    if timeout.is_nan() {
-        return Err(PyValueError::new_err(
-            "timeout is not a number: give seconds, or None for as long as it takes",
-        ));
-    }
-    // A number too large for a duration means "no time-out". A negative number means 0.
-    Ok(Duration::try_from_secs_f64(timeout.max(0.0)).ok())
 }
 
 /// Calls `wait` with slices of the time, without the interpreter, until it returns a result or the

@@ -647,11 +647,45 @@ class Refusing(Case):
             publisher.publish(memoryview(b"abcd")[::2])
         with self.assertRaises(OverflowError):
             publisher.publish(b"x", tag=-1)
-        with self.assertRaisesRegex(ValueError, "timeout is not a number"):
-            subscriber.receive_timeout(float("nan"))
-        self.assertIsNone(subscriber.receive_timeout(-1))
         self.assertIsNone(subscriber.receive_timeout(0.001))
         self.assertFalse(subscriber.wait(0))
+
+    def test_times_that_are_not_times_are_refused_and_nothing_is_taken(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"there")
+        cursor = publisher.cursor
+        calls = [
+            subscriber.receive_timeout,
+            subscriber.wait,
+            lambda timeout: publisher.publish_timeout(b"x", timeout),
+            lambda timeout: publisher.publish_batch_timeout([b"x"], timeout),
+            lambda timeout: publisher.publish_array_timeout(memoryview(b"x"), timeout),
+            lambda timeout: publisher.claim_timeout(1, timeout),
+            lambda timeout: publisher.wait_for_room(1, timeout=timeout),
+            lambda timeout: publisher.wait_for_subscribers(1, timeout),
+            publisher.wait_drained,
+        ]
+        if numpy:
+            calls.append(lambda timeout: subscriber.receive_array("u1", timeout=timeout))
+        nan, infinity = float("nan"), float("inf")
+        for call in calls:
+            for timeout, error, shown in [
+                (-1, ValueError, "-1"),
+                (-1e-9, ValueError, "-1e-09"),
+                (-infinity, ValueError, "-inf"),
+                (nan, ValueError, "nan"),
+                (10**400, ValueError, "1000"),
+                ("1", TypeError, "'1'"),
+            ]:
+                refused = f"^timeout={shown}.*: give seconds from 0"
+                with self.subTest(timeout), self.assertRaisesRegex(error, refused):
+                    call(timeout)
+        self.assertEqual(publisher.cursor, cursor)
+        # Infinity sets none.
+        self.assertEqual(bytes(subscriber.receive_timeout(infinity)), b"there")
+        self.assertIsNone(subscriber.receive_timeout(-0.0))
+        with self.assertRaisesRegex(TypeError, "timeout=None: .* without '_timeout'"):
+            subscriber.receive_timeout(None)
 
     def test_families(self):
         for narrow, wide in [

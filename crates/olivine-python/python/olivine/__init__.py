@@ -20,6 +20,9 @@ Iterating, and `poll` without a handler, give copies.
 `receive_array`, `poll_into` and `publish_array` move many messages of one length in one call, as
 rows of an array of numpy. `olivine.aio` is for asyncio. `olivine.settings()` lists all settings.
 
+Time-outs are seconds from 0; infinity and None wait for as long as it takes. ValueError refuses a
+negative number and NaN.
+
 One thread uses a handle at a time. Waits let other threads run. Ctrl-C ends them, and so does
 `cancel` of the handle in another thread.
 """

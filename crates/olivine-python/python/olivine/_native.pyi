@@ -1,4 +1,8 @@
-"""The native part. Time-outs are seconds; None waits for as long as it takes. Lengths are bytes."""
+"""The native part. Lengths are bytes.
+
+Time-outs are seconds from 0. None and infinity wait for as long as it takes. ValueError refuses a
+negative number and NaN.
+"""
 
 import os
 import sys

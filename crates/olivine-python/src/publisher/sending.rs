@@ -6,7 +6,7 @@ use crate::claim::Claim;
 use crate::errors::{BackPressured, NotConnected, closed, of_sent, ours, with};
 use crate::rows::{Rows, Tags};
 use crate::views::{Given, Span, Views};
-use crate::waits::{Cancel, seconds, wait};
+use crate::waits::{Cancel, wait};
 use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -213,11 +213,10 @@ impl Publisher {
     pub(super) fn wait_until(
         &self,
         py: Python<'_>,
-        timeout: Option<f64>,
+        timeout: Option<Duration>,
         mut reached: impl FnMut(&mut RustPublisher, Duration) -> Result<bool, NotSent> + Send,
     ) -> PyResult<bool> {
         ours(self.opener, "publisher")?;
-        let timeout = seconds(timeout)?;
         let mut state = lock(py, self)?;
         let publisher = self.idle(&mut state)?;
         let found = wait(py, Some(&self.cancel), timeout, |slice| {

@@ -23,6 +23,45 @@ pub(crate) fn bound(value: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
     seconds(value, RANGE)
 }
 
+/// `tag` of a message.
+pub(crate) fn tag(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    const RANGE: &str = "give a whole number from 0 to 4294967295";
+    whole("tag", value, RANGE)
+}
+
+/// `length` in bytes.
+pub(crate) fn length(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole("length", value, RANGE)
+}
+
+/// `limit` of a call: how many messages it hands out.
+pub(crate) fn limit(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole("limit", value, RANGE)
+}
+
+/// `limit`, or `None` for as many as the call likes.
+pub(crate) fn limit_or_none(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    if value.is_none() {
+        return Ok(None);
+    }
+    limit(value).map(Some)
+}
+
+/// `count` of subscribers.
+pub(crate) fn count(value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    whole("count", value, RANGE)
+}
+
+/// The range of numbers that count bytes or messages.
+const RANGE: &str = "give a whole number from 0 to 9223372036854775807";
+
+fn whole<T: TryFrom<i64>>(name: &str, value: &Bound<'_, PyAny>, range: &str) -> PyResult<T> {
+    let found: i64 = value
+        .extract()
+        .map_err(|error| refused(name, value, range, Some(&error)))?;
+    T::try_from(found).map_err(|_| refused(name, value, range, None))
+}
+
 fn seconds(value: &Bound<'_, PyAny>, range: &str) -> PyResult<Option<Duration>> {
     let seconds: f64 = value
         .extract()

@@ -1,5 +1,6 @@
 //! Several messages in one call: of any objects, or the rows of an array.
 
+use crate::arguments::tag;
 use crate::errors::{BackPressured, NotConnected, of_sent};
 use crate::publisher::{is_everyday, label, room};
 use crate::rows::{Rows, Tags};
@@ -100,7 +101,7 @@ impl Part {
         let third = tuple.get_item(2).ok();
         Ok(Self {
             bytes: Bytes::of(&tuple.get_item(0)?)?,
-            tag: second.map_or(Ok(0), |tag| tag.extract())?,
+            tag: second.map_or(Ok(0), |given| tag(&given))?,
             topic: third.map_or(Ok(None), |topic| topic.extract())?,
         })
     }

@@ -113,7 +113,11 @@ fn chain(error: &dyn StdError) -> String {
 
 /// A URI or a setting was refused.
 pub(crate) fn of_uri(error: &olivine::UriError) -> PyErr {
-    UriError::new_err(error.to_string())
+    let more = match error {
+        olivine::UriError::UnknownKey { .. } => ", and so does olivine.settings()",
+        _ => "",
+    };
+    UriError::new_err(format!("{error}{more}"))
 }
 
 /// A channel could not be opened.
@@ -229,7 +233,8 @@ pub(crate) fn ours(opener: u32, what: &str) -> PyResult<()> {
 /// Another thread is in the middle of a call.
 pub(crate) fn in_use(what: &str) -> PyErr {
     InUse::new_err(format!(
-        "the {what} is in use by another thread: open one for each thread"
+        "the {what} is in use by a call in another thread: open one for each thread, or end that \
+         call by cancel()"
     ))
 }
 

@@ -30,7 +30,7 @@ use std::time::Duration;
 /// holding the interpreter.
 ///
 /// A message is any object whose bytes are in a row: bytes, a bytearray, an array. TypeError
-/// refuses Python objects and addresses in it.
+/// refuses Python objects and addresses in it, BufferError bytes that are not in a row.
 ///
 /// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
@@ -76,7 +76,7 @@ impl Publisher {
         &self,
         py: Python<'_>,
         message: &Bound<'_, PyAny>,
-        tag: u32,
+        #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Option<u64>> {
         let message = Given::of(message)?;
@@ -96,7 +96,7 @@ impl Publisher {
         &self,
         py: Python<'_>,
         message: &Bound<'_, PyAny>,
-        tag: u32,
+        #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<u64> {
         let message = Given::of(message)?;
@@ -119,7 +119,7 @@ impl Publisher {
         py: Python<'_>,
         message: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = arguments::bound)] timeout: Option<Duration>,
-        tag: u32,
+        #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<u64> {
         let message = Given::of(message)?;
@@ -204,7 +204,7 @@ impl Publisher {
     fn wait_for_room(
         &self,
         py: Python<'_>,
-        length: usize,
+        #[pyo3(from_py_with = arguments::length)] length: usize,
         topic: Option<&str>,
         #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<bool> {
@@ -232,8 +232,8 @@ impl Publisher {
     #[pyo3(signature = (length, tag = 0, topic = None))]
     fn try_claim(
         slf: &Bound<'_, Self>,
-        length: usize,
-        tag: u32,
+        #[pyo3(from_py_with = arguments::length)] length: usize,
+        #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Option<Claim>> {
         slf.get().check(length)?;
@@ -248,8 +248,8 @@ impl Publisher {
     #[pyo3(signature = (length, tag = 0, topic = None))]
     fn claim(
         slf: &Bound<'_, Self>,
-        length: usize,
-        tag: u32,
+        #[pyo3(from_py_with = arguments::length)] length: usize,
+        #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Claim> {
         slf.get().check(length)?;
@@ -260,9 +260,9 @@ impl Publisher {
     #[pyo3(signature = (length, timeout, tag = 0, topic = None))]
     fn claim_timeout(
         slf: &Bound<'_, Self>,
-        length: usize,
+        #[pyo3(from_py_with = arguments::length)] length: usize,
         #[pyo3(from_py_with = arguments::bound)] timeout: Option<Duration>,
-        tag: u32,
+        #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Claim> {
         slf.get().check(length)?;
@@ -278,7 +278,7 @@ impl Publisher {
     fn wait_for_subscribers(
         &self,
         py: Python<'_>,
-        count: usize,
+        #[pyo3(from_py_with = arguments::count)] count: usize,
         #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
     ) -> PyResult<bool> {
         self.wait_until(py, timeout, |publisher, slice| {

@@ -1,6 +1,8 @@
 //! Arrays whose rows are messages: those that messages are copied into, and those that are
 //! published.
 
+use crate::arguments;
+use crate::errors::Error;
 use crate::views::{Held, has_objects, holds_addresses, objects};
 use pyo3::exceptions::{PyBufferError, PyImportError, PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -191,7 +193,7 @@ impl Tags {
                  numbers with one for each row",
             )
         };
-        match tag.extract() {
+        match arguments::tag(tag) {
             Ok(tag) => return Ok(Self::One(tag)),
             Err(error) if tag.len().is_err() => return Err(error),
             Err(_) => {}
@@ -237,6 +239,11 @@ impl<'py> Empty<'py> {
     /// For up to `limit` rows of `dtype`.
     pub(crate) fn of(dtype: &Bound<'py, PyAny>, limit: Option<usize>) -> PyResult<Self> {
         let py = dtype.py();
+        if dtype.is_none() {
+            return Err(PyTypeError::new_err(
+                "dtype=None: give the type of a row, such as \"f8\" or numpy.dtype(...)",
+            ));
+        }
         let numpy = PyModule::import(py, "numpy").map_err(|error| {
             let refused = PyImportError::new_err("arrays need numpy: pip install numpy");
             refused.set_cause(py, Some(error));
@@ -317,6 +324,9 @@ fn trim(bytes: Bound<'_, PyAny>, length: usize) -> PyResult<Bound<'_, PyAny>> {
 
 /// The object shows no rows.
 fn refused(py: Python<'_>, error: &PyErr, writable: bool) -> PyErr {
+    if error.is_instance_of::<Error>(py) {
+        return error.clone_ref(py);
+    }
     let why = error.value(py);
     let remedy = if writable {
         "give an array that can be written and is contiguous in C order"

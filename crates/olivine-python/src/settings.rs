@@ -96,7 +96,7 @@ pub(crate) fn settings(key: Option<&str>) -> PyResult<String> {
     let found = Config::keys().find(|key| key.name() == name);
     found.map(about).ok_or_else(|| {
         PyKeyError::new_err(format!(
-            "there is no setting {wanted:?}: settings() lists all of them"
+            "there is no setting {wanted:?}: olivine.settings() lists all of them"
         ))
     })
 }
@@ -142,10 +142,12 @@ fn text(key: &str, value: &Bound<'_, PyAny>) -> PyResult<String> {
     }
     if value.is_instance_of::<PyInt>() {
         // Permission bits are numbers in Python (0o660), and octal digits in a URI.
-        return match key {
-            "mode" => Ok(format!("{:04o}", value.extract::<u32>()?)),
-            _ => Ok(value.str()?.to_string()),
-        };
+        if key == "mode"
+            && let Ok(bits) = value.extract::<u32>()
+        {
+            return Ok(format!("{bits:04o}"));
+        }
+        return Ok(value.str()?.to_string());
     }
     if value.hasattr("__fspath__")? {
         return value.call_method0("__fspath__")?.extract();

@@ -113,7 +113,7 @@ impl Subscriber {
     #[pyo3(signature = (limit = 256, handler = None))]
     fn poll<'py>(
         slf: &Bound<'py, Self>,
-        limit: usize,
+        #[pyo3(from_py_with = arguments::limit)] limit: usize,
         handler: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
@@ -179,7 +179,7 @@ impl Subscriber {
     fn receive_array<'py>(
         slf: &Bound<'py, Self>,
         dtype: &Bound<'py, PyAny>,
-        limit: Option<usize>,
+        #[pyo3(from_py_with = arguments::limit_or_none)] limit: Option<usize>,
         #[pyo3(from_py_with = arguments::timeout)] timeout: Option<Duration>,
         details: bool,
     ) -> PyResult<Bound<'py, PyAny>> {

@@ -110,8 +110,14 @@ impl Held {
             Ok(held) if holds_addresses(held.format()) => Err(objects()),
             Ok(held) => Ok(held),
             // numpy shows no dates with their format, but their bytes.
-            Err(_) if !has_objects(object)? => Self::of(object, ffi::PyBUF_SIMPLE),
-            Err(_) => Err(objects()),
+            Err(_) if has_objects(object)? => Err(objects()),
+            Err(_) => Self::of(object, ffi::PyBUF_SIMPLE).map_err(|error| {
+                // numpy says it by ValueError, others by BufferError.
+                match Self::of(object, ffi::PyBUF_STRIDED_RO) {
+                    Ok(_) => not_in_a_row(&error.value(object.py()).to_string()),
+                    Err(_) => error,
+                }
+            }),
         }
     }
 
@@ -233,6 +239,14 @@ impl Bytes {
             Self::View(held) => usize::try_from(held.get().len).unwrap_or(0),
         }
     }
+}
+
+/// The refusal of bytes that are not in a row.
+pub(crate) fn not_in_a_row(why: &str) -> PyErr {
+    PyBufferError::new_err(format!(
+        "the array cannot be used: {why}: give an array that is contiguous in C order, by \
+         numpy.ascontiguousarray(array)"
+    ))
 }
 
 /// Whether `object` has a type of elements, as arrays of numpy have, with Python objects.

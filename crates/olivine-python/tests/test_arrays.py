@@ -147,7 +147,10 @@ class Receiving(Case):
             (ValueError, "fewer", "u8", 2**62),
             ((MemoryError, ValueError), "", "u8", 2**59),
             (TypeError, "", "nonsense", None),
-            (OverflowError, "", "u8", -1),
+            (ValueError, "^limit=-1: give a whole number from 0 to", "u8", -1),
+            (ValueError, "^limit=1180591620717411303424: give", "u8", 2**70),
+            (TypeError, "^limit='1': give a whole number", "u8", "1"),
+            (TypeError, "^dtype=None: give the type of a row", None, None),
         ]:
             with self.subTest(dtype=dtype, limit=limit), self.assertRaisesRegex(error, text):
                 subscriber.receive_array(dtype, limit)
@@ -293,8 +296,8 @@ class Publishing(Case):
             (TypeError, "32-bit unsigned", rows, numpy.zeros(3, "f4")),
             (TypeError, "32-bit unsigned", rows, numpy.zeros((3, 1), "u4")),
             (TypeError, "32-bit unsigned", rows, [1, 2, 3]),
-            (OverflowError, "", rows, -1),
-            (TypeError, "", rows, 1.5),
+            (ValueError, "^tag=-1: give a whole number from 0 to 4294967295", rows, -1),
+            (TypeError, "^tag=1.5: give a whole number", rows, 1.5),
             (BufferError, "ascontiguousarray", numpy.arange(6, dtype="u8")[::2], 0),
             (TypeError, "no rows", b"bytes", 0),
             (TypeError, "objects", numpy.array([None]), 0),
@@ -331,6 +334,25 @@ class Publishing(Case):
                 lambda: publisher.publish_batch_timeout([(given, 1, "topic")], 1),
             ]:
                 with self.subTest(given), self.assertRaisesRegex(TypeError, "objects or addresses"):
+                    call()
+        self.assertEqual(subscriber.poll(), [])
+
+    def test_bytes_that_are_not_in_a_row_are_refused_alike_by_each_call(self):
+        publisher, subscriber = self.pair()
+        for given in [
+            numpy.zeros((2, 2))[:, :1],
+            numpy.zeros((2, 3), order="F"),
+            numpy.zeros(4, "M8[s]")[::2],
+            memoryview(b"abcd")[::2],
+        ]:
+            for call in [
+                lambda: publisher.publish(given),
+                lambda: publisher.try_publish(given),
+                lambda: publisher.publish_timeout(given, 1),
+                lambda: publisher.publish_batch([given]),
+                lambda: publisher.publish_array(given),
+            ]:
+                with self.subTest(given), self.assertRaisesRegex(BufferError, "ascontiguousarray"):
                     call()
         self.assertEqual(subscriber.poll(), [])
 

@@ -65,7 +65,7 @@ class Help(unittest.TestCase):
             self.assertIn(one, text)
             self.assertRegex(one, r"Values: .+\. Default: .+\. For .+\.")
         self.assertEqual(olivine.settings("from_"), olivine.settings("from"))
-        with self.assertRaisesRegex(KeyError, "no setting"):
+        with self.assertRaisesRegex(KeyError, "no setting.*olivine.settings"):
             olivine.settings("capcity")
 
 

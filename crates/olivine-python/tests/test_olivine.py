@@ -618,7 +618,8 @@ class Refusing(Case):
         for keys, text in [
             ({"capacity": 1000}, "capacity=1000 is not usable"),
             ({"capacity": True}, "capacity=yes"),
-            ({"colour": "red"}, "unknown key 'colour'"),
+            ({"colour": "red"}, "unknown key 'colour'.*olivine.settings"),
+            ({"mode": -1}, "mode=-1"),
             ({"wait": "nap"}, "wait=nap is not usable: one of spin"),
             ({"mode": 0o777}, "mode=0777"),
             ({"name": "a&wait=spin"}, "name=a&wait=spin"),
@@ -645,10 +646,41 @@ class Refusing(Case):
             publisher.publish(None)
         with self.assertRaises(BufferError):
             publisher.publish(memoryview(b"abcd")[::2])
-        with self.assertRaises(OverflowError):
-            publisher.publish(b"x", tag=-1)
         self.assertIsNone(subscriber.receive_timeout(0.001))
         self.assertFalse(subscriber.wait(0))
+
+    def test_numbers_out_of_range_are_named_with_the_range(self):
+        publisher, subscriber = self.pair()
+        calls = [
+            ("tag", lambda tag: publisher.publish(b"x", tag)),
+            ("tag", lambda tag: publisher.try_publish(b"x", tag=tag)),
+            ("tag", lambda tag: publisher.publish_timeout(b"x", 1, tag)),
+            ("tag", lambda tag: publisher.publish_batch([(b"x", tag)])),
+            ("tag", lambda tag: publisher.claim(1, tag)),
+            ("tag", lambda tag: publisher.try_claim(1, tag)),
+            ("tag", lambda tag: publisher.claim_timeout(1, 1, tag)),
+            ("length", publisher.claim),
+            ("length", publisher.try_claim),
+            ("length", lambda length: publisher.claim_timeout(length, 1)),
+            ("length", publisher.wait_for_room),
+            ("count", publisher.wait_for_subscribers),
+            ("limit", subscriber.poll),
+        ]
+        for name, call in calls:
+            for given, error, shown in [
+                (-1, ValueError, "-1"),
+                (2**64, ValueError, "18446744073709551616"),
+                (10**5000, ValueError, ".a number without a text."),
+                ("x", TypeError, "'x'"),
+                (1.0, TypeError, "1.0"),
+            ]:
+                refused = f"^{name}={shown}: give a whole number from 0 to "
+                with self.subTest(name), self.assertRaisesRegex(error, refused):
+                    call(given)
+        with self.assertRaisesRegex(ValueError, "^tag=4294967296: .* 4294967295"):
+            publisher.publish(b"x", tag=2**32)
+        publisher.publish(b"x", tag=2**32 - 1)
+        self.assertEqual([message.tag for message in subscriber.poll()], [2**32 - 1])
 
     def test_times_that_are_not_times_are_refused_and_nothing_is_taken(self):
         publisher, subscriber = self.pair()

@@ -23,7 +23,8 @@ class Waiting(Case):
         while True:
             try:
                 subscriber.lag
-            except olivine.InUse:
+            except olivine.InUse as error:
+                self.assertIn("open one for each thread, or end that call by cancel()", str(error))
                 break
         publisher.publish(b"woken")
         thread.join()

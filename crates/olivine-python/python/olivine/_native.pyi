@@ -107,7 +107,7 @@ class Publisher:
     holding the interpreter.
 
     A message is any object whose bytes are in a row: bytes, a bytearray, an array. TypeError
-    refuses Python objects and addresses in it.
+    refuses Python objects and addresses in it, BufferError bytes that are not in a row.
 
     Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
     states the type of the channel's values, by a dtype of numpy or a structure of ctypes.

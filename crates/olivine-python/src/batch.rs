@@ -20,9 +20,6 @@ pub(crate) trait Messages {
     /// One of them, while the interpreter is held.
     fn get<'a>(&'a self, py: Python<'a>, index: usize) -> Outgoing<'a>;
 
-    /// Its bytes.
-    fn length(&self, index: usize) -> usize;
-
     /// The room that it needs.
     fn size(&self, index: usize) -> Outgoing<'_, usize>;
 }
@@ -38,12 +35,8 @@ impl Messages for [Part] {
         Outgoing::new(part.bytes.get(py)).label(part.label())
     }
 
-    fn length(&self, index: usize) -> usize {
-        self[index].bytes.len()
-    }
-
     fn size(&self, index: usize) -> Outgoing<'_, usize> {
-        Outgoing::sized(self.length(index)).label(self[index].label())
+        Outgoing::sized(self[index].length()).label(self[index].label())
     }
 }
 
@@ -63,10 +56,6 @@ impl Messages for Array<'_> {
     fn get<'a>(&'a self, py: Python<'a>, index: usize) -> Outgoing<'a> {
         let tag = self.tags.get(py, index);
         Outgoing::new(self.rows.get(py, index)).label(label(tag, self.topic))
-    }
-
-    fn length(&self, _index: usize) -> usize {
-        self.rows.row
     }
 
     fn size(&self, _index: usize) -> Outgoing<'_, usize> {
@@ -104,6 +93,11 @@ impl Part {
             tag: second.map_or(Ok(0), |given| tag(&given))?,
             topic: third.map_or(Ok(None), |topic| topic.extract())?,
         })
+    }
+
+    /// How many bytes it has.
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len()
     }
 
     fn label(&self) -> Label<'_> {

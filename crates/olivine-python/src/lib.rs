@@ -17,6 +17,7 @@ mod message;
 mod publisher;
 mod rows;
 mod settings;
+mod stated;
 mod subscriber;
 mod tensor;
 mod views;

@@ -14,6 +14,7 @@ use crate::ending::{Ending, failure};
 use crate::errors::{of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
+use crate::stated::Stated;
 use crate::views::Given;
 use crate::waits::{Cancel, aside, forget};
 use olivine::{Outgoing, Publisher as RustPublisher};
@@ -44,6 +45,7 @@ pub(crate) struct Publisher {
     cancel: Cancel,
     /// Bytes of each message, if the channel has a type.
     value_length: Option<usize>,
+    stated: Option<Stated>,
     /// Why the stream has failed, where ending it was refused and it is still open.
     failed: Mutex<Option<String>>,
 }
@@ -59,14 +61,15 @@ impl Publisher {
         keys: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let opening = Opening::read(uri, r#type, keys)?;
-        let value_length = opening.value_length();
+        let stated = opening.stated();
         let publisher = opening.open(py, RustPublisher::open_with, RustPublisher::open_for)?;
         Ok(Self {
             state: Exclusive::new(State::Open(Box::new(publisher))),
             failed: Mutex::new(None),
             opener: std::process::id(),
             cancel: Cancel::default(),
-            value_length,
+            value_length: stated.as_ref().map(Stated::size),
+            stated,
         })
     }
 
@@ -164,6 +167,9 @@ impl Publisher {
     /// The first axis of the array counts the rows. It is contiguous in C order and of any type
     /// without Python objects. `tag` is a number for all rows, or an array of 32-bit unsigned
     /// numbers with one for each.
+    ///
+    /// With `type=`, TypeError refuses rows with other fields, and ValueError those of another
+    /// length. Rows of bytes ("u1", "S24", "V24") of its length are sent as they are.
     ///
     /// What it raises has `published`, how many were sent before: a repetition begins behind those.
     #[pyo3(signature = (array, tag = None, topic = None))]

@@ -32,6 +32,8 @@ pub(crate) struct Rows {
     pub(crate) count: usize,
     /// Bytes of each.
     pub(crate) row: usize,
+    /// Lengths of the axes of each, as far as a type is compared.
+    pub(crate) shape: Vec<usize>,
 }
 
 impl Rows {
@@ -76,7 +78,7 @@ impl Rows {
             .collect();
         let row =
             usize::try_from(view.itemsize).unwrap_or(0) * shape[1..].iter().product::<usize>();
-        Self::checked(held, shape[0], row)
+        Self::checked(held, shape[0], row, shape[1..].to_vec())
     }
 
     /// As [`Rows::of`], for arrays of numpy whose bytes are in a row.
@@ -94,22 +96,33 @@ impl Rows {
         let held = Held::of(&bytes, ffi::PyBUF_ND | access)?;
         let length = usize::try_from(held.get().len).unwrap_or(0);
         let row = length.checked_div(count).unwrap_or(0);
-        Self::checked(held, count, row).map(Some)
+        let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+        Self::checked(held, count, row, shape[1..].to_vec()).map(Some)
     }
 
-    fn checked(held: Held, count: usize, row: usize) -> PyResult<Self> {
+    fn checked(held: Held, count: usize, row: usize, shape: Vec<usize>) -> PyResult<Self> {
         if row == 0 && count > 0 {
             return Err(PyValueError::new_err(
                 "rows of 0 bytes: give an array whose rows have bytes",
             ));
         }
-        Ok(Self { held, count, row })
+        Ok(Self {
+            held,
+            count,
+            row,
+            shape,
+        })
     }
 
     /// The rows of an array that [`Empty`] made.
     pub(crate) fn made(array: &Bound<'_, PyAny>, count: usize, row: usize) -> PyResult<Self> {
         let held = Held::of(array, ffi::PyBUF_WRITABLE)?;
-        Ok(Self { held, count, row })
+        Ok(Self {
+            held,
+            count,
+            row,
+            shape: Vec::new(),
+        })
     }
 
     /// The bytes of a row, while the interpreter is held (see `Bytes::get`).
@@ -228,7 +241,8 @@ impl Tags {
 /// A type of numpy for rows, and an empty array for them.
 pub(crate) struct Empty<'py> {
     numpy: Bound<'py, PyModule>,
-    dtype: Bound<'py, PyAny>,
+    /// Of a row.
+    pub(crate) dtype: Bound<'py, PyAny>,
     /// Bytes of each row.
     pub(crate) row: usize,
     /// How many rows at most.

@@ -2,6 +2,7 @@
 //! elsewhere says.
 
 use crate::errors::{of_open, of_uri};
+use crate::stated::Stated;
 use crate::views::objects;
 use crate::waits::aside;
 use olivine::{Config, End, Key, LinkStatus, MessageType, OpenError, Scheme};
@@ -26,9 +27,9 @@ impl Opening {
         Ok(Self { config, stated })
     }
 
-    /// Bytes of each message, if the program states a type.
-    pub(crate) fn value_length(&self) -> Option<usize> {
-        self.stated.as_ref().map(MessageType::size)
+    /// The type that the program states, to compare arrays with.
+    pub(crate) fn stated(&self) -> Option<Stated> {
+        self.stated.as_ref().map(Stated::new)
     }
 
     /// Opens an end; Ctrl-C ends the wait.

@@ -11,6 +11,7 @@ use crate::iterator::Messages;
 use crate::message::Message;
 use crate::rows::{Detail, Details, Empty, Rows};
 use crate::settings::{Opening, link};
+use crate::stated::Stated;
 use crate::views::Views;
 use crate::waits::Cancel;
 use olivine::{Durable, Message as RustMessage, ReceiveError, Subscriber as RustSubscriber};
@@ -36,6 +37,7 @@ pub(crate) struct Subscriber {
     pub(crate) state: Exclusive<State>,
     /// The process that opened it.
     pub(crate) opener: u32,
+    stated: Option<Stated>,
     /// Views of the message received last: there are none of earlier ones.
     pub(crate) views: Views,
     cancel: Arc<Cancel>,
@@ -52,10 +54,12 @@ impl Subscriber {
         keys: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let opening = Opening::read(uri, r#type, keys)?;
+        let stated = opening.stated();
         let subscriber = opening.open(py, RustSubscriber::open_with, RustSubscriber::open_for)?;
         let views = Views::default();
         let cancel = Arc::<Cancel>::default();
         Ok(Self {
+            stated,
             views: views.clone(),
             cancel: Arc::clone(&cancel),
             state: Exclusive::new(State {
@@ -173,6 +177,9 @@ impl Subscriber {
     /// With `details=True` it returns two arrays: the rows, and what came with them, of the type
     /// `olivine.DETAILS`: tag, lane and position.
     ///
+    /// With `type=`, TypeError refuses a dtype with other fields, and ValueError a row of another
+    /// length. A row of bytes ("u1", "S24", "V24") of its length takes values of every type.
+    ///
     /// Errors and durable subscribers are as with `poll`: rows before an error are returned, and
     /// the last message of a full array is consumed by the next call that receives.
     #[pyo3(signature = (dtype, limit = None, timeout = None, *, details = false))]
@@ -185,6 +192,9 @@ impl Subscriber {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let empty = Empty::of(dtype, limit)?;
+        if let Some(stated) = &slf.get().stated {
+            stated.check_dtype(&empty.dtype, empty.row)?;
+        }
         let bytes = empty.bytes(empty.row)?;
         let beside = details
             .then(|| empty.bytes(size_of::<Detail>()))
@@ -211,7 +221,7 @@ impl Subscriber {
     /// and of any type without Python objects. Rows behind the returned number are unchanged.
     /// `details` is an array of the type `olivine.DETAILS` with one row for each row.
     ///
-    /// Lengths, errors and durable subscribers are as with `receive_array`.
+    /// Lengths, types, errors and durable subscribers are as with `receive_array`.
     #[pyo3(signature = (array, details = None))]
     fn poll_into(
         &self,
@@ -220,6 +230,9 @@ impl Subscriber {
         details: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
         let rows = Rows::of(array, true)?;
+        if let Some(stated) = &self.stated {
+            stated.check_rows(array, &rows)?;
+        }
         let details = details.map(|details| Details::of(details, rows.count));
         let details = details.transpose()?;
         lock(py, self)?.take(py, &rows, details.as_ref())

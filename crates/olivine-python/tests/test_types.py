@@ -1,5 +1,6 @@
 """Types of messages, stated as other languages state them."""
 
+import array
 import ctypes
 import unittest
 
@@ -188,6 +189,65 @@ class Types(Case):
                 Publisher("inproc://refused", type=("q", kind))
         with Publisher("inproc://taken", type=("q", numpy.float64)) as publisher:
             publisher.publish(bytes(8))
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_rows_with_another_field_are_refused_by_its_name(self):
+        publisher, subscriber = self.typed(Quote)
+        same = numpy.dtype([("bid", "f8"), ("ask", "f8"), ("sequence", "u4")], align=True)
+        other = numpy.dtype([("bid", "f8"), ("offer", "f8"), ("sequence", "u4")], align=True)
+        swapped = numpy.dtype([("bid", "f8"), ("ask", ">f8"), ("sequence", "u4")], align=True)
+        wide = numpy.dtype([("bid", "f8"), ("ask", "f8"), ("sequence", "u8")])
+
+        class Order(ctypes.Structure):
+            _fields_ = [("price", ctypes.c_double), ("size", ctypes.c_uint64 * 2)]
+
+        def calls(rows):
+            yield lambda: publisher.publish_array(rows)
+            yield lambda: publisher.try_publish_array(rows)
+            yield lambda: publisher.publish_array_timeout(rows, 1)
+            yield lambda: subscriber.poll_into(rows)
+            if hasattr(rows, "dtype"):
+                dtype = (rows.dtype, rows.shape[1:])
+                yield lambda: subscriber.receive_array(dtype, timeout=0)
+
+        for rows, theirs in [
+            (numpy.zeros(2, other), "'offer f64' at byte 8"),
+            (numpy.zeros(2, swapped), "'ask u8.8.' at byte 8"),
+            (numpy.zeros(2, wide), "'sequence u64' at byte 16"),
+            (numpy.zeros((2, 3), "i8"), "'value i64.3.' at byte 0"),
+            (numpy.zeros((2, 3), "M8[s]"), "'value i64.3.' at byte 0"),
+            ((Order * 2)(), "'price f64' at byte 0"),
+            (memoryview(bytearray(48)).cast("d", [2, 3]), "'value f64.3.' at byte 0"),
+        ]:
+            # Also after a dtype that fits.
+            publisher.publish_array(numpy.zeros(1, same))
+            for call in calls(rows):
+                refused = f"carries 'quote v1 with .*, and a row of the array .*{theirs}"
+                with self.subTest(theirs), self.assertRaisesRegex(TypeError, refused) as raised:
+                    call()
+        with self.assertRaises(TypeError) as raised:
+            publisher.publish_array(numpy.zeros(2, other))
+        self.assertEqual(raised.exception.published, 0)
+        for rows in [numpy.zeros(2, same)[:0], numpy.zeros(2, "S24"), numpy.zeros(2, "V24"),
+                     numpy.zeros((2, 24), "u1"), (Quote * 2)(),
+                     memoryview(bytearray(48)).cast("B", [2, 24])]:
+            self.assertEqual(publisher.publish_array(rows), len(rows))
+            self.assertEqual(subscriber.poll_into(rows), len(rows))
+        for call in calls(numpy.zeros((2, 2))):
+            with self.assertRaisesRegex(ValueError, "^a row of the array has 16 bytes, .* have 24"):
+                call()
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_rows_of_plain_numbers_are_compared(self):
+        publisher, subscriber = self.typed("f8", "number v1")
+        for rows in [numpy.zeros(2), numpy.zeros((2, 1)), (ctypes.c_double * 2)(),
+                     array.array("d", [1, 2]), memoryview(array.array("d", [1, 2]))]:
+            self.assertEqual(publisher.publish_array(rows), 2)
+            self.assertEqual(subscriber.poll_into(rows), 2)
+        for rows in [numpy.zeros(2, "i8"), (ctypes.c_uint64 * 2)(), array.array("q", [1, 2]),
+                     numpy.zeros((2, 2), "f4"), numpy.zeros(2, ">f8")]:
+            with self.subTest(rows), self.assertRaisesRegex(TypeError, "'value f64' at byte 0"):
+                publisher.publish_array(rows)
 
     @unittest.skipUnless(numpy, "no numpy")
     def test_a_dtype_and_a_structure_of_the_same_layout_are_one_type(self):

@@ -1,6 +1,8 @@
 """The fields of a dtype of numpy or a structure of ctypes, as text for a channel."""
 
 import ctypes
+import math
+import re
 
 # Structures in an array are stated one by one up to this many.
 _ELEMENTS_MAX = 64
@@ -77,6 +79,46 @@ def text(kind):
     if not plain or any(field[2] < end for field, end in zip(fields[1:], ends)):
         return ""
     return ", ".join(f"{name} {word} @{offset}" for name, word, offset, _ in fields)
+
+
+def rows(given):
+    """The fields of a row of an array, or of a dtype of rows, in each form that they may have.
+
+    Empty for rows of bytes and of unknown kinds, which are not compared.
+    """
+    dtype = given if hasattr(given, "itemsize") and hasattr(given, "kind") else None
+    if dtype is None and hasattr(given, "dtype"):
+        import numpy
+
+        if not isinstance(given.dtype, numpy.dtype):
+            return []
+        dtype = numpy.dtype((given.dtype, tuple(given.shape)[1:]))
+    if dtype is not None:
+        base = dtype.base
+        is_bytes = base.kind in "SV" and base.names is None or base.str == "|u1"
+        return [] if is_bytes else _forms(text(dtype))
+    if isinstance(given, ctypes.Array):
+        part = given._type_
+        base = part
+        while issubclass(base, ctypes.Array):
+            base = base._type_
+        is_bytes = base in (ctypes.c_char, ctypes.c_uint8)
+        return [] if is_bytes else _forms(text(part))
+    view = memoryview(given)
+    letters = {**dict.fromkeys("bhilqn", "i"), **dict.fromkeys("HILQN", "u"), "f": "f", "d": "f"}
+    letter = {**letters, "?": "b"}.get(view.format)
+    word = letter and _number(letter, view.itemsize)
+    if not word:
+        return []
+    count = None if view.ndim == 1 else math.prod(view.shape[1:])
+    _, kind, *_ = _leaf("value", word, count, 0, view.itemsize)
+    return _forms(f"value {kind} @0")
+
+
+def _forms(fields):
+    """A single value with and without its count: `value f64[1]`, `value f64`."""
+    single = re.fullmatch(r"value (\w+)(?:\[1\])? @0", fields)
+    return [f"value {single[1]} @0", f"value {single[1]}[1] @0"] if single else [fields]
 
 
 def _number(code, size):

@@ -179,6 +179,9 @@ class Publisher:
         without Python objects. `tag` is a number for all rows, or an array of 32-bit unsigned
         numbers with one for each.
 
+        With `type=`, TypeError refuses rows with other fields, and ValueError those of another
+        length. Rows of bytes ("u1", "S24", "V24") of its length are sent as they are.
+
         What it raises has `published`, how many were sent before: a repetition begins behind those.
         """
 
@@ -490,6 +493,9 @@ class Subscriber:
         With `details=True` it returns two arrays: the rows, and what came with them, of the type
         `olivine.DETAILS`: tag, lane and position.
 
+        With `type=`, TypeError refuses a dtype with other fields, and ValueError a row of another
+        length. A row of bytes ("u1", "S24", "V24") of its length takes values of every type.
+
         Errors and durable subscribers are as with `poll`: rows before an error are returned, and
         the last message of a full array is consumed by the next call that receives.
         """
@@ -512,7 +518,7 @@ class Subscriber:
         and of any type without Python objects. Rows behind the returned number are unchanged.
         `details` is an array of the type `olivine.DETAILS` with one row for each row.
 
-        Lengths, errors and durable subscribers are as with `receive_array`.
+        Lengths, types, errors and durable subscribers are as with `receive_array`.
         """
 
     def cancel(self) -> None:

@@ -116,7 +116,14 @@ impl Publisher {
             .try_iter()?
             .map(|message| Part::of(&message?))
             .collect::<PyResult<Vec<_>>>()
-            // Nothing is sent before all of them are there.
+            .and_then(|parts| {
+                let lengths = parts.iter().map(Part::length);
+                lengths
+                    .map(|length| self.check(length))
+                    .collect::<PyResult<()>>()?;
+                Ok(parts)
+            })
+            // Nothing is sent before all of them are there, and are values of the channel's type.
             .map_err(|error| with(py, error, "published", 0_u64))?;
         self.send_all(py, parts.as_slice(), timeout)
     }
@@ -130,6 +137,9 @@ impl Publisher {
     ) -> PyResult<usize> {
         let py = array.py();
         let messages = Rows::of(array, false).and_then(|rows| {
+            if let Some(stated) = &self.stated {
+                stated.check_rows(array, &rows)?;
+            }
             let tags = tag.map_or(Ok(Tags::One(0)), |tag| Tags::of(tag, rows.count))?;
             Ok(Array { rows, tags, topic })
         });
@@ -144,12 +154,6 @@ impl Publisher {
         timeout: Option<Duration>,
     ) -> PyResult<usize> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        if self.value_length.is_some() {
-            // Nothing is sent before all of them are values.
-            (0..messages.count())
-                .try_for_each(|index| self.check(messages.length(index)))
-                .map_err(|error| with(py, error, "published", 0_u64))?;
-        }
         let mut state = lock(py, self)?;
         let publisher = self.idle(&mut state)?;
         let mut published = 0;

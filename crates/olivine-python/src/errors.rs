@@ -32,7 +32,7 @@ pyo3::create_exception!(
     olivine,
     InUse,
     Error,
-    "The handle is in use by another thread."
+    "The handle is in use by a call in another thread, or by a poll whose handler runs."
 );
 pyo3::create_exception!(
     olivine,
@@ -236,6 +236,14 @@ pub(crate) fn in_use(what: &str) -> PyErr {
         "the {what} is in use by a call in another thread: open one for each thread, or end that \
          call by cancel()"
     ))
+}
+
+/// The handler of a message receives.
+pub(crate) fn in_handler() -> PyErr {
+    InUse::new_err(
+        "a handler of poll must not receive: its message is not consumed yet; return from it, and \
+         receive after the poll",
+    )
 }
 
 /// Bytes are still looked at whose life a call would end.

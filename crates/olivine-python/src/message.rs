@@ -183,11 +183,6 @@ impl Message {
         unsafe { &*self.content.get() }
     }
 
-    /// The number of the message, of its subscriber.
-    pub(crate) fn serial(&self) -> u64 {
-        self.content().serial
-    }
-
     /// Whether its bytes are in the object, and it has no topic.
     pub(crate) fn is_small(&self) -> bool {
         let content = self.content();
@@ -255,20 +250,6 @@ impl Message {
             data: bytes.as_ptr().cast_mut(),
             length: bytes.len(),
             writable: false,
-        })
-    }
-
-    /// What it was made of, if it is a view.
-    pub(crate) fn found(&self) -> Option<Found> {
-        let Body::View(span) = self.content().body else {
-            return None;
-        };
-        Some(Found {
-            span,
-            tag: self.content().tag,
-            lane: self.content().lane,
-            position: self.content().position,
-            topic: self.content().topic.clone(),
         })
     }
 }

@@ -69,6 +69,7 @@ impl Subscriber {
                 views,
                 cancel,
                 again: None,
+                handled: false,
                 late: None,
                 ending: None,
             }),
@@ -113,7 +114,8 @@ impl Subscriber {
     /// than `limit`. To process each message safely, receive, iterate or give a handler.
     ///
     /// With a handler it hands out up to `limit` messages, views of the ring, and returns how
-    /// many. A handler that raises gets the same message again.
+    /// many. A handler that raises gets the same message again. It must not receive: a call of this
+    /// subscriber that would raises InUse.
     #[pyo3(signature = (limit = 256, handler = None))]
     fn poll<'py>(
         slf: &Bound<'py, Self>,
@@ -126,22 +128,28 @@ impl Subscriber {
         };
         let mut count = 0_usize;
         while count < limit {
-            let message = {
+            let (message, serial) = {
                 let mut state = lock(py, slf.get())?;
                 let Some(found) = state.next_of(count, py)? else {
                     break;
                 };
-                Message::view(slf, &state, found).into_pyobject(py)?
+                // Until its handler has returned it comes again.
+                state.again = Some(found.clone());
+                state.handled = true;
+                (
+                    Message::view(slf, &state, found).into_pyobject(py)?,
+                    state.serial,
+                )
             };
-            if let Err(raised) = handler.call1((&message,)) {
-                // It comes again, unless the handler received another message.
-                let mut state = lock(py, slf.get())?;
-                let message = message.get();
-                if state.serial == message.serial() && state.ending.is_none() {
-                    state.again = message.found();
-                }
-                return Err(raised);
+            let handled = handler.call1((&message,));
+            let mut state = lock(py, slf.get())?;
+            state.handled = false;
+            handled?;
+            // The handler may have released it, and what comes again is another one.
+            if state.serial == serial {
+                state.again = None;
             }
+            drop(state);
             count += 1;
         }
         Ok(count.into_pyobject(py)?.into_any())
@@ -158,7 +166,7 @@ impl Subscriber {
         let mut state = lock(py, self)?;
         state.look()?;
         if state.again.is_some() || state.late.is_some() {
-            return Ok(true);
+            return state.due().map(|()| true);
         }
         state.wait(py, timeout)
     }

@@ -462,7 +462,8 @@ class Subscriber:
         than `limit`. To process each message safely, receive, iterate or give a handler.
 
         With a handler it hands out up to `limit` messages, views of the ring, and returns how
-        many. A handler that raises gets the same message again.
+        many. A handler that raises gets the same message again. It must not receive: a call of this
+        subscriber that would raises InUse.
         """
 
     @overload

@@ -1,7 +1,7 @@
 //! What a subscriber is in the middle of: the message received last, and what is due.
 
 use super::Subscriber;
-use crate::errors::{closed, in_use, of_received, ours, viewed, wrong_length};
+use crate::errors::{closed, in_handler, in_use, of_received, ours, viewed, wrong_length};
 use crate::exclusive::Taken;
 use crate::message::{Found, lane};
 use crate::rows::{Detail, Details, Rows};
@@ -23,8 +23,10 @@ pub(crate) struct State {
     /// As those of the [`Subscriber`].
     pub(super) views: Views,
     pub(super) cancel: Arc<Cancel>,
-    /// It comes again: its handler raised.
+    /// It comes again: its handler raised, or runs.
     pub(super) again: Option<Found>,
+    /// The handler of that message runs.
+    pub(super) handled: bool,
     /// What went wrong behind messages that were handed out: the next call that receives raises it.
     pub(super) late: Option<PyErr>,
     /// It has ended, but for the last message, whose bytes are still looked at.
@@ -57,8 +59,11 @@ impl State {
     }
 
     /// Refuses what is due without a look into the ring, once closed or in a forked child.
-    fn due(&self) -> PyResult<()> {
+    pub(super) fn due(&self) -> PyResult<()> {
         ours(self.opener, "subscriber")?;
+        if self.handled && self.again.is_some() {
+            return Err(in_handler());
+        }
         self.look().map(|_| ())
     }
 
@@ -66,8 +71,10 @@ impl State {
     /// the core refuses them too.
     #[cold]
     fn refusal(&self) -> PyErr {
-        let refused = self.due().err();
-        refused.unwrap_or_else(|| viewed("the message received last", self.views.count()))
+        let refused = ours(self.opener, "subscriber").and_then(|()| self.look().map(|_| ()));
+        refused
+            .err()
+            .unwrap_or_else(|| viewed("the message received last", self.views.count()))
     }
 
     /// Whether it has not left the channel, also while it waits for a view to go.
@@ -186,10 +193,10 @@ impl State {
         rows: &Rows,
         details: Option<&Details>,
     ) -> PyResult<usize> {
-        self.unviewed()?;
         if self.again.is_some() || self.late.is_some() {
             self.due()?;
         }
+        self.unviewed()?;
         let mut count = 0;
         if let Some(again) = self.again.take_if(|_| rows.count > 0) {
             if again.span.length != rows.row {
@@ -273,7 +280,7 @@ impl State {
     /// holds.
     pub(super) fn end(&mut self, ending: Ending) -> Option<(Ending, RustSubscriber)> {
         // A message whose handler raised is not consumed, however the subscriber ends.
-        let refused = self.again.take().is_some();
+        let refused = self.again.take().is_some() && !self.handled;
         let ending = if refused { Ending::Drop } else { ending };
         let ending = *self.ending.get_or_insert(ending);
         if self.views.count() > 0 {

@@ -1,6 +1,6 @@
 //! The exceptions: families as those of the errors in Rust, and the everyday ones by name.
 
-use pyo3::exceptions::{PyBufferError, PyException, PyOSError};
+use pyo3::exceptions::{PyBufferError, PyException, PyOSError, PyTypeError};
 use pyo3::prelude::*;
 use std::error::Error as StdError;
 use std::io;
@@ -235,6 +235,13 @@ pub(crate) fn in_use(what: &str) -> PyErr {
     InUse::new_err(format!(
         "the {what} is in use by a call in another thread: open one for each thread, or end that \
          call by cancel()"
+    ))
+}
+
+/// `async with` of a handle that blocks.
+pub(crate) fn not_async(class: &str) -> PyErr {
+    PyTypeError::new_err(format!(
+        "olivine.{class} blocks: use it by `with`, or olivine.aio.{class} by `async with`"
     ))
 }
 

@@ -11,7 +11,7 @@ pub(crate) use state::{State, lock};
 use crate::arguments;
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{of_sent, ours, viewed};
+use crate::errors::{not_async, of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::stated::Stated;
@@ -391,10 +391,29 @@ impl Publisher {
         self.end(py, Some(reason))
     }
 
-    /// The publisher.
+    /// The publisher. Raises Closed where it is closed.
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         ours(slf.get().opener, "publisher")?;
+        // Another thread uses it: it is open.
+        if let Some(state) = slf.get().state.take(slf.py()) {
+            state.look()?;
+        }
         Ok(slf)
+    }
+
+    /// Raises TypeError: `olivine.aio.Publisher` is for `async with`.
+    fn __aenter__(&self) -> PyResult<()> {
+        Err(not_async("Publisher"))
+    }
+
+    /// Raises TypeError, as `__aenter__` does.
+    fn __aexit__(
+        &self,
+        _exception: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Err(not_async("Publisher"))
     }
 
     /// Closes. Closes as failed after an exception, except GeneratorExit and a SystemExit

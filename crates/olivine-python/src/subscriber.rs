@@ -5,7 +5,7 @@ mod state;
 pub(crate) use state::{State, lock};
 
 use crate::arguments;
-use crate::errors::{EndOfStream, Forked, closed, of_received, of_system, ours, viewed};
+use crate::errors::{EndOfStream, Forked, closed, not_async, of_received, of_system, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::iterator::Messages;
 use crate::message::Message;
@@ -401,10 +401,29 @@ impl Subscriber {
         messages.call1((slf,))
     }
 
-    /// The subscriber.
+    /// The subscriber. Raises Closed where it is closed.
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         ours(slf.get().opener, "subscriber")?;
+        // Another thread uses it: it is open.
+        if let Some(state) = slf.get().state.take(slf.py()) {
+            state.look()?;
+        }
         Ok(slf)
+    }
+
+    /// Raises TypeError: `olivine.aio.Subscriber` is for `async with`.
+    fn __aenter__(&self) -> PyResult<()> {
+        Err(not_async("Subscriber"))
+    }
+
+    /// Raises TypeError, as `__aenter__` does.
+    fn __aexit__(
+        &self,
+        _exception: &Bound<'_, PyAny>,
+        _value: &Bound<'_, PyAny>,
+        _traceback: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        Err(not_async("Subscriber"))
     }
 
     /// Closes; drops where there is an exception.

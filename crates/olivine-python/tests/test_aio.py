@@ -157,6 +157,42 @@ class Loop(Case):
 
         run(main())
 
+    def test_a_closed_end_is_not_entered(self):
+        async def main():
+            for end in self.both():
+                async with end:
+                    pass
+                with self.assertRaisesRegex(olivine.Closed, "open another one"):
+                    async with end:
+                        self.fail("entered")
+
+        run(main())
+
+    def test_blocks_and_loops_of_the_other_kind_say_what_is_right(self):
+        uri = f"shm://aio?dir={self.folder}"
+
+        async def plain():
+            for end in [olivine.Publisher(uri), olivine.Subscriber(uri)]:
+                with end, self.assertRaisesRegex(TypeError, "olivine.aio.* by `async with`"):
+                    async with end:
+                        self.fail("entered")
+
+        run(plain())
+        for end in self.both():
+            with self.assertRaisesRegex(TypeError, "use it by `async with`"):
+                with end:
+                    self.fail("entered")
+        with self.assertRaisesRegex(TypeError, "use it by `async for`"):
+            for _ in self.both()[0]:
+                self.fail("iterated")
+
+        async def not_open():
+            async for _ in self.both()[0]:
+                self.fail("iterated")
+
+        with self.assertRaisesRegex(olivine.Closed, "use async with, or await it"):
+            run(not_open())
+
     def test_opening_that_fails_raises(self):
         async def main():
             with self.assertRaises(olivine.UriError):

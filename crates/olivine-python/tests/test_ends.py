@@ -44,6 +44,14 @@ class Ending(Case):
         with self.assertRaises(olivine.EndOfStream):
             subscriber.wait(WATCHDOG) and subscriber.poll()
 
+    def test_a_closed_handle_is_not_entered(self):
+        for handle in self.pair():
+            with handle:
+                pass
+            with self.assertRaisesRegex(olivine.Closed, "open another one"):
+                with handle:
+                    self.fail("entered")
+
     def test_closed_handles_say_so(self):
         publisher, subscriber = self.pair()
         publisher.close()

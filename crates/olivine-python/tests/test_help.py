@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import pathlib
 import re
 import unittest
 
@@ -53,6 +54,28 @@ class Help(unittest.TestCase):
                 compared += 1
                 self.assertEqual(said[name.split(".")[-1]], inspect.getdoc(member), name)
         self.assertGreater(compared, 50)
+
+    def test_the_overview_names_all_of_it_by_family(self):
+        text = olivine.__doc__
+        lines = text[text.index("Classes:") : text.index("Settings:")].splitlines()
+        rows = [re.match(r"( +)([\w.]+)  +\S", line) for line in lines if line.startswith(" ")]
+        named = [row[2] for row in rows]
+        self.assertEqual([name for name in named if "." not in name], olivine.__all__)
+        families = []
+        for row in rows:
+            member = getattr(olivine, row[2], None)
+            if inspect.isclass(member) and issubclass(member, Exception):
+                depth = len(row[1]) // 4
+                del families[depth - 1 :]
+                self.assertIs(member.__base__, families[-1] if families else Exception)
+                families.append(member)
+
+    def test_the_readme_has_each_exception(self):
+        readme = pathlib.Path(__file__).parents[1] / "README.md"
+        named = re.findall(r"(?m)^\| `(\w+)` \|", readme.read_text(encoding="utf-8"))
+        errors = [name for name in olivine.__all__ if isinstance(getattr(olivine, name), type)]
+        errors = [name for name in errors if issubclass(getattr(olivine, name), olivine.Error)]
+        self.assertEqual(named, [name for name in errors if name != "Error"])
 
     def test_the_settings_are_reachable(self):
         self.assertIn("olivine.settings()", olivine.Publisher.__doc__)

@@ -25,6 +25,42 @@ negative number and NaN.
 
 One thread uses a handle at a time. Waits let other threads run. Ctrl-C ends them, and so does
 `cancel` of the handle in another thread.
+
+Classes:
+
+    Publisher           sends messages into a channel
+    Subscriber          receives messages of a channel
+    Message             a received message: a view of the ring, or a copy
+    Claim               a reserved message, to be filled in place
+    aio.Publisher       a publisher for asyncio
+    aio.Subscriber      a subscriber for asyncio
+
+Functions and values:
+
+    settings            what the keys of URIs do
+    DETAILS             the dtype of what comes with each row of an array
+    __version__         the version of the package
+
+Exceptions, each below its family:
+
+    Error               whatever goes wrong in Olivine
+        UriError        the URI or a setting is wrong
+        OpenError       the channel could not be opened
+        Closed          the handle is closed
+        Forked          the handle belongs to the parent process
+        InUse           another thread uses the handle, or a handler receives
+        Cancelled       another thread called `cancel`
+        NotSent         nothing was sent
+            BackPressured   there was no room in time
+            NotConnected    too few subscribers came in time
+            TooLong         the message does not fit the ring
+            LinkFailed      the far side cannot be reached any more
+        ReceiveError    nothing was received
+            EndOfStream     every publisher has closed
+            Overrun         messages were overwritten (delivery=latest)
+            Evicted         a publisher evicted this subscriber
+            Corrupt         a lane holds what no publisher writes
+            WrongLength     the next message does not fit a row
 """
 
 from ._native import (
@@ -55,32 +91,33 @@ from ._native import (
 )
 from ._native import VERSION as __version__
 
+# Classes, functions and values, exceptions by family.
 __all__ = [
-    "DETAILS",
-    "BackPressured",
-    "Cancelled",
+    "Publisher",
+    "Subscriber",
+    "Message",
     "Claim",
-    "Closed",
-    "Corrupt",
-    "EndOfStream",
+    "settings",
+    "DETAILS",
+    "__version__",
     "Error",
-    "Evicted",
+    "UriError",
+    "OpenError",
+    "Closed",
     "Forked",
     "InUse",
-    "LinkFailed",
-    "Message",
-    "NotConnected",
+    "Cancelled",
     "NotSent",
-    "OpenError",
-    "Overrun",
-    "Publisher",
-    "ReceiveError",
-    "Subscriber",
+    "BackPressured",
+    "NotConnected",
     "TooLong",
-    "UriError",
+    "LinkFailed",
+    "ReceiveError",
+    "EndOfStream",
+    "Overrun",
+    "Evicted",
+    "Corrupt",
     "WrongLength",
-    "__version__",
-    "settings",
 ]
 
 # `help(olivine)` ends with them.

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, final, overload
+from typing import Any, Literal, NoReturn, final, overload
 
 import numpy
 import numpy.typing
@@ -279,7 +279,18 @@ class Publisher:
         """
 
     def __enter__(self) -> Self:
-        """The publisher."""
+        """The publisher. Raises Closed where it is closed."""
+
+    def __aenter__(self) -> NoReturn:
+        """Raises TypeError: `olivine.aio.Publisher` is for `async with`."""
+
+    def __aexit__(
+        self,
+        _exception: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> NoReturn:
+        """Raises TypeError, as `__aenter__` does."""
 
     def __exit__(
         self,
@@ -609,7 +620,18 @@ class Subscriber:
     def __next__(self) -> Message: ...
     def __aiter__(self) -> AsyncIterator[Message]: ...
     def __enter__(self) -> Self:
-        """The subscriber."""
+        """The subscriber. Raises Closed where it is closed."""
+
+    def __aenter__(self) -> NoReturn:
+        """Raises TypeError: `olivine.aio.Subscriber` is for `async with`."""
+
+    def __aexit__(
+        self,
+        _exception: type[BaseException] | None,
+        _value: BaseException | None,
+        _traceback: TracebackType | None,
+    ) -> NoReturn:
+        """Raises TypeError, as `__aenter__` does."""
 
     def __exit__(
         self,

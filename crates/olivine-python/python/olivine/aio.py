@@ -13,7 +13,10 @@ A subscriber waits for the descriptor of its handle. A publisher without room wa
 A call that is cancelled has sent nothing and has received nothing: no message is lost. Time-outs
 are those of asyncio: `async with asyncio.timeout(1): message = await subscriber.receive()`.
 
-`handle` is the publisher or subscriber of `olivine` behind it, for what does not wait.
+Tasks of one loop may share a publisher, and each task opens its own subscriber.
+
+`handle` is the publisher or subscriber of `olivine` behind it, for what does not wait. While a task
+waits for room, calls of a publisher's handle raise InUse.
 """
 
 import asyncio
@@ -46,9 +49,11 @@ os.register_at_fork(after_in_child=_fork)
 class Publisher:
     """Sends messages. `async with` opens it and closes it; or `await` it, and close it.
 
-    Takes the URI and the keywords of `olivine.Publisher`. Tasks may share it: their calls follow
-    one another.
+    Takes the URI and the keywords of `olivine.Publisher`. Tasks of one loop may share it: a call
+    waits until those before it have returned. Another thread opens its own.
     """
+
+    _NAME = "olivine.aio.Publisher"
 
     def __init__(self, uri, **keys):
         self._opening = (uri, keys)
@@ -78,7 +83,18 @@ class Publisher:
         return self._open().__await__()
 
     async def __aenter__(self):
-        return await self._open()
+        await self._open()
+        # Raises where it is closed.
+        self.handle.__enter__()
+        return self
+
+    def __enter__(self):
+        """Raises TypeError: `async with` is for it."""
+        raise TypeError(f"{self._NAME} is for asyncio: use it by `async with`")
+
+    def __exit__(self, exception, value, traceback):
+        """Raises TypeError, as `__enter__` does."""
+        self.__enter__()
 
     async def __aexit__(self, exception, value, traceback):
         """Closes. Closes as failed after an exception, as a `with` block of the handle does."""
@@ -201,8 +217,12 @@ def _length(message):
 class Subscriber:
     """Receives messages. `async with` opens it and closes it; or `await` it, and close it.
 
-    Takes the URI and the keywords of `olivine.Subscriber`. One task receives at a time.
+    Takes the URI and the keywords of `olivine.Subscriber`. One task receives from it: give each
+    task its own. Tasks that share one get each message once, in one of them, and a durable
+    subscriber consumes the message of one task when another task receives.
     """
+
+    _NAME = "olivine.aio.Subscriber"
 
     def __init__(self, uri, **keys):
         self._opening = (uri, keys)
@@ -219,7 +239,18 @@ class Subscriber:
         return self._open().__await__()
 
     async def __aenter__(self):
-        return await self._open()
+        await self._open()
+        # Raises where it is closed.
+        self.handle.__enter__()
+        return self
+
+    def __enter__(self):
+        """Raises TypeError: `async with` is for it."""
+        raise TypeError(f"{self._NAME} is for asyncio: use it by `async with`")
+
+    def __exit__(self, exception, value, traceback):
+        """Raises TypeError, as `__enter__` does."""
+        self.__enter__()
 
     async def __aexit__(self, exception, value, traceback):
         """Closes; drops where there is an exception."""
@@ -227,6 +258,10 @@ class Subscriber:
 
     def __aiter__(self):
         return Messages(self.handle)
+
+    def __iter__(self):
+        """Raises TypeError: `async for` is for it."""
+        raise TypeError(f"{self._NAME} is for asyncio: use it by `async for`")
 
     async def receive(self):
         """A copy of the next message; waits for it. Raises EndOfStream as the handle does."""

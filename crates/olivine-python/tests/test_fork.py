@@ -1,12 +1,14 @@
 """What a forked child does with its parent's handles: every member refuses, and closing lets go."""
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
 import threading
 import time
 import unittest
+import weakref
 
 import olivine
 from case import WATCHDOG, Case
@@ -236,6 +238,25 @@ class Fork(Case):
         os.close(goes_on)
         for cls in [olivine.Message, olivine.Claim]:
             self.assertIn("before a fork", cls.__doc__)
+
+    def test_a_child_may_collect_its_copies(self):
+        uri = f"shm://collected?dir={self.folder}"
+        holders = [[Publisher(uri)], [Subscriber(uri)], [Publisher(uri, linger="1h")]]
+        holders[2][0].publish(b"unread")
+
+        def work():
+            for holder in holders:
+                gone = weakref.ref(holder.pop())
+                gc.collect()
+                if gone() is not None:
+                    yield f"{gone()} is still there"
+
+        self.child(work)
+        [publisher], [subscriber], [lingering] = holders
+        publisher.publish(b"goes on")
+        self.assertEqual(sorted(bytes(m) for m in subscriber.poll()), [b"goes on", b"unread"])
+        for end in [publisher, subscriber, lingering]:
+            end.close()
 
     def test_a_block_around_a_fork_ends_in_both(self):
         publisher, subscriber = self.pair()

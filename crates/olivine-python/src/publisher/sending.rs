@@ -117,10 +117,10 @@ impl Publisher {
             .map(|message| Part::of(&message?))
             .collect::<PyResult<Vec<_>>>()
             .and_then(|parts| {
-                let lengths = parts.iter().map(Part::length);
-                lengths
-                    .map(|length| self.check(length))
-                    .collect::<PyResult<()>>()?;
+                if self.value_length.is_some() {
+                    let mut lengths = parts.iter().map(Part::length);
+                    lengths.try_for_each(|length| self.check(length))?;
+                }
                 Ok(parts)
             })
             // Nothing is sent before all of them are there, and are values of the channel's type.

@@ -431,8 +431,8 @@ pub enum OpenError {
     },
     /// The channel carries messages of another type.
     #[error(
-        "channel '{channel}' carries '{found}', not '{asked}': use the channel's type or another \
-         channel"
+        "channel '{channel}' carries '{found}', and this side has '{asked}': use the channel's \
+         type or another channel"
     )]
     Type {
         /// The channel.

@@ -10,7 +10,7 @@ pub use plain::{FieldType, field_of, text_of};
 
 use crate::error::MessageTypeError;
 use crate::region::View;
-use crate::ring::layout::{TYPE_NAME_BYTES, fnv};
+use crate::ring::layout::TYPE_NAME_BYTES;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -439,9 +439,7 @@ impl MessageType {
 
     /// What a channel stores and compares; never 0.
     pub(crate) fn hash(&self) -> u64 {
-        let numbers = [self.size as u64, self.align as u64];
-        let numbers = numbers.iter().flat_map(|number| number.to_le_bytes());
-        fnv(self.name.bytes().chain(numbers)).max(1)
+        known::hash_of(&self.name, self.size, self.align)
     }
 }
 

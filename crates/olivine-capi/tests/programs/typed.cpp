@@ -53,15 +53,19 @@ static int receive(const char *uri) {
         WANT(false);
     } catch (const olivine::OpenError &error) {
         WANT(error.status() == OLIVINE_STATUS_OPEN_TYPE);
-        WANT(std::string(error.what()).find("of another size") != std::string::npos);
+        const std::string said = error.what();
+        WANT(said.find("'tick v1 (" + std::to_string(sizeof(Tick)) + " bytes") !=
+             std::string::npos);
+        WANT(said.find("'tick v1 (" + std::to_string(sizeof(Wide)) + " bytes") !=
+             std::string::npos);
     }
     try {
         olivine::TypedSubscriber<Signed> other(uri);
         WANT(false);
     } catch (const olivine::OpenError &error) {
         const std::string said = error.what();
-        WANT(said.find("'sequence u64' at byte 16") != std::string::npos);
-        WANT(said.find("'sequence i64' at byte 16") != std::string::npos);
+        WANT(said.find("(sequence u64 at byte 16)") != std::string::npos);
+        WANT(said.find("(sequence i64 at byte 16)") != std::string::npos);
     }
 #endif
     std::puts("open");

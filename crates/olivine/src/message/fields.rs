@@ -208,7 +208,8 @@ impl Fields {
     pub(crate) fn first_difference(&self, other: &Self) -> Option<(String, String)> {
         let most = self.0.len().max(other.0.len());
         let shown = |fields: &Self, index: usize| match fields.0.get(index) {
-            Some(field) => format!("'{field}' at byte {}", field.offset),
+            Some(field) => format!("{field} at byte {}", field.offset),
+            None if index == 1 => "only 1 field".to_owned(),
             None => format!("only {} fields", fields.0.len()),
         };
         let mut indices = 0..most;
@@ -424,12 +425,14 @@ mod tests {
         assert_eq!(
             found,
             (
-                "'b u16' at byte 2".to_owned(),
-                "'b i16' at byte 2".to_owned()
+                "b u16 at byte 2".to_owned(),
+                "b i16 at byte 2".to_owned()
             )
         );
         assert_eq!(difference("a u8[2]", "a text[2]"), None);
         let (a, b) = difference("a u8", "a u8, b i16").unwrap();
-        assert_eq!((&*a, &*b), ("only 1 fields", "'b i16' at byte 2"));
+        assert_eq!((&*a, &*b), ("only 1 field", "b i16 at byte 2"));
+        let (a, b) = difference("a u8, b i16, c u8", "a u8, b i16").unwrap();
+        assert_eq!((&*a, &*b), ("c u8 at byte 4", "only 2 fields"));
     }
 }

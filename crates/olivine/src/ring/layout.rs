@@ -45,7 +45,9 @@ mod fields;
 mod geometry;
 
 pub(crate) use fields::{FIELDS_ALL, FIELDS_BYTES, fields_from_words, fields_to_words};
-pub(crate) use geometry::{Geometry, TYPE_NAME_BYTES, checksum, fnv, pack, type_shown, unpack};
+pub(crate) use geometry::{
+    Geometry, TYPE_NAME_BYTES, checksum, fnv, fnv_on, pack, type_shown, unpack,
+};
 
 /// "OLIVINE1" as a little-endian word: first word of a control file.
 pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");

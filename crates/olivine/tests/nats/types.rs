@@ -51,7 +51,8 @@ fn both_ends_of_another_type_are_refused_with_both_names() {
         ),
         (
             larger,
-            "type=quote v1, this side has type=quote v1 of another size or alignment: use",
+            "type=quote v1 (8 bytes, aligned to 8), this side has type=quote v1 (16 bytes, \
+             aligned to 8): use",
         ),
     ] {
         for refused in [
@@ -85,7 +86,7 @@ fn publisher_adds_its_fields_to_a_stream_of_its_type_that_has_none() {
     assert_eq!(fields_of().unwrap(), "value u64");
     let error = Publisher::open_for(&config, &with("value i64")).unwrap_err();
     assert!(
-        error.to_string().contains("'value u64' at byte 0"),
+        error.to_string().contains("(value u64 at byte 0)"),
         "{error}"
     );
     // A later version has written what this one cannot read.

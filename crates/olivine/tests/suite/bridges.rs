@@ -59,7 +59,7 @@ fn far_ring_of_a_bridge_has_the_fields_and_another_ring_is_refused_by_its_field(
     let _other = Publisher::open_for(&config("other"), &stated("price i64, rest u32[2]")).unwrap();
     let error = Bridge::start(&config("near"), &config("other"), false).unwrap_err();
     let error = error.to_string();
-    for named in ["'size u64' at byte 8", "'rest u32[2]' at byte 8"] {
+    for named in ["(size u64 at byte 8)", "(rest u32[2] at byte 8)"] {
         assert!(error.contains(named), "{error}");
     }
 }

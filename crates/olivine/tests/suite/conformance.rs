@@ -205,7 +205,7 @@ fn a_type_with_another_field_is_refused_by_the_name_of_the_field() {
                 chain(&received.map(|_| ()).unwrap_err())
             }
         };
-        for named in ["'size u64' at byte 8", "'size u32' at byte 8"] {
+        for named in ["(size u64 at byte 8)", "(size u32 at byte 8)"] {
             assert!(error.contains(named), "{transport:?}: {error}");
         }
     });
@@ -221,7 +221,7 @@ fn a_publisher_of_another_field_is_refused_by_a_subscriber_that_listens() {
     let _subscriber = Subscriber::open_for(&config("listen"), &ours).unwrap();
     let error = Publisher::open_for(&config("connect"), &trade("price f64")).unwrap_err();
     let error = error.to_string();
-    for named in ["'price i64' at byte 0", "'price f64' at byte 0"] {
+    for named in ["(price i64 at byte 0)", "(price f64 at byte 0)"] {
         assert!(error.contains(named), "{error}");
     }
 }

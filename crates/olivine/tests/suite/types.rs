@@ -28,8 +28,8 @@ fn type_with_another_field_is_refused_by_the_name_of_the_field() {
             let Err(OpenError::Type { asked, found, .. }) = other else {
                 panic!("{other:?}");
             };
-            assert_eq!(asked, "trade v1 with 'side i8' at byte 8");
-            assert_eq!(found, "trade v1 with 'side u8' at byte 8");
+            assert_eq!(asked, "trade v1 (side i8 at byte 8)");
+            assert_eq!(found, "trade v1 (side u8 at byte 8)");
         }
         // Without fields nothing is compared, and bytes are read by their fields.
         Publisher::open_for(&config, &stated("")).unwrap();
@@ -63,7 +63,7 @@ fn fields_of_a_structure_travel_through_memory_of_a_socket() {
     let other = other.with_fields("price i64, size u32").unwrap();
     let refused = Subscriber::open_for(&Config::parse(&uri).unwrap(), &other).unwrap_err();
     assert!(
-        refused.to_string().contains("'size u64' at byte 8"),
+        refused.to_string().contains("(size u64 at byte 8)"),
         "{refused}"
     );
     let opened = Subscriber::open(&uri).unwrap();

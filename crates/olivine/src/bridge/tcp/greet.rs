@@ -125,20 +125,21 @@ pub(super) fn admit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
 /// As [`check`].
 pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
     let refuse = |close, reason: String| Err(ConnectionEnd::ByUs { close, reason });
-    let difference = match ours.any_type || theirs.any_type {
-        true => None,
-        false => theirs.known.difference(&ours.known),
-    };
-    if let Some((theirs, ours)) = difference {
-        let reason = format!(
-            "the channel carries '{theirs}' on one side and '{ours}' on the other: use one type"
-        );
-        return refuse(Close::Type, reason);
-    }
     let (source, destination) = match ours.side {
         Side::Source => (ours, theirs),
         Side::Destination => (theirs, ours),
     };
+    let difference = match destination.any_type {
+        true => None,
+        false => source.known.difference(&destination.known),
+    };
+    if let Some((source, destination)) = difference {
+        let reason = format!(
+            "the publisher's side has '{source}' and the subscriber's side has '{destination}': \
+             use one type"
+        );
+        return refuse(Close::Type, reason);
+    }
     if source.align != destination.align {
         let reason = format!(
             "align={} at the publisher and align={} at the subscriber: give both the same 'align='",

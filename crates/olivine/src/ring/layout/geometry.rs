@@ -328,6 +328,11 @@ fn fnv_step(hash: u64, byte: u64) -> u64 {
 
 /// FNV-1a, 64 bits.
 pub(crate) fn fnv(bytes: impl IntoIterator<Item = u8>) -> u64 {
+    fnv_on(FNV_START, bytes)
+}
+
+/// The hash of what `hash` is of, and of these bytes behind it.
+pub(crate) fn fnv_on(hash: u64, bytes: impl IntoIterator<Item = u8>) -> u64 {
     let bytes = bytes.into_iter().map(u64::from);
-    bytes.fold(FNV_START, fnv_step)
+    bytes.fold(hash, fnv_step)
 }

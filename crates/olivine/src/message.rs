@@ -273,7 +273,19 @@ impl fmt::Debug for Message<'_> {
     }
 }
 
-/// A message copied out of the ring.
+/// A message copied out of the ring. It is used as its bytes, as [`Message`] is.
+///
+/// ```
+/// use olivine::{Publisher, Subscriber};
+///
+/// let mut subscriber = Subscriber::open("inproc://copies")?;
+/// let mut publisher = Publisher::open("inproc://copies")?;
+/// publisher.publish(b"hello")?;
+/// let message = subscriber.receive()?.to_owned_message();
+/// let shout = std::thread::spawn(move || message.to_ascii_uppercase());
+/// assert_eq!(shout.join().expect("it does not panic"), b"HELLO");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OwnedMessage {
@@ -287,6 +299,16 @@ pub struct OwnedMessage {
     pub lane: usize,
     /// The topic; empty for a message without one.
     pub topic: String,
+}
+
+/// Without `AsRef<[u8]>`: what has it is published as bytes only, and a copy is published with its
+/// tag and its topic.
+impl Deref for OwnedMessage {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// A plain-data type that travels as its own bytes.

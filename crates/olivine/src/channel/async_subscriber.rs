@@ -25,7 +25,7 @@ const TURN_MAX: u32 = 64;
 /// when the next one is asked for, as [`Subscriber`] does.
 ///
 /// With the feature `stream` it is a `Stream` of copies, whose items and end are those of
-/// [`Subscriber::iter`].
+/// [`Subscriber::iter`]; the implementation has an example.
 ///
 /// ```
 /// use olivine::{AsyncSubscriber, Publisher, ReceiveError, Subscriber};
@@ -192,6 +192,32 @@ mod stream {
     }
 
     /// Copies of the messages, as of [`Subscriber::iter`](crate::Subscriber::iter).
+    ///
+    /// The methods of a `Stream`, such as `map` and `try_next`, are those of the crate
+    /// `futures-util`.
+    ///
+    /// ```
+    /// use futures_util::TryStreamExt;
+    /// use olivine::{AsyncSubscriber, Publisher, Subscriber};
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let subscriber = Subscriber::open("inproc://streamed")?;
+    /// let mut messages = AsyncSubscriber::new(subscriber)?;
+    /// let mut publisher = Publisher::open("inproc://streamed")?;
+    /// for text in ["bid 101", "ask 103", "trade 102"] {
+    ///     publisher.publish(text)?;
+    /// }
+    /// publisher.close()?;
+    ///
+    /// let first = messages.try_next().await?.expect("three messages");
+    /// assert_eq!(&*first, b"bid 101");
+    /// // The stream ends when the last publisher has closed; an error is `Err`.
+    /// let lengths: Vec<usize> = messages.map_ok(|message| message.len()).try_collect().await?;
+    /// assert_eq!(lengths, [7, 9]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     impl Stream for AsyncSubscriber {
         type Item = Result<OwnedMessage, ReceiveError>;
 

@@ -13,6 +13,35 @@ use stage::{Link, Running, TestFolder, WATCHDOG, numbered};
 
 const MESSAGES: u64 = 50_000;
 
+/// The oldest standards that the headers are for: `README.md` and the headers name them.
+const LOWEST_C: &str = "c99";
+const LOWEST_CPP: &str = "c++17";
+
+/// Each program here, with each header, compiles without a warning by the oldest standard that the
+/// README promises, and by later ones.
+#[test]
+fn headers_and_programs_compile_by_the_oldest_standard_that_is_promised() {
+    let readme = std::fs::read_to_string(stage::source("README.md")).unwrap();
+    let files = std::fs::read_dir(stage::source("tests/programs")).unwrap();
+    let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let files: Vec<_> = files.collect();
+    for (language, end, compilers, standards) in [
+        ("C99", ".c", ["cc", "clang"], [LOWEST_C, "c11"]),
+        ("C++17", ".cpp", ["c++", "clang++"], [LOWEST_CPP, "c++20"]),
+    ] {
+        assert_eq!(language.to_lowercase(), standards[0]);
+        assert!(readme.contains(&format!("for {language} and later")), "{language}");
+        let files: Vec<_> = files.iter().map(String::as_str).collect();
+        let files: Vec<_> = files.into_iter().filter(|file| file.ends_with(end)).collect();
+        assert!(files.len() > 3, "{files:?}");
+        for compiler in compilers {
+            for standard in standards {
+                stage::check(compiler, standard, &files);
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_wrong_is_refused_in_words() {
     let place = TestFolder::new();
@@ -335,8 +364,8 @@ fn the_programs_of_the_readme_run() {
     let readme = std::fs::read_to_string(stage::source("README.md")).unwrap();
     let hello = "hello\n";
     for (language, compiler, standard, prints) in [
-        ("c", "cc", "c11", &[hello, "EURUSD 1.5\n", hello][..]),
-        ("cpp", "c++", "c++17", &[hello, "1.5\nEURUSD 1.7\n"]),
+        ("c", "cc", LOWEST_C, &[hello, "EURUSD 1.5\n", hello][..]),
+        ("cpp", "c++", LOWEST_CPP, &[hello, "1.5\nEURUSD 1.7\n"]),
     ] {
         let begin = format!("```{language}\n");
         let blocks = readme.split(&begin).skip(1);

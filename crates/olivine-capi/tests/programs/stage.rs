@@ -78,22 +78,9 @@ impl TestFolder {
         name: &str,
         link: Link,
     ) -> Option<PathBuf> {
-        if Command::new(compiler).arg("--version").output().is_err() {
-            skip(&format!("no {compiler}, so {name} was not compiled by it"));
-            return None;
-        }
+        let mut command = compiling(compiler, standard, &[name])?;
         let program = self.0.path().join(format!("{name}-{compiler}"));
-        let mut command = Command::new(compiler);
-        command.args(STRICT);
-        // The standard, and flags behind it.
-        let mut words = standard.split(' ');
-        command.args(words.next().map(|standard| format!("-std={standard}")));
-        command.args(words);
-        command.arg("-I").arg(source("include"));
-        command
-            .arg(source("tests/programs").join(name))
-            .arg("-o")
-            .arg(&program);
+        command.arg("-o").arg(&program);
         if link == Link::Shared {
             // By its path and not by its name: a static one is beside it.
             command.arg(libraries().join("libolivine_capi.so"));
@@ -108,14 +95,44 @@ impl TestFolder {
                 .arg(libraries().join("libolivine_capi.a"))
                 .args(NATIVE);
         }
-        let output = command.arg("-pthread").output().unwrap();
-        assert!(
-            output.status.success(),
-            "{command:?}:\n{}",
-            String::from_utf8_lossy(&output.stderr)
-        );
+        succeed(command.arg("-pthread"));
         Some(program)
     }
+}
+
+/// Compiles these programs of `tests/programs` without making a file.
+pub(crate) fn check(compiler: &str, standard: &str, names: &[&str]) {
+    if let Some(mut command) = compiling(compiler, standard, names) {
+        succeed(command.arg("-fsyntax-only"));
+    }
+}
+
+/// The call of a compiler for programs of `tests/programs`. `None` where there is no such compiler,
+/// which is said in a line.
+fn compiling(compiler: &str, standard: &str, names: &[&str]) -> Option<Command> {
+    if Command::new(compiler).arg("--version").output().is_err() {
+        let names = names.join(", ");
+        skip(&format!("no {compiler}, so {names} was not compiled by it"));
+        return None;
+    }
+    let mut command = Command::new(compiler);
+    command.args(STRICT);
+    // The standard, and flags behind it.
+    let mut words = standard.split(' ');
+    command.args(words.next().map(|standard| format!("-std={standard}")));
+    command.args(words);
+    command.arg("-I").arg(source("include"));
+    command.args(names.iter().map(|name| source("tests/programs").join(name)));
+    Some(command)
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(
+        output.status.success(),
+        "{command:?}:\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A program that runs, killed at the end of the test if need be.

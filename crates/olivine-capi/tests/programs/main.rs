@@ -30,9 +30,15 @@ fn headers_and_programs_compile_by_the_oldest_standard_that_is_promised() {
         ("C++17", ".cpp", ["c++", "clang++"], [LOWEST_CPP, "c++20"]),
     ] {
         assert_eq!(language.to_lowercase(), standards[0]);
-        assert!(readme.contains(&format!("for {language} and later")), "{language}");
+        assert!(
+            readme.contains(&format!("for {language} and later")),
+            "{language}"
+        );
         let files: Vec<_> = files.iter().map(String::as_str).collect();
-        let files: Vec<_> = files.into_iter().filter(|file| file.ends_with(end)).collect();
+        let files: Vec<_> = files
+            .into_iter()
+            .filter(|file| file.ends_with(end))
+            .collect();
         assert!(files.len() > 3, "{files:?}");
         for compiler in compilers {
             for standard in standards {

@@ -90,7 +90,8 @@ impl Egress {
         &self.subscriber.attached().geometry
     }
 
-    /// The type of the channel's messages, with the fields that are stored now.
+    /// The type of the channel's messages, with the fields that are stored now. A publisher stores
+    /// them before its first message.
     pub(crate) fn known_type(&self) -> KnownType {
         let attached = self.subscriber.attached();
         fields::known_type(&attached.control, &attached.geometry)

@@ -75,7 +75,7 @@ fn carry(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    let mut open = resume(egress, ingress)?;
+    let mut states = resume(egress, ingress)?;
     control.report(|status| {
         status.stage = LinkStage::Connected;
         (status.peers, status.connections) = (1, 1);
@@ -93,7 +93,7 @@ fn carry(
         if asked {
             egress.set_goal().map_err(reading)?;
         }
-        let Pass { bytes, full } = pass(egress, ingress, &mut open)?;
+        let Pass { bytes, full } = pass(egress, ingress, &mut states)?;
         if bytes > 0 {
             control.report(|status| {
                 status.bytes += bytes;
@@ -118,6 +118,15 @@ fn carry(
     }
 }
 
+/// A lane of the source.
+#[derive(Clone, Copy, Debug, Default)]
+struct LaneState {
+    /// It is open at the destination.
+    open: bool,
+    /// The fields that the source stores were compared since the lane had its first message.
+    compared: bool,
+}
+
 struct Pass {
     bytes: u64,
     /// Frames wait for room.
@@ -128,26 +137,32 @@ struct Pass {
 fn pass(
     egress: &mut Egress,
     ingress: &mut Ingress,
-    open: &mut Vec<bool>,
+    states: &mut Vec<LaneState>,
 ) -> Result<Pass, LinkError> {
     let lanes = egress.look().map_err(reading)?;
-    open.resize(lanes, false);
+    states.resize(lanes, LaneState::default());
     let incarnation = egress.incarnation();
     let mut carried = Pass {
         bytes: 0,
         full: false,
     };
-    for (place, open) in open.iter_mut().enumerate() {
+    for (place, state) in states.iter_mut().enumerate() {
         let lane = egress.lane(place);
         let position = egress.position(place);
-        if !*open && !egress.is_lane_ended(place) {
+        if !state.open && !egress.is_lane_ended(place) {
             ingress
                 .open_from(incarnation, lane, position)
                 .map_err(writing)?;
-            *open = true;
+            state.open = true;
         }
-        if !*open {
+        if !state.open {
             continue;
+        }
+        if !state.compared && egress.next_frame(place).map_err(reading)?.is_some() {
+            // Its publisher may have stated fields that the source did not have at the start. They
+            // are stored before its first message.
+            ingress.check_type("the source", &egress.known_type())?;
+            state.compared = true;
         }
         let bytes = egress
             .next_frames(place, TURN_BYTES)
@@ -171,17 +186,17 @@ fn pass(
         egress.acknowledge(place, done);
         carried.bytes += done - position;
     }
-    close_ended(egress, ingress, open);
+    close_ended(egress, ingress, states);
     Ok(carried)
 }
 
 /// Closes the lanes that have ended. At a handover another lane is open before, also here: without
 /// it, readers would get the end of the stream.
-fn close_ended(egress: &mut Egress, ingress: &mut Ingress, open: &mut [bool]) {
+fn close_ended(egress: &mut Egress, ingress: &mut Ingress, states: &mut [LaneState]) {
     let is_over = |place: &usize| {
         egress.position(*place) < egress.goal(*place) && egress.is_lane_ended(*place)
     };
-    let places = (0..open.len()).filter(|place| open[*place]);
+    let places = (0..states.len()).filter(|place| states[*place].open);
     let (ended, stays): (Vec<_>, Vec<_>) = places.partition(is_over);
     // END: after the states of the lanes. A publisher that opened another lane before the last one
     // closed is counted.
@@ -190,7 +205,7 @@ fn close_ended(egress: &mut Egress, ingress: &mut Ingress, open: &mut [bool]) {
     }
     for place in ended {
         ingress.close_lane(egress.lane(place));
-        open[place] = false;
+        states[place] = LaneState::default();
     }
 }
 
@@ -203,7 +218,7 @@ fn close_ended(egress: &mut Egress, ingress: &mut Ingress, open: &mut [bool]) {
 ///
 /// [`LinkError::Lost`] if the source no longer has the position of a lane, because the relay was
 /// evicted. Each such lane is freed with this reason, so that the next relay goes on.
-fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkError> {
+fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<LaneState>, LinkError> {
     let followed = ingress.follow(egress.incarnation());
     followed.map_err(|problem| LinkError::Damaged {
         place: "the source".into(),
@@ -215,7 +230,7 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkE
         Err(error @ ReceiveError::Evicted) => (egress.lanes(), Some(error)),
         Err(error) => return Err(reading(error)),
     };
-    let mut open = vec![false; lanes];
+    let mut states = vec![LaneState::default(); lanes];
     let mut lost = None;
     for (lane, position) in ingress.resume(egress.incarnation()) {
         let place = (0..lanes).find(|place| egress.lane(*place) == lane);
@@ -235,17 +250,17 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkE
             continue;
         }
         if let Some(place) = place {
-            open[place] = ingress.is_open(lane);
+            states[place].open = ingress.is_open(lane);
         }
     }
     if let Some(error) = lost.or_else(|| evicted.map(reading)) {
         return Err(error);
     }
-    if open.contains(&true) {
+    if states.iter().any(|state| state.open) {
         // It has an end to report, though its publishers may have closed before we looked.
         egress.accept_closed_as_end();
     }
-    Ok(open)
+    Ok(states)
 }
 
 fn sleep(egress: &mut Egress, control: &Control) -> Result<(), LinkError> {

@@ -424,10 +424,7 @@ mod tests {
         let found = difference("a u8, b u16", "a u8, b i16").unwrap();
         assert_eq!(
             found,
-            (
-                "b u16 at byte 2".to_owned(),
-                "b i16 at byte 2".to_owned()
-            )
+            ("b u16 at byte 2".to_owned(), "b i16 at byte 2".to_owned())
         );
         assert_eq!(difference("a u8[2]", "a text[2]"), None);
         let (a, b) = difference("a u8", "a u8, b i16").unwrap();

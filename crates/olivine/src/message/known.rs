@@ -70,7 +70,10 @@ impl KnownType {
         match found {
             Some((1, _)) => " (1 byte)".to_owned(),
             Some((size, align)) => format!(" ({size} bytes, aligned to {align})"),
-            None => format!(" (more than {SIZE_FOUND_MAX} bytes, hash {:016x})", self.hash),
+            None => format!(
+                " (more than {SIZE_FOUND_MAX} bytes, hash {:016x})",
+                self.hash
+            ),
         }
     }
 

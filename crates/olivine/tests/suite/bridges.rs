@@ -1,8 +1,8 @@
 //! Bridges whose source is removed and made again, and bridges that are asked to end.
 
-#![cfg(feature = "journal")]
+#![cfg(all(feature = "journal", feature = "tcp"))]
 
-use crate::common::{TestFolder, WATCHDOG, bridges, kill, receive, received, until};
+use crate::common::{TestFolder, WATCHDOG, bridges, free_port, kill, receive, received, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
     Bridge, Config, LinkError, MessageType, Outgoing, Publisher, ReceiveError, Subscriber,
@@ -61,6 +61,63 @@ fn far_ring_of_a_bridge_has_the_fields_and_another_ring_is_refused_by_its_field(
     let error = error.to_string();
     for named in ["(size u64 at byte 8)", "(rest u32[2] at byte 8)"] {
         assert!(error.contains(named), "{error}");
+    }
+}
+
+/// The fields that a later publisher of the source states are compared, too: they were not, so its
+/// values arrived under the fields of the subscriber.
+#[test]
+fn fields_that_the_source_learns_later_are_compared_at_the_far_side() {
+    let place = TestFolder::new();
+    let stated = |fields: &str| {
+        let stated = MessageType::new("trade v1", 16, 8).unwrap();
+        stated.with_fields(fields).unwrap()
+    };
+    let (own, other) = (stated("price i64, size u64"), stated("price i64, rest u64"));
+    let open = |uri: &str| Config::parse(uri).unwrap();
+    let [out_port, in_port] = [(); 2].map(|()| free_port());
+    let tcp = |port: u16, role| format!("tcp://127.0.0.1:{port}/far?role={role}");
+    let journal = format!("file://{}", place.file("far.olv").display());
+    for (name, bridge_to, subscribe) in [
+        ("ring", place.uri("far", ""), place.uri("far", "")),
+        ("out", tcp(out_port, "connect"), tcp(out_port, "listen")),
+        (
+            "in",
+            tcp(in_port, "listen"),
+            tcp(in_port, "connect&from=oldest"),
+        ),
+        (
+            "file",
+            format!("{journal}?sync=never"),
+            format!("{journal}?follow=yes"),
+        ),
+    ] {
+        let near = open(&place.uri(&format!("near-{name}"), ""));
+        let mut first = Publisher::open_for(&near, &stated("")).unwrap();
+        let reads_ring = name != "file";
+        let early = reads_ring.then(|| Subscriber::open_for(&open(&subscribe), &own).unwrap());
+        let bridge = Bridge::start(&near, &open(&bridge_to), false).unwrap();
+        first.publish(&[7; 16]).unwrap();
+        let mut subscriber =
+            early.unwrap_or_else(|| Subscriber::open_for(&open(&subscribe), &own).unwrap());
+        receive(&mut subscriber, |message| assert_eq!(**message, [7; 16]));
+
+        let mut later = Publisher::open_for(&near, &other).unwrap();
+        later.publish(&[8; 16]).unwrap();
+        let error = if name == "out" {
+            // A subscriber that listens is there for others: the bridge is refused.
+            until("the bridge is refused", || bridge.has_ended());
+            bridge.stop(WATCHDOG).unwrap_err()
+        } else {
+            match received(&mut subscriber) {
+                (tags, ReceiveError::Failed(error)) if tags.is_empty() => error,
+                other => panic!("{name}: {other:?}"),
+            }
+        };
+        let error = error.to_string();
+        for named in ["(size u64 at byte 8)", "(rest u64 at byte 8)"] {
+            assert!(error.contains(named), "{name}: {error}");
+        }
     }
 }
 

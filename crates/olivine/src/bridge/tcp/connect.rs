@@ -31,7 +31,6 @@ pub(super) fn source(
     until_end: bool,
 ) -> Result<(), LinkError> {
     let mut egress = source.take_first()?;
-    let ours = greet::of_source(tcp, &egress);
     // The end of the last connection, and its time.
     let left: Cell<Option<(Disconnect, Instant)>> = Cell::new(None);
     let is_delivered = |egress: &mut Egress| {
@@ -56,7 +55,9 @@ pub(super) fn source(
             && !(may_come_back && ended)
     };
     let session = |egress: &mut Egress, pipe: &mut Pipe, known| {
-        greet::call(pipe, control, &ours, known)?;
+        // With the fields that are stored by now.
+        let ours = greet::of_source(tcp, egress);
+        let theirs = greet::call(pipe, control, &ours, known)?;
         let open_there = greet::resume(pipe, control, egress)?;
         control.connected(format!("connected to {}", pipe.socket.far()));
         let counters = LinkCounters(control);
@@ -68,6 +69,7 @@ pub(super) fn source(
             strategy: tcp.strategy(),
             until_end,
             open_there,
+            theirs: &theirs,
         };
         sending.run()
     };

@@ -129,17 +129,7 @@ pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
         Side::Source => (ours, theirs),
         Side::Destination => (theirs, ours),
     };
-    let difference = match destination.any_type {
-        true => None,
-        false => source.known.difference(&destination.known),
-    };
-    if let Some((source, destination)) = difference {
-        let reason = format!(
-            "the publisher's side has '{source}' and the subscriber's side has '{destination}': \
-             use one type"
-        );
-        return refuse(Close::Type, reason);
-    }
+    fit_types(&source.known, destination)?;
     if source.align != destination.align {
         let reason = format!(
             "align={} at the publisher and align={} at the subscriber: give both the same 'align='",
@@ -156,6 +146,27 @@ pub(super) fn fit(ours: &Hello, theirs: &Hello) -> Result<(), ConnectionEnd> {
         return refuse(Close::Settings, reason);
     }
     Ok(())
+}
+
+/// Whether messages of the type `source` are allowed on the destination's side.
+///
+/// # Errors
+///
+/// As [`check`].
+pub(super) fn fit_types(source: &KnownType, destination: &Hello) -> Result<(), ConnectionEnd> {
+    if destination.any_type {
+        return Ok(());
+    }
+    match source.difference(&destination.known) {
+        None => Ok(()),
+        Some((source, destination)) => Err(ConnectionEnd::ByUs {
+            close: Close::Type,
+            reason: format!(
+                "the publisher's side has '{source}' and the subscriber's side has \
+                 '{destination}': use one type"
+            ),
+        }),
+    }
 }
 
 /// Compares in constant time, so that the duration does not reveal the matching part.

@@ -85,7 +85,7 @@ pub(super) fn sources(
         }
         Egress::open(&ring, ShapeRole::Names).map_err(|error| full_or_failed(ring_error(error)))
     };
-    let send = |pipe: &mut Pipe, egress: &mut Egress| {
+    let send = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
         let open_there = greet::resume(pipe, control, egress)?;
         let counters = LinkCounters(control);
         let mut sending = Sending {
@@ -96,12 +96,13 @@ pub(super) fn sources(
             strategy: tcp.strategy(),
             until_end,
             open_there,
+            theirs,
         };
         sending.run()
     };
     let serve = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
         egress.set_reader(theirs.instance);
-        let outcome = send(pipe, egress);
+        let outcome = send(pipe, egress, theirs);
         send_failure(outcome, pipe, egress, control)
     };
     let forget = |egress: Egress, _: Left<'_>| egress.unsubscribe();

@@ -3,8 +3,9 @@
 use super::pipe::{ConnectionEnd, Pipe, upstream};
 use super::socket::{NAP, wait};
 use super::waker::SocketWaker;
-use super::{IdlePolls, LinkCounters};
+use super::{IdlePolls, LinkCounters, greet};
 use crate::bridge::egress::Egress;
+use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
 use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::{Control, Stop};
@@ -29,6 +30,8 @@ struct Lane {
     room: u64,
     /// The far side knows that the next message has no room.
     wanting: bool,
+    /// The fields that our ring stores were compared since the lane had its first message.
+    compared: bool,
 }
 
 /// A run of frames that is sent in blocks.
@@ -58,6 +61,7 @@ pub(super) struct Sending<'a> {
     /// Lanes that are open at the far side and wait for their end: announced even if they have
     /// ended.
     pub(super) open_there: Vec<u32>,
+    pub(super) theirs: &'a Hello,
 }
 
 /// State of a sending end.
@@ -272,7 +276,7 @@ impl Sending<'_> {
                 *lane = Lane {
                     open: true,
                     room: position,
-                    wanting: false,
+                    ..Lane::default()
                 };
             }
         }
@@ -325,6 +329,12 @@ impl Sending<'_> {
                 }
                 end
             };
+            if !lane.compared {
+                // Its publisher may have stated fields that our hello did not have. They are stored
+                // before its first message.
+                greet::fit_types(&self.egress.known_type(), self.theirs)?;
+                lane.compared = true;
+            }
             if checked {
                 self.egress
                     .copy_frames(place, end, &mut state.copy)

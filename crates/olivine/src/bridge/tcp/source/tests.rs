@@ -10,6 +10,7 @@ use crate::fork::ClosedInChildren;
 use crate::uri::Config;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// A connected pair of sockets: ours as a connection, and the other end.
@@ -34,8 +35,15 @@ fn sending<'a>(pipe: &'a mut Pipe, egress: &'a mut Egress, control: &'a Control)
         strategy: WaitStrategy::Park,
         until_end: false,
         open_there: Vec::new(),
+        theirs: &ANY_TYPE,
     }
 }
+
+/// A far side that takes messages of any type.
+static ANY_TYPE: LazyLock<Hello> = LazyLock::new(|| Hello {
+    any_type: true,
+    ..Hello::default()
+});
 
 /// A regression: the far side saw every lane ended, and reported the end of the stream.
 #[test]

@@ -7,7 +7,7 @@ use crate::common::proxy::{Proxy, Way};
 use crate::common::until;
 use crate::nats_server::server;
 use crate::{joined, next_number, status};
-use olivine::{Bridge, Config, LinkStage, MessageType, Publisher, Subscriber};
+use olivine::{Bridge, Config, LinkStage, MessageType, Publisher, ReceiveError, Subscriber};
 
 /// Subscribers of the values could not read bytes.
 #[test]
@@ -98,6 +98,34 @@ fn publisher_adds_its_fields_to_a_stream_of_its_type_that_has_none() {
     assert_eq!(fields_of().unwrap(), "value u128");
     Publisher::open_for(&config, &with("value i64")).unwrap();
     assert_eq!(fields_of().unwrap(), "value u128");
+}
+
+#[test]
+fn fields_that_a_later_publisher_adds_are_compared_at_its_first_message() {
+    let Some(server) = server("") else {
+        return;
+    };
+    let config = |query: &str| Config::parse(&server.uri("late", query)).unwrap();
+    let with = |fields: &str| number_type("number v1").with_fields(fields).unwrap();
+    let made = config("storage=memory");
+    let _first = Publisher::open_for(&made, &number_type("number v1")).unwrap();
+    let from = config("from=oldest");
+    let mut early = Subscriber::open_for(&from, &with("value i64")).unwrap();
+    until("it is connected", || {
+        early.link_status().unwrap().stage == LinkStage::Connected
+    });
+    let mut later = Publisher::open_for(&made, &with("value u64")).unwrap();
+    later.publish(&7_u64.to_le_bytes()).unwrap();
+    let refused = early.receive_timeout(common::WATCHDOG).map(|_| ());
+    let ReceiveError::Failed(refused) = refused.unwrap_err() else {
+        panic!("not a failure of the bridge");
+    };
+    let next = Subscriber::open_for(&from, &with("value i64")).map(|_| ());
+    for error in [refused.to_string(), next.unwrap_err().to_string()] {
+        for named in ["(value u64 at byte 0)", "(value i64 at byte 0)"] {
+            assert!(error.contains(named), "{error}");
+        }
+    }
 }
 
 /// A regression: a publisher that stated fields was refused by a stream that it may not change.

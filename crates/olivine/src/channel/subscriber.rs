@@ -30,8 +30,9 @@ use std::time::{Duration, Instant};
 /// A reliable subscriber (the default) gets every message published from its opening to its
 /// closing; publishers wait for it. It may be opened before any publisher exists.
 ///
-/// A durable subscriber (`name=`) consumes a message with the next call after its return,
-/// or with [`Subscriber::close`]. If it dies, panics or is dropped before, the message comes again.
+/// A durable subscriber (`name=`) consumes a message with the next call after its return, or with
+/// [`Subscriber::close`]. [`Subscriber::poll`] consumes it when its handler has returned. If it
+/// dies, panics or is dropped before, the message comes again.
 ///
 /// Receiving allocates nothing. It makes a system call in two cases: it waits, or it wakes a
 /// publisher that sleeps because the ring was full. Messages are views of the ring. They are copied
@@ -485,7 +486,7 @@ impl<T: ?Sized> Subscriber<T> {
     /// a user's files in `/dev/shm` at that user's last logout.
     ///
     /// Handles that are open keep working with each other. A program that opens the name now gets
-    /// another channel: close the handle and open it again to reach it. Makes one system call.
+    /// a new channel: close the handle and open it again to join it. Makes one system call.
     #[must_use]
     pub fn check_unlinked(&self) -> bool {
         self.slow_state.page.is_ours() && is_unlinked(&self.slow_state.attached)

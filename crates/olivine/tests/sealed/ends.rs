@@ -134,6 +134,36 @@ fn killed_publisher_ends_the_stream_and_is_replaced() {
     assert_eq!(place.names(), Vec::<String>::new());
 }
 
+/// What it has committed is there: the subscriber has the memory.
+#[test]
+fn messages_of_a_killed_publisher_are_read_before_its_death_is_reported() {
+    let place = SocketFolder::new();
+    let publisher = spawn_piped("end.publisher", &variables(&place.path()));
+    let mut subscriber = Subscriber::open(&place.uri("timeout=60s&wait=park")).unwrap();
+    until("all are published", || {
+        let lane = &subscriber.inspect_lanes()[0];
+        lane.cursor.0 - lane.position.0 >= 100 * 16
+    });
+    let refused = Publisher::open(&place.uri("")).unwrap_err().to_string();
+    assert!(
+        refused.contains("is served by another publisher"),
+        "{refused}"
+    );
+    kill(publisher);
+    for n in 0..100_u32 {
+        let message = subscriber.receive_timeout(WATCHDOG).unwrap();
+        assert_eq!(*message.unwrap(), n.to_le_bytes());
+    }
+    let error = subscriber
+        .receive_timeout(WATCHDOG)
+        .map(|_| ())
+        .unwrap_err();
+    assert!(
+        matches!(error, ReceiveError::Failed(LinkError::Sealed(_))),
+        "{error}"
+    );
+}
+
 #[test]
 fn a_closed_channel_ends_after_its_last_message() {
     let place = SocketFolder::new();

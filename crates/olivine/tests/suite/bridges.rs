@@ -121,6 +121,44 @@ fn fields_that_the_source_learns_later_are_compared_at_the_far_side() {
     }
 }
 
+/// What the second of two publishers with one `name=` gets: `docs/messages.md` has it.
+#[test]
+fn second_publisher_of_a_name_is_refused_except_on_a_ring_of_several() {
+    let place = TestFolder::new();
+    let folder = place.channel("x");
+    let dir = format!("dir={}", folder.parent().unwrap().display());
+    let [out_port, in_port] = [(); 2].map(|()| free_port());
+    let tcp = |port: u16, role| format!("tcp://127.0.0.1:{port}/one?name=a&role={role}&{dir}");
+    let journal = place.file("one.olv");
+    for (uri, reason) in [
+        (
+            tcp(out_port, "connect"),
+            "durable subscriber 'a' is already open in process",
+        ),
+        (tcp(in_port, "listen"), "cannot listen on"),
+        (
+            format!("file://{}?name=a&sync=never&{dir}", journal.display()),
+            "being recorded into by another recorder",
+        ),
+    ] {
+        let _first = Publisher::open(&uri).unwrap();
+        let second = Publisher::open(&uri).map(|_| ()).unwrap_err().to_string();
+        assert!(second.contains(reason), "{uri}: {second}");
+    }
+    // On `shm` the name is for subscribers.
+    let uri = place.uri("one", "name=a");
+    let mut subscriber = Subscriber::open(&place.uri("one", "")).unwrap();
+    let mut publishers = [(); 2].map(|()| Publisher::open(&uri).unwrap());
+    for (tag, publisher) in (1..).zip(&mut publishers) {
+        publisher.publish(Outgoing::new(b"").tag(tag)).unwrap();
+    }
+    drop(publishers);
+    let (mut tags, end) = received(&mut subscriber);
+    tags.sort_unstable();
+    assert_eq!(tags, [1, 2]);
+    assert!(matches!(end, ReceiveError::Closed), "{end}");
+}
+
 /// The source was removed with messages that no relay had carried, and made again. The next relay
 /// carried the new messages as if they followed the old ones.
 #[test]

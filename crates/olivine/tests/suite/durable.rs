@@ -2,8 +2,9 @@
 //! size, a failure, and the end.
 
 use crate::common::mapped::SharedWords;
+use crate::common::planted::panic_of;
 use crate::common::{TestFolder, kill, spawn, until};
-use olivine::{Durable, LinkError, NotSent, Publisher, ReceiveError, Subscriber};
+use olivine::{Durable, LinkError, NotSent, Outgoing, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 
 /// Bytes of the frame of a message of 8 bytes.
@@ -113,6 +114,19 @@ fn stage_with_losses(more: &str, of_name: &str) -> (TestFolder, String, Publishe
     Subscriber::open(&named).unwrap().close();
     send(&mut publisher, 0..5000);
     (place, named, publisher)
+}
+
+#[test]
+fn poll_of_a_name_releases_each_message_whose_handler_has_returned() {
+    let (_place, named, mut publisher) = stage("", "");
+    let mut subscriber = Subscriber::open(&named).unwrap();
+    for tag in 1..=3 {
+        publisher.publish(Outgoing::new(b"").tag(tag)).unwrap();
+    }
+    panic_of(|| subscriber.poll(|message| assert!(message.tag() < 2), 3));
+    drop(subscriber);
+    let mut again = Subscriber::open(&named).unwrap();
+    assert_eq!(again.receive().unwrap().tag(), 2);
 }
 
 #[test]

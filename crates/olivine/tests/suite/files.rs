@@ -1,7 +1,7 @@
 //! Files in place of a channel are checked before use, and a full file system is an error.
 
-use crate::common::TestFolder;
-use olivine::{Config, OpenError, Publisher, ReceiveError, Subscriber, admin};
+use crate::common::{TestFolder, WATCHDOG, kill, spawn, until};
+use olivine::{Config, OpenError, Outgoing, Publisher, ReceiveError, Subscriber, admin};
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
@@ -202,6 +202,50 @@ fn channel_of_an_earlier_boot_is_replaced() {
     drop(publisher);
 }
 
+/// The last participants of a channel, which are killed.
+pub(crate) fn last_participants() {
+    let uri = std::env::var("OLIVINE_DEATH_URI").unwrap();
+    let _subscriber = Subscriber::open(&uri).unwrap();
+    let mut publisher = Publisher::open(&uri).unwrap();
+    for tag in 1..=3 {
+        publisher.publish(Outgoing::new(b"").tag(tag)).unwrap();
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// They end without removing the channel: `docs/messages.md` and ADR 0005 say so.
+#[test]
+fn killed_last_participant_leaves_its_files_to_the_next_opener_or_to_gc() {
+    let place = TestFolder::new();
+    let config = Config::parse(&place.uri("left", "from=oldest")).unwrap();
+    let left = || {
+        let child = spawn(
+            "files.last",
+            &[("OLIVINE_DEATH_URI", place.uri("left", ""))],
+        );
+        until("it has published", || {
+            let found = admin::inspect(&config);
+            found.is_ok_and(|found| found.publishers.iter().any(|lane| lane.cursor >= 3 * 8))
+        });
+        kill(child);
+        assert!(place.channel("left").join("control").exists());
+    };
+    left();
+    let mut subscriber = Subscriber::open_with(&config).unwrap();
+    for tag in 1..=3 {
+        let message = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
+        assert_eq!(message.tag(), tag);
+    }
+    // The last participant that closes removes the channel.
+    subscriber.close();
+    assert!(!place.channel("left").exists());
+    left();
+    admin::remove(&config, false).unwrap();
+    assert!(!place.channel("left").exists());
+}
+
 #[test]
 fn handles_report_removed_files() {
     let place = TestFolder::new();
@@ -215,7 +259,7 @@ fn handles_report_removed_files() {
     assert!(publisher.check_unlinked() && subscriber.check_unlinked());
     publisher.publish(b"after").unwrap();
     assert_eq!(&*subscriber.receive().unwrap(), b"after");
-    // A new participant gets another channel.
+    // A new participant gets a new channel.
     let newcomer = Publisher::open(&uri).unwrap();
     assert!(
         !newcomer.check_unlinked() && publisher.check_unlinked() && subscriber.check_unlinked()

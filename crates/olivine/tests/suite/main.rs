@@ -29,6 +29,7 @@ mod types;
 fn role() {
     match common::my_role().as_deref() {
         Some("bridge") => common::bridges::role(),
+        Some("files.last") => files::last_participants(),
         Some(other) => panic!("no role {other}"),
         None => {}
     }

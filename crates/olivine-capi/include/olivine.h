@@ -820,7 +820,7 @@ olivine_status olivine_subscriber_durable(const struct olivine_subscriber *subsc
 // `rm`, by `olivine rm --force`, or by systemd-logind at the last logout of their user), else 0.
 //
 // Those who have the channel open go on with each other. A program that opens its name now gets
-// another channel: close this subscriber and open it again to meet it. Makes one system call.
+// a new channel: close this subscriber and open it again to join it. Makes one system call.
 //
 // # Safety
 //

@@ -516,7 +516,7 @@ class Publisher {
         check(olivine_publisher_count_subscribers(handle_.get(), &count));
         return count;
     }
-    // Whether the channel's files were removed while it was open: newcomers meet another channel.
+    // Whether the files of the channel were removed while it was open: openers get a new channel.
     bool check_unlinked() const {
         int is_unlinked = 0;
         check(olivine_publisher_check_unlinked(handle_.get(), &is_unlinked));
@@ -709,7 +709,7 @@ class Subscriber {
         check(olivine_subscriber_durable(handle_.get(), &durable));
         return durable;
     }
-    // Whether the channel's files were removed while it was open: newcomers meet another channel.
+    // Whether the files of the channel were removed while it was open: openers get a new channel.
     bool check_unlinked() const {
         int is_unlinked = 0;
         check(olivine_subscriber_check_unlinked(handle_.get(), &is_unlinked));

@@ -47,8 +47,8 @@ impl Awaited {
             self.said_unlinked = true;
             log::warn(&format!(
                 "{uri} was removed from its folder (by rm, or by systemd-logind with RemoveIPC=yes \
-                 at the last logout): programs that open it now get another channel; start this \
-                 one again to meet them"
+                 at the last logout): programs that open it now get a new channel; start this one \
+                 again to join it"
             ));
         }
     }

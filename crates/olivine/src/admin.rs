@@ -51,7 +51,7 @@ pub struct ChannelInfo {
     pub name: String,
     /// Its folder.
     pub path: PathBuf,
-    /// Number drawn when it was made: another one means another channel of the same name.
+    /// Number drawn when it was made: another one means a new channel of the same name.
     pub incarnation: u64,
     /// Bytes of each publisher's ring. Here and below, 0 means that no publisher has fixed it yet.
     pub capacity_bytes: u64,
@@ -358,7 +358,7 @@ pub fn remove(config: &Config, force: bool) -> Result<Removed, AdminError> {
     };
     let _membership = attached.membership()?;
     if !is_current(&attached) {
-        // Its last participant removed it meanwhile; the name leads to another channel now.
+        // Its last participant removed it meanwhile; the name leads to a new channel now.
         return Ok(Removed { bytes: 0 });
     }
     if !force && !is_empty(&attached) {

@@ -389,7 +389,7 @@ pub enum OpenError {
     /// The channel was made in an earlier boot of the system. Its next opener makes it again.
     #[error(
         "{} was made before this system was started last, so its messages may be torn and are not \
-         delivered: the next program that opens the channel makes it anew, and 'olivine gc' \
+         delivered: the next program that opens the channel makes a new one, and 'olivine gc' \
          removes it",
         path.display()
     )]

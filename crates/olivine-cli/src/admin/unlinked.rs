@@ -24,7 +24,7 @@ impl Unlinked {
         let ids: Vec<String> = self.processes.iter().map(u32::to_string).collect();
         format!(
             "unlinked     {}: its files were removed while used by process {};\n             \
-             programs that open it now get another channel: start these again\n",
+             programs that open it now get a new channel: start these again\n",
             self.name,
             ids.join(", "),
         )

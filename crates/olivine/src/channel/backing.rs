@@ -101,7 +101,7 @@ impl InprocMemory {
         lanes.get(&index).map(|file| take(file.as_fd()))
     }
 
-    /// Frees the name: the next opener gets another channel.
+    /// Frees the name: the next opener gets a new channel.
     pub(super) fn forget(self: &Arc<Self>) {
         let _still = fork::block_forks();
         let mut channels = CHANNELS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -328,7 +328,7 @@ impl<T: ?Sized> Publisher<T> {
     /// a user's files in `/dev/shm` at that user's last logout.
     ///
     /// Handles that are open keep working with each other. A program that opens the name now gets
-    /// another channel: close the handle and open it again to reach it. Makes one system call.
+    /// a new channel: close the handle and open it again to join it. Makes one system call.
     #[must_use]
     pub fn check_unlinked(&self) -> bool {
         self.endpoint.is_ours() && is_unlinked(&self.endpoint.attached)

@@ -74,13 +74,15 @@ const WITH_NAMES: Schemes = Schemes {
 keys! { KEYS {
     /// Bytes of one publisher's ring (*channel*).
     ///
-    /// If space is scarce, the default is at most a sixteenth of the free space, but at least
-    /// 64 KiB. Larger rings absorb longer bursts before back-pressure, and stream faster up to a
-    /// few times the second-level cache. Rings larger than the last cache cost cache misses, and a
-    /// full ring adds queueing delay.
-    ///
     /// The longest message is `capacity` less `align` and 8 bytes; a topic shortens it by its
     /// length and 1 byte. `Publisher::message_max` says it.
+    ///
+    /// Larger rings absorb longer bursts before back-pressure, and stream faster up to a few times
+    /// the second-level cache. Rings larger than the last cache cost cache misses, and a full ring
+    /// adds queueing delay.
+    ///
+    /// If space is scarce, the default below is at most a sixteenth of the free space, but at least
+    /// 64 KiB.
     capacity(config: Config, bytes: u64) in Config {
         getter: get_capacity -> Option<u64> = config.capacity,
         value: "BYTES", schemes: EVERYWHERE, end: Both,
@@ -108,8 +110,7 @@ keys! { KEYS {
     /// How this endpoint waits: `spin` keeps looking, `yield` gives the CPU away between looks,
     /// `park` sleeps in the kernel, `adaptive` spins for about 50 µs, then sleeps.
     ///
-    /// A subscriber with `park` also looks first: 32 times before each of the first 20 sleeps of a
-    /// wait.
+    /// In each wait, a subscriber with `park` looks 32 times before each of its first 20 sleeps.
     wait(config: Config, strategy: WaitStrategy) in Config {
         getter: get_wait -> WaitStrategy = config.wait,
         value: "STRATEGY", schemes: EVERYWHERE, end: Both,

@@ -23,15 +23,18 @@ const about = value => known(value, some => `~${count(some)}`);
 const aboutRate = value => known(value, some => `~${count(some)}/s`);
 const percent = value => known(value, part => `${(part * 100).toFixed(0)} %`);
 
-/// A time that people wait.
+/// A time that people wait, as `seconds` of `watch/format.rs` shows it.
 function seconds(ns) {
   const s = ns / 1e9;
-  if (s < 0.9995) return `${(s * 1e3).toFixed(0)} ms`;
-  if (s < 9.95) return `${s.toFixed(1)} s`;
-  if (s < 99.5) return `${s.toFixed(0)} s`;
-  if (s < 5400) return `${(s / 60).toFixed(0)} min`;
-  if (s < 172800) return `${(s / 3600).toFixed(0)} h`;
-  return `${(s / 86400).toFixed(0)} d`;
+  const whole = (value, unit) => `${Math.round(value)} ${unit}`;
+  if (s < 0.0000005) return "0 ns";
+  if (s < 0.0009995) return whole(s * 1e6, "us");
+  if (s < 0.9995) return whole(s * 1e3, "ms");
+  if (s < 9.95) return `${(Math.round(s * 10) / 10).toFixed(1)} s`;
+  if (s < 99.5) return whole(s, "s");
+  if (s < 5400) return whole(s / 60, "min");
+  if (s < 172800) return whole(s / 3600, "h");
+  return whole(s / 86400, "d");
 }
 
 /// Text of another program: control characters and marks that turn text around are shown.

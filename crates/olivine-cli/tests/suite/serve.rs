@@ -1,6 +1,6 @@
 //! `olivine serve` with real participants and real sockets.
 
-use crate::common::{Running, TestFolder, said, until};
+use crate::common::{Running, TestFolder, said, skip, until};
 use crate::web::Server;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -8,6 +8,7 @@ use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -516,4 +517,29 @@ fn signals_end_it_with_open_streams_without_a_failure() {
     cut.signal(Signal::INT);
     assert_eq!(cut.wait().code(), Some(130));
     assert!(!path.exists());
+}
+
+/// A time below 1 ms was `0 ms` on the page, and in microseconds in `olivine top`.
+#[test]
+fn durations_of_the_page_are_those_of_the_table_that_top_has() {
+    if Command::new("node").arg("--version").output().is_err() {
+        return skip("no node, so the durations of the page were not compared with those of top");
+    }
+    let table = include_str!("../../src/watch/durations.txt");
+    let figures: Vec<&str> = table
+        .lines()
+        .filter_map(|line| line.split(" = ").next())
+        .collect();
+    let script = format!(
+        "{}\nfor (const ns of [{}]) console.log(`${{ns}} = ${{seconds(ns)}}`);",
+        include_str!("../../src/serve/format.js"),
+        figures.join(", ")
+    );
+    let output = Command::new("node")
+        .arg("--eval")
+        .arg(script)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), table);
 }

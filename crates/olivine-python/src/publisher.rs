@@ -324,7 +324,7 @@ impl Publisher {
 
     /// Whether the channel's files were removed while it was open.
     ///
-    /// A program that opens the name now gets another channel.
+    /// A program that opens the name now gets a new channel.
     fn check_unlinked(&self, py: Python<'_>) -> PyResult<bool> {
         self.look(py, |publisher| publisher.check_unlinked())
     }

@@ -232,7 +232,7 @@ class Publisher:
     def check_unlinked(self) -> bool:
         """Whether the channel's files were removed while it was open.
 
-        A program that opens the name now gets another channel.
+        A program that opens the name now gets a new channel.
         """
 
     def count_subscribers(self) -> int:
@@ -568,7 +568,7 @@ class Subscriber:
     def check_unlinked(self) -> bool:
         """Whether the channel's files were removed while it was open.
 
-        A program that opens the name now gets another channel.
+        A program that opens the name now gets a new channel.
         """
 
     @property

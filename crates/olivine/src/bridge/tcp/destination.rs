@@ -138,12 +138,14 @@ impl Receiving<'_> {
             if self.acknowledge(&mut announced, least) {
                 limit.sent(now);
             }
+            if !moved {
+                self.pipe.keep_alive()?;
+            }
             let flushed = self.pipe.flush()?;
             if moved {
                 idle.reset();
                 continue;
             }
-            self.pipe.keep_alive()?;
             if idle.poll_again() {
                 continue;
             }

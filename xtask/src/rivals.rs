@@ -8,6 +8,7 @@ use crate::child;
 use crate::report::{Report, Step};
 use crate::tools;
 use anyhow::{Context as _, Result, ensure};
+use std::env;
 use std::fs;
 use std::path::PathBuf;
 
@@ -16,8 +17,14 @@ const NEEDS: &[(&str, &str)] = &[
     ("aeron", "cmake g++ libbsd-dev libclang-dev uuid-dev"),
     ("iceoryx2", "libclang-dev"),
     ("nng", "cmake"),
+    ("readerwriterqueue", "clang-19 libreaderwriterqueue-dev"),
+    ("tachyon", "clang-19"),
     ("zeromq", "g++"),
 ];
+/// Rivals in C++ that an older default compiler does not build, or that are inlined into Rust.
+const CLANG: &[&str] = &["readerwriterqueue", "tachyon"];
+/// A queue of headers only, which programs in C++ inline: without, a message costs three calls.
+const INLINED: &str = "readerwriterqueue";
 /// The rival that needs a newer CMake than distributions have, and its Python package.
 const CMAKE: (&str, &str) = ("aeron", "cmake>=3.30,<4");
 /// Updates the lock file.
@@ -123,6 +130,16 @@ fn compile(name: &str, words: &[&str]) -> Result<()> {
     if let Some(cmake) = cmake(name) {
         command.env("CMAKE", cmake);
     }
+    if CLANG.contains(&name) {
+        command.env("CC", "clang-19").env("CXX", "clang++-19");
+    }
+    // Elsewhere the linker of Rust does not read what this compiler writes.
+    if name == INLINED && cfg!(target_arch = "x86_64") {
+        let flags = env::var("RUSTFLAGS").unwrap_or_default();
+        command
+            .env("CXXFLAGS", "-flto=thin")
+            .env("RUSTFLAGS", format!("{flags} -Clinker-plugin-lto"));
+    }
     let (outcome, said) = child::capture(&mut command, 60)?;
     if outcome.success() {
         return Ok(());
@@ -159,7 +176,8 @@ mod tests {
         for name in &names {
             assert!(programs.contains(&&*format!("rival-{name}")), "{name}");
         }
-        for rival in NEEDS.iter().map(|(rival, _)| *rival).chain([CMAKE.0]) {
+        let needs = NEEDS.iter().map(|(rival, _)| *rival);
+        for rival in needs.chain(CLANG.iter().copied()).chain([CMAKE.0, INLINED]) {
             assert!(names.iter().any(|name| name == rival), "{rival}");
         }
     }

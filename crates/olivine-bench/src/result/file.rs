@@ -367,7 +367,7 @@ mod tests {
             |other| other.machine.kernel.push('x'),
             |other| {
                 let processor = other.machine.processor.get_or_insert_default();
-                processor.microcode = Some("0x1".to_owned());
+                processor.microcode.get_or_insert_default().push('x');
             },
             |other| other.scenario.push('x'),
         ] {

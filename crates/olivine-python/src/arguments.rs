@@ -76,11 +76,19 @@ fn seconds(value: &Bound<'_, PyAny>, range: &str) -> PyResult<Option<Duration>> 
 #[cold]
 fn refused(name: &str, value: &Bound<'_, PyAny>, range: &str, error: Option<&PyErr>) -> PyErr {
     let py = value.py();
-    // A number of very many digits has no text.
-    let shown = value.repr().map_or_else(
-        |_| "(a number without a text)".to_owned(),
-        |shown| shown.to_string(),
-    );
+    let shown = match value.len() {
+        // The text of all its elements takes long to make.
+        Ok(length) if length > SHOWN_MAX => {
+            let class = value.get_type().name();
+            let class = class.map_or_else(|_| "object".to_owned(), |class| class.to_string());
+            format!("({class} of length {length})")
+        }
+        // A number of very many digits has no text.
+        _ => value.repr().map_or_else(
+            |_| "(a number without a text)".to_owned(),
+            |shown| shown.to_string(),
+        ),
+    };
     let shown: String = shown.chars().take(SHOWN_MAX).collect();
     let text = format!("{name}={shown}: {range}");
     match error {

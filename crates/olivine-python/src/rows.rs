@@ -7,7 +7,7 @@ use crate::views::{Held, has_objects, holds_addresses, objects};
 use pyo3::exceptions::{PyBufferError, PyImportError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyModule};
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyInt, PyModule};
 
 /// What came with each message, as numpy names the fields of a structure. The order and the sizes
 /// are those of [`Detail`].
@@ -206,10 +206,9 @@ impl Tags {
                  numbers with one for each row",
             )
         };
-        match arguments::tag(tag) {
-            Ok(tag) => return Ok(Self::One(tag)),
-            Err(error) if tag.len().is_err() => return Err(error),
-            Err(_) => {}
+        // An array of numpy without an axis is a number: it has no length.
+        if tag.is_instance_of::<PyInt>() || tag.len().is_err() {
+            return arguments::tag(tag).map(Self::One);
         }
         let rows = Rows::of(tag, false).map_err(|_| wrong())?;
         let view = rows.held.get();

@@ -79,6 +79,10 @@ class Loop(Case):
                 self.assertEqual(await publishing, len(rows))
                 with self.assertRaisesRegex(ValueError, "2 numbers for 3000 rows"):
                     await publisher.publish_array(rows, tags[:2])
+                # An array without an axis is a number.
+                await publisher.publish_array(rows[:1], numpy.array(7, "u4"))
+                _, last = await subscriber.receive_array("u8", details=True)
+                self.assertEqual(last["tag"], [7])
                 return [numpy.concatenate(parts) for parts in zip(*got)]
 
         got, details = run(main())

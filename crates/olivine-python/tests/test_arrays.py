@@ -287,6 +287,25 @@ class Publishing(Case):
         publisher.publish_array(rows, array.array("I", [1, 2, 3]))
         self.assertEqual([message.tag for message in subscriber.poll()], [1, 2, 3])
 
+    def test_no_text_is_made_of_many_tags(self):
+        class Loud(numpy.ndarray):
+            def __repr__(self):
+                raise AssertionError("a text was made")
+
+        class Long(list):
+            __repr__ = Loud.__repr__
+
+        publisher, subscriber = self.pair()
+        rows = numpy.arange(3, dtype="u8")
+        publisher.publish_array(rows, numpy.array([5, 6, 7], "u4").view(Loud))
+        for one in [numpy.array(8, "u4"), numpy.uint32(8), True]:
+            publisher.publish_array(rows[:1], one)
+        self.assertEqual([message.tag for message in subscriber.poll()], [5, 6, 7, 8, 8, 1])
+        with self.assertRaisesRegex(TypeError, "^tag=.Long of length 1000.: give a whole number"):
+            publisher.publish(b"x", Long(range(1000)))
+        with self.assertRaisesRegex(TypeError, "^timeout=.str of length 1000.: give seconds"):
+            publisher.publish_timeout(b"x", "x" * 1000)
+
     def test_wrong_tags_and_arrays_publish_nothing_and_say_so(self):
         publisher, subscriber = self.pair()
         rows = numpy.arange(3, dtype="u8")

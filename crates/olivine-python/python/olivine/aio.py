@@ -125,7 +125,8 @@ class Publisher:
         What it raises has `published`, how many were sent before. So has a CancelledError.
         """
         handle = self.handle
-        each = hasattr(tag, "__len__")
+        # An array of numpy without an axis is a number.
+        each = hasattr(tag, "__len__") and getattr(tag, "ndim", 1) > 0
         if each and len(tag) != len(array):
             # It says what is wrong.
             return handle.try_publish_array(array, tag, topic)

@@ -3,7 +3,7 @@
 
 use crate::arguments;
 use crate::errors::Error;
-use crate::views::{Held, has_objects, holds_addresses, objects};
+use crate::views::{Held, has_objects, objects};
 use pyo3::exceptions::{PyBufferError, PyImportError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -61,7 +61,7 @@ impl Rows {
             }
         };
         let view = held.get();
-        if holds_addresses(held.format()) {
+        if held.holds_addresses(array)? {
             return Err(objects());
         }
         let dimensions = usize::try_from(view.ndim).unwrap_or(0);

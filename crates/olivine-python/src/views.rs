@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView, PyType};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -107,7 +107,7 @@ impl Held {
     /// nothing in another process.
     fn of_bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         match Self::of(object, ffi::PyBUF_ND | ffi::PyBUF_FORMAT) {
-            Ok(held) if holds_addresses(held.format()) => Err(objects()),
+            Ok(held) if held.holds_addresses(object)? => Err(objects()),
             Ok(held) => Ok(held),
             // numpy shows no dates with their format, but their bytes.
             Err(_) if has_objects(object)? => Err(objects()),
@@ -119,6 +119,29 @@ impl Held {
                 }
             }),
         }
+    }
+
+    /// Whether the elements of this view of `object` are addresses: objects or pointers.
+    ///
+    /// The class says it of an object of ctypes, also behind a memoryview: formats of ctypes show
+    /// unions and packed structures as bytes, and names in them may have any character.
+    pub(crate) fn holds_addresses(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = object.py();
+        let shown = match object.cast::<PyMemoryView>() {
+            Ok(view) => &view.getattr(intern!(py, "obj"))?,
+            Err(_) => object,
+        };
+        let class = shown.get_type();
+        // Classes of ctypes have other metaclasses than `type`: no other object pays for a look.
+        if class.get_type().is(py.get_type::<PyType>())
+            || shown.getattr_opt(intern!(py, "_b_base_"))?.is_none()
+        {
+            return Ok(holds_addresses(self.format()));
+        }
+        let fields = py.import(intern!(py, "olivine._fields"))?;
+        fields
+            .call_method1(intern!(py, "has_addresses"), (class,))?
+            .is_truthy()
     }
 
     /// The format of its elements; empty if the view has none.
@@ -260,7 +283,7 @@ pub(crate) fn has_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// Whether a format of the buffer protocol has elements that are addresses: objects or pointers.
-pub(crate) fn holds_addresses(format: &[u8]) -> bool {
+fn holds_addresses(format: &[u8]) -> bool {
     let mut is_name = false;
     format.iter().enumerate().any(|(at, byte)| {
         if *byte == b':' {

@@ -356,6 +356,57 @@ class Publishing(Case):
                     call()
         self.assertEqual(subscriber.poll(), [])
 
+    def test_addresses_that_ctypes_hides_in_its_formats_are_sent_in_no_way(self):
+        publisher, subscriber = self.pair(capacity="1MiB")
+
+        class Either(ctypes.Union):
+            _fields_ = [("number", ctypes.c_uint64), ("text", ctypes.c_char_p)]
+
+        class Packed(ctypes.Structure):
+            _pack_ = 1
+            _layout_ = "ms"
+            _fields_ = [("kind", ctypes.c_uint8), ("to", ctypes.c_void_p)]
+
+        class Whole(ctypes.Structure):
+            _fields_ = [("kind", ctypes.c_uint8), ("either", Either)]
+
+        class Base(ctypes.Structure):
+            _fields_ = [("to", ctypes.c_void_p)]
+
+        class Derived(Base):
+            _fields_ = [("number", ctypes.c_uint64)]
+
+        class Named(ctypes.Structure):
+            _fields_ = [("a:b", ctypes.c_uint64), ("to", ctypes.c_void_p)]
+
+        class Plain(ctypes.Structure):
+            _fields_ = [("a:O", ctypes.c_uint64), ("P", ctypes.c_uint64)]
+
+        def calls(given):
+            yield lambda: publisher.publish(given)
+            yield lambda: publisher.publish(given, 7)
+            yield lambda: publisher.try_publish(given)
+            yield lambda: publisher.publish_timeout(given, 1)
+            yield lambda: publisher.publish_batch([b"before", given])
+            yield lambda: publisher.try_publish_batch([(given, 1)])
+            yield lambda: publisher.publish_batch_timeout([(given, 1, "topic")], 1)
+            yield lambda: publisher.publish_array(given)
+            yield lambda: publisher.try_publish_array(given)
+            yield lambda: publisher.publish_array_timeout(given, 1)
+            yield lambda: subscriber.poll_into(given)
+
+        for kind in [Either, Packed, Whole, Derived, Named, Either * 2, Packed * 2]:
+            for given in [kind(), (kind * 2)(), memoryview((kind * 2)())]:
+                for call in calls(given):
+                    refused = self.assertRaisesRegex(TypeError, "objects or addresses")
+                    with self.subTest(given), refused:
+                        call()
+        self.assertEqual(subscriber.poll(), [])
+        # No name is an address.
+        rows = (Plain * 2)((1, 2), (3, 4))
+        self.assertEqual(publisher.publish_array(rows), 2)
+        self.assertEqual(b"".join(map(bytes, subscriber.poll())), bytes(rows))
+
     def test_bytes_that_are_not_in_a_row_are_refused_alike_by_each_call(self):
         publisher, subscriber = self.pair()
         for given in [

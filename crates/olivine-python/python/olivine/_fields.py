@@ -11,7 +11,7 @@ _ELEMENTS_MAX = 64
 def stated(kind):
     """Size, alignment and fields of a stated type. None where values hold objects or addresses."""
     if isinstance(kind, type) and _is_of_ctypes(kind):
-        if _has_addresses(kind):
+        if has_addresses(kind):
             return None
         return ctypes.sizeof(kind), ctypes.alignment(kind), text(kind)
     dtype = _dtype(kind)
@@ -51,13 +51,13 @@ def _is_of_ctypes(kind):
     return True
 
 
-def _has_addresses(kind):
+def has_addresses(kind):
     """Whether values of a type of ctypes hold addresses or Python objects."""
     if issubclass(kind, ctypes.Array):
-        return _has_addresses(kind._type_)
+        return has_addresses(kind._type_)
     if issubclass(kind, (ctypes.Structure, ctypes.Union)):
         own = (field[1] for base in kind.__mro__ for field in base.__dict__.get("_fields_", ()))
-        return any(_has_addresses(part) for part in own)
+        return any(has_addresses(part) for part in own)
     code = getattr(kind, "_type_", None)
     # All others are pointers and functions.
     return not isinstance(code, str) or code in "OPXZz"

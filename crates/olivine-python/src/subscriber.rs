@@ -20,6 +20,7 @@ use pyo3::types::PyDict;
 use state::Ending;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Receives messages of a channel from all its publishers, in order for each publisher.
@@ -41,6 +42,9 @@ pub(crate) struct Subscriber {
     /// Views of the message received last: there are none of earlier ones.
     pub(crate) views: Views,
     cancel: Arc<Cancel>,
+    /// The number of the message whose handler runs; 0 if none does. Changes while the interpreter
+    /// is held only. Beside the state: a handler that returns clears it also while a call has that.
+    handled: Arc<AtomicU64>,
 }
 
 #[pymethods]
@@ -58,8 +62,10 @@ impl Subscriber {
         let subscriber = opening.open(py, RustSubscriber::open_with, RustSubscriber::open_for)?;
         let views = Views::default();
         let cancel = Arc::<Cancel>::default();
+        let handled = Arc::<AtomicU64>::default();
         Ok(Self {
             stated,
+            handled: Arc::clone(&handled),
             views: views.clone(),
             cancel: Arc::clone(&cancel),
             state: Exclusive::new(State {
@@ -69,7 +75,7 @@ impl Subscriber {
                 views,
                 cancel,
                 again: None,
-                handled: false,
+                handled,
                 late: None,
                 ending: None,
             }),
@@ -135,16 +141,17 @@ impl Subscriber {
                 };
                 // Until its handler has returned it comes again.
                 state.again = Some(found.clone());
-                state.handled = true;
-                (
-                    Message::view(slf, &state, found).into_pyobject(py)?,
-                    state.serial,
-                )
+                let message = Message::view(slf, &state, found).into_pyobject(py)?;
+                // Relaxed here and below: the interpreter's lock orders.
+                state.handled.store(state.serial, Ordering::Relaxed);
+                (message, state.serial)
             };
-            let handled = handler.call1((&message,));
+            let done = handler.call1((&message,));
+            // Not that of another thread, which got the next message once ours was released.
+            let handled = &slf.get().handled;
+            let _ = handled.compare_exchange(serial, 0, Ordering::Relaxed, Ordering::Relaxed);
+            done?;
             let mut state = lock(py, slf.get())?;
-            state.handled = false;
-            handled?;
             // The handler may have released it, and what comes again is another one.
             if state.serial == serial {
                 state.again = None;

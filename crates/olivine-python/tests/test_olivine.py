@@ -396,6 +396,77 @@ class Views(Case):
         publisher.publish(b"d")
         self.assertEqual(bytes(subscriber.receive()), b"d")
 
+    def test_a_message_that_another_thread_handles_is_handled_once(self):
+        publisher, subscriber = self.pair()
+        for text in (b"a", b"b", b"c"):
+            publisher.publish(text)
+        seen, raised = [], []
+        released, begun, ended = (threading.Event() for _ in range(3))
+
+        def first(message):
+            seen.append(("first", bytes(message)))
+            message.release()
+            released.set()
+            begun.wait(WATCHDOG)
+
+        def second(message):
+            seen.append(("second", bytes(message)))
+            begun.set()
+            ended.wait(WATCHDOG)
+
+        def other():
+            released.wait(WATCHDOG)
+            subscriber.poll(1, second)
+
+        def refused():
+            try:
+                subscriber.poll(10, first)
+            except olivine.InUse as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=refused), threading.Thread(target=other)]
+        for thread in threads:
+            thread.start()
+        threads[0].join(WATCHDOG)
+        # The handler of the other thread has its message still.
+        with self.assertRaisesRegex(olivine.InUse, "a handler of poll must not receive"):
+            subscriber.poll(1)
+        ended.set()
+        threads[1].join(WATCHDOG)
+        self.assertEqual(seen, [("first", b"a"), ("second", b"b")])
+        self.assertEqual(len(raised), 1)
+        # The refusal was raised, and does not wait for this call.
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"c"])
+
+    def test_the_exception_of_a_handler_is_raised_while_another_thread_receives(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"a")
+        got = []
+        thread = threading.Thread(target=lambda: got.append(bytes(next(subscriber))))
+
+        def handler(message):
+            message.release()
+            thread.start()
+            while True:
+                time.sleep(0)
+                try:
+                    subscriber.lag
+                except olivine.InUse:
+                    break
+            raise LookupError("on purpose")
+
+        with self.assertRaisesRegex(LookupError, "on purpose"):
+            subscriber.poll(1, handler)
+        publisher.publish(b"b")
+        thread.join(WATCHDOG)
+        self.assertEqual(got, [b"b"])
+        # No handler runs.
+        for text in (b"c", b"d"):
+            publisher.publish(text)
+        with self.assertRaises(ZeroDivisionError):
+            subscriber.poll(1, lambda message: 1 / 0)
+        self.assertEqual([bytes(m) for m in subscriber.poll()], [b"c", b"d"])
+
     def test_a_handler_may_release_its_message_and_close(self):
         publisher, subscriber = self.pair(name="handled")
         for text in (b"a", b"b", b"c"):

@@ -1,7 +1,7 @@
 //! What a subscriber is in the middle of: the message received last, and what is due.
 
 use super::Subscriber;
-use crate::errors::{closed, in_handler, in_use, of_received, ours, viewed, wrong_length};
+use crate::errors::{InUse, closed, in_handler, in_use, of_received, ours, viewed, wrong_length};
 use crate::exclusive::Taken;
 use crate::message::{Found, lane};
 use crate::rows::{Detail, Details, Rows};
@@ -11,6 +11,7 @@ use olivine::{ReceiveError, Subscriber as RustSubscriber};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 pub(crate) struct State {
@@ -25,8 +26,8 @@ pub(crate) struct State {
     pub(super) cancel: Arc<Cancel>,
     /// It comes again: its handler raised, or runs.
     pub(super) again: Option<Found>,
-    /// The handler of that message runs.
-    pub(super) handled: bool,
+    /// As that of the [`Subscriber`].
+    pub(super) handled: Arc<AtomicU64>,
     /// What went wrong behind messages that were handed out: the next call that receives raises it.
     pub(super) late: Option<PyErr>,
     /// It has ended, but for the last message, whose bytes are still looked at.
@@ -61,10 +62,16 @@ impl State {
     /// Refuses what is due without a look into the ring, once closed or in a forked child.
     pub(super) fn due(&self) -> PyResult<()> {
         ours(self.opener, "subscriber")?;
-        if self.handled && self.again.is_some() {
+        if self.is_handled() {
             return Err(in_handler());
         }
         self.look().map(|_| ())
+    }
+
+    /// Whether the handler of the message received last runs, and has not released it.
+    fn is_handled(&self) -> bool {
+        // Relaxed: the interpreter's lock orders.
+        self.again.is_some() && self.handled.load(Ordering::Relaxed) == self.serial
     }
 
     /// Why the subscriber does not go on. Calls that receive look for a fork here, where they fail:
@@ -144,10 +151,14 @@ impl State {
     }
 
     /// The next message of a call that has handed out `count` already. An error behind those is
-    /// reported by the next call.
+    /// reported by the next call; a refusal says nothing about the next call, and is reported now.
     pub(super) fn next_of(&mut self, count: usize, py: Python<'_>) -> PyResult<Option<Found>> {
         match self.next(py) {
-            Err(error) if count > 0 && !error.is_instance_of::<PyBufferError>(py) => {
+            Err(error)
+                if count > 0
+                    && !error.is_instance_of::<PyBufferError>(py)
+                    && !error.is_instance_of::<InUse>(py) =>
+            {
                 self.late = Some(error);
                 Ok(None)
             }
@@ -280,7 +291,8 @@ impl State {
     /// holds.
     pub(super) fn end(&mut self, ending: Ending) -> Option<(Ending, RustSubscriber)> {
         // A message whose handler raised is not consumed, however the subscriber ends.
-        let refused = self.again.take().is_some() && !self.handled;
+        let is_handled = self.is_handled();
+        let refused = self.again.take().is_some() && !is_handled;
         let ending = if refused { Ending::Drop } else { ending };
         let ending = *self.ending.get_or_insert(ending);
         if self.views.count() > 0 {

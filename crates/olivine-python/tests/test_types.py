@@ -142,8 +142,8 @@ class Types(Case):
         # Other languages state a structure with one field.
         for same in [ctypes.c_double, Structure, numpy.float64]:
             Publisher("shm://typed", dir=self.folder, type=("number v1", same)).close()
-        refused = "'value f64' at byte 0', not 'number v1 with 'value "
-        for kind, word in [("i8", "i64'"), (ctypes.c_uint64, "u64'"), (("f4", 2), "f32.2.'")]:
+        refused = r"\(value f64 at byte 0\)', .* 'number v1 \(value "
+        for kind, word in [("i8", "i64 "), (ctypes.c_uint64, "u64 "), (("f4", 2), "f32.2. ")]:
             with self.subTest(kind), self.assertRaisesRegex(olivine.OpenError, refused + word):
                 Publisher("shm://typed", dir=self.folder, type=("number v1", kind))
 
@@ -211,18 +211,18 @@ class Types(Case):
                 yield lambda: subscriber.receive_array(dtype, timeout=0)
 
         for rows, theirs in [
-            (numpy.zeros(2, other), "'offer f64' at byte 8"),
-            (numpy.zeros(2, swapped), "'ask u8.8.' at byte 8"),
-            (numpy.zeros(2, wide), "'sequence u64' at byte 16"),
-            (numpy.zeros((2, 3), "i8"), "'value i64.3.' at byte 0"),
-            (numpy.zeros((2, 3), "M8[s]"), "'value i64.3.' at byte 0"),
-            ((Order * 2)(), "'price f64' at byte 0"),
-            (memoryview(bytearray(48)).cast("d", [2, 3]), "'value f64.3.' at byte 0"),
+            (numpy.zeros(2, other), "offer f64 at byte 8"),
+            (numpy.zeros(2, swapped), "ask u8.8. at byte 8"),
+            (numpy.zeros(2, wide), "sequence u64 at byte 16"),
+            (numpy.zeros((2, 3), "i8"), "value i64.3. at byte 0"),
+            (numpy.zeros((2, 3), "M8[s]"), "value i64.3. at byte 0"),
+            ((Order * 2)(), "price f64 at byte 0"),
+            (memoryview(bytearray(48)).cast("d", [2, 3]), "value f64.3. at byte 0"),
         ]:
             # Also after a dtype that fits.
             publisher.publish_array(numpy.zeros(1, same))
             for call in calls(rows):
-                refused = f"carries 'quote v1 with .*, and a row of the array .*{theirs}"
+                refused = f"carries 'quote v1 .*, and a row of the array .*{theirs}"
                 with self.subTest(theirs), self.assertRaisesRegex(TypeError, refused) as raised:
                     call()
         with self.assertRaises(TypeError) as raised:
@@ -246,7 +246,7 @@ class Types(Case):
             self.assertEqual(subscriber.poll_into(rows), 2)
         for rows in [numpy.zeros(2, "i8"), (ctypes.c_uint64 * 2)(), array.array("q", [1, 2]),
                      numpy.zeros((2, 2), "f4"), numpy.zeros(2, ">f8")]:
-            with self.subTest(rows), self.assertRaisesRegex(TypeError, "'value f64' at byte 0"):
+            with self.subTest(rows), self.assertRaisesRegex(TypeError, "value f64 at byte 0"):
                 publisher.publish_array(rows)
 
     @unittest.skipUnless(numpy, "no numpy")

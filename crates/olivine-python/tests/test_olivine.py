@@ -7,6 +7,7 @@ import gc
 import inspect
 import os
 import threading
+import time
 import unittest
 import weakref
 

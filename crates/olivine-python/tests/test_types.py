@@ -238,6 +238,17 @@ class Types(Case):
                 call()
 
     @unittest.skipUnless(numpy, "no numpy")
+    def test_records_with_fields_of_any_name_are_compared(self):
+        kind = [("kind", "f8"), ("dtype", "f8"), ("itemsize", "f8"), ("shape", "f8")]
+        publisher, subscriber = self.typed(kind)
+        rows = numpy.zeros(2, kind).view(numpy.recarray)
+        self.assertEqual(publisher.publish_array(rows), 2)
+        self.assertEqual(subscriber.poll_into(rows), 2)
+        other = numpy.zeros(2, [("kind", "f8"), *[(name, "i8") for name, _ in kind[1:]]])
+        with self.assertRaisesRegex(TypeError, "dtype i64 at byte 8"):
+            publisher.publish_array(other.view(numpy.recarray))
+
+    @unittest.skipUnless(numpy, "no numpy")
     def test_rows_of_plain_numbers_are_compared(self):
         publisher, subscriber = self.typed("f8", "number v1")
         for rows in [numpy.zeros(2), numpy.zeros((2, 1)), (ctypes.c_double * 2)(),

@@ -3,6 +3,7 @@
 import ctypes
 import math
 import re
+import sys
 
 # Structures in an array are stated one by one up to this many.
 _ELEMENTS_MAX = 64
@@ -86,11 +87,11 @@ def rows(given):
 
     Empty for rows of bytes and of unknown kinds, which are not compared.
     """
-    dtype = given if hasattr(given, "itemsize") and hasattr(given, "kind") else None
+    # An array of records has its fields as attributes: they say nothing about its class.
+    numpy = sys.modules.get("numpy")
+    dtype = given if numpy and isinstance(given, numpy.dtype) else None
     if dtype is None and hasattr(given, "dtype"):
-        import numpy
-
-        if not isinstance(given.dtype, numpy.dtype):
+        if not numpy or not isinstance(given.dtype, numpy.dtype):
             return []
         dtype = numpy.dtype((given.dtype, tuple(given.shape)[1:]))
     if dtype is not None:

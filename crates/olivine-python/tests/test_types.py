@@ -100,6 +100,30 @@ class Types(Case):
         self.assertEqual(_fields.text(Swapped * 2), "value.0.n u8[4] @0, value.1.n u8[4] @4")
 
     @unittest.skipUnless(numpy, "no numpy")
+    def test_an_array_of_ctypes_is_stated_as_that_of_numpy(self):
+        class Part(ctypes.Structure):
+            _fields_ = [("x", ctypes.c_float), ("names", (ctypes.c_wchar * 3) * 2)]
+
+        part = numpy.dtype([("x", "f4"), ("names", "U3", 2)])
+        for kind, same in [
+            ((ctypes.c_double * 3) * 2, ("f8", (2, 3))),
+            (((ctypes.c_uint8 * 4) * 3) * 2, ("u1", (2, 3, 4))),
+            (ctypes.c_wchar, "U1"),
+            (ctypes.c_wchar * 3, "U3"),
+            ((ctypes.c_wchar * 3) * 2, ("U3", 2)),
+            ((ctypes.c_char * 3) * 2, ("S3", 2)),
+            (((ctypes.c_char * 3) * 2) * 2, ("S3", (2, 2))),
+            (Part, part),
+            ((Part * 2) * 2, (part, (2, 2))),
+        ]:
+            with self.subTest(kind):
+                self.assertEqual(_fields.text(kind), _fields.text(numpy.dtype(same)))
+                self.assertNotEqual(_fields.text(kind), "")
+        publisher, subscriber = self.typed(("f8", (2, 3)))
+        self.assertEqual(publisher.publish_array((((ctypes.c_double * 3) * 2) * 4)()), 4)
+        self.assertEqual(subscriber.poll_into((((ctypes.c_double * 3) * 2) * 4)()), 4)
+
+    @unittest.skipUnless(numpy, "no numpy")
     def test_fields_of_a_dtype_are_stated(self):
         kind = numpy.dtype(
             [

@@ -186,6 +186,9 @@ def _of_ctypes(kind, name, offset):
         if part is ctypes.c_char:
             yield _leaf(name, "text", count, offset, size)
             return
+        # As numpy: all axes of an array are one, and texts in it are bytes.
+        while issubclass(part, ctypes.Array) and part._type_ is not ctypes.c_char:
+            part, count = part._type_, count * part._length_
         if issubclass(part, ctypes.Structure) and count <= _ELEMENTS_MAX:
             for index in range(count):
                 at = offset + index * ctypes.sizeof(part)
@@ -194,6 +197,9 @@ def _of_ctypes(kind, name, offset):
     else:
         part, count = kind, None
     code = getattr(part, "_type_", None)
+    if part is ctypes.c_wchar:
+        yield _leaf(name, f"u{ctypes.sizeof(part) * 8}", count or 1, offset, size)
+        return
     letters = {**dict.fromkeys("bhilq", "i"), **dict.fromkeys("BHILQ", "u"), "f": "f", "d": "f"}
     # A number of the other byte order has no word.
     if isinstance(code, str) and getattr(part, "__ctype_le__", part) is part:

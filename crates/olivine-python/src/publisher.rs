@@ -169,7 +169,8 @@ impl Publisher {
     /// numbers with one for each.
     ///
     /// With `type=`, TypeError refuses rows with other fields, and ValueError those of another
-    /// length. Rows of bytes ("u1", "S24", "V24") of its length are sent as they are.
+    /// length. Rows of bytes ("u1", "S24", "V24") of its length are sent as they are, and so are
+    /// structures that are of neither numpy nor ctypes.
     ///
     /// What it raises has `published`, how many were sent before: a repetition begins behind those.
     #[pyo3(signature = (array, tag = None, topic = None))]

@@ -3,6 +3,7 @@
 import array
 import ctypes
 import unittest
+from unittest import mock
 
 import olivine
 from case import Case
@@ -283,6 +284,63 @@ class Types(Case):
                      numpy.zeros((2, 2), "f4"), numpy.zeros(2, ">f8")]:
             with self.subTest(rows), self.assertRaisesRegex(TypeError, "value f64 at byte 0"):
                 publisher.publish_array(rows)
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_rows_behind_a_memoryview_are_compared(self):
+        class Order(ctypes.Structure):
+            _fields_ = [("price", ctypes.c_double), ("size", ctypes.c_uint64 * 2)]
+
+        kind = numpy.dtype([("bid", "f8"), ("ask", "f8"), ("sequence", "u4")], align=True)
+        other = numpy.dtype([("bid", "f8"), ("offer", "f8"), ("sequence", "u4")], align=True)
+        publisher, subscriber = self.typed(Quote)
+        for same in [numpy.zeros(3, kind), (Quote * 3)(), numpy.zeros((3, 24), "u1")]:
+            for rows in [memoryview(same), memoryview(same)[1:], memoryview(memoryview(same))]:
+                self.assertEqual(publisher.publish_array(rows), len(rows))
+                self.assertEqual(subscriber.poll_into(rows), len(rows))
+        # A cast says that the rows are bytes.
+        rows = memoryview((Order * 2)()).cast("B").cast("B", [2, 24])
+        self.assertEqual(publisher.publish_array(rows), 2)
+        self.assertEqual(subscriber.poll_into(rows), 2)
+        for given, theirs in [
+            (numpy.zeros(3, other), "offer f64 at byte 8"),
+            ((Order * 3)(), "price f64 at byte 0"),
+            (((ctypes.c_int * 6) * 3)(), "value i32.6. at byte 0"),
+            (numpy.zeros((3, 3), ">f8"), "value u8.24. at byte 0"),
+            (numpy.zeros((3, 6), "f4"), "value f32.6. at byte 0"),
+        ]:
+            for rows in [memoryview(given), memoryview(given)[1:]]:
+                for call in [publisher.publish_array, subscriber.poll_into]:
+                    with self.subTest(theirs), self.assertRaisesRegex(TypeError, theirs):
+                        call(rows)
+
+    def test_formats_of_one_number_are_compared(self):
+        class Shown:
+            """What shows a format without a class that says the fields."""
+
+            def __init__(self, format, itemsize, shape=(2,)):
+                self.format, self.itemsize, self.shape = format, itemsize, shape
+                self.ndim, self.obj = len(shape), None
+
+        def view(given):
+            if isinstance(given, Shown):
+                return given
+            raise TypeError("no bytes")
+
+        for given, fields in [
+            (Shown("<i", 4), "value i32 @0"),
+            (Shown("=l", 4), "value i32 @0"),
+            (Shown("@d", 8), "value f64 @0"),
+            (Shown(">d", 8), "value u8[8] @0"),
+            (Shown("!H", 2, (2, 3)), "value u8[6] @0"),
+            (Shown("<d", 8, (2, 3)), "value f64[3] @0"),
+            (Shown(">b", 1), "value i8 @0"),
+            (Shown("<B", 1), None),
+            (Shown("T{<d:a:}", 8), None),
+            (b"bytes", None),
+        ]:
+            with self.subTest(fields), mock.patch.object(_fields, "memoryview", view, create=True):
+                forms = _fields.rows(given)
+                self.assertEqual(forms[0] if forms else None, fields)
 
     @unittest.skipUnless(numpy, "no numpy")
     def test_a_dtype_and_a_structure_of_the_same_layout_are_one_type(self):

@@ -85,7 +85,8 @@ def text(kind):
 def rows(given):
     """The fields of a row of an array, or of a dtype of rows, in each form that they may have.
 
-    Empty for rows of bytes and of unknown kinds, which are not compared.
+    Empty for rows of bytes, and for views with a format of several letters whose object does not
+    say its fields. They are not compared.
     """
     # An array of records has its fields as attributes: they say nothing about its class.
     numpy = sys.modules.get("numpy")
@@ -105,15 +106,43 @@ def rows(given):
             base = base._type_
         is_bytes = base in (ctypes.c_char, ctypes.c_uint8)
         return [] if is_bytes else _forms(text(part))
-    view = memoryview(given)
+    view = _view(given)
+    if view is None:
+        return []
+    shown = view.obj
+    whole = None if shown is None or shown is given else _view(shown)
+    if whole is not None and _elements(whole) == _elements(view):
+        # Its elements are those of the object that it shows, which says more than a format.
+        return rows(shown)
+    order, letter = view.format[:-1], view.format[-1:]
     letters = {**dict.fromkeys("bhilqn", "i"), **dict.fromkeys("HILQN", "u"), "f": "f", "d": "f"}
-    letter = {**letters, "?": "b"}.get(view.format)
-    word = letter and _number(letter, view.itemsize)
+    letter = {**letters, "?": "b"}.get(letter)
+    word = letter and order in _ORDERS and _number(letter, view.itemsize)
     if not word:
         return []
     count = None if view.ndim == 1 else math.prod(view.shape[1:])
+    if _ORDERS[order] != sys.byteorder and view.itemsize > 1:
+        # A number of the other byte order has no word.
+        word, count = "u8", view.itemsize * (count or 1)
     _, kind, *_ = _leaf("value", word, count, 0, view.itemsize)
     return _forms(f"value {kind} @0")
+
+
+# What stands before the letter of a number in a format, as the byte order that it says.
+_ORDERS = dict.fromkeys(["", "@", "="], sys.byteorder) | {"<": "little", ">": "big", "!": "big"}
+
+
+def _view(given):
+    """A view of an object; None where it shows none with a format."""
+    try:
+        return memoryview(given)
+    except (BufferError, TypeError, ValueError):
+        return None
+
+
+def _elements(view):
+    """What the elements of a view of an array are, and how many are in a row."""
+    return view.format, view.itemsize, view.shape[1:]
 
 
 def _forms(fields):

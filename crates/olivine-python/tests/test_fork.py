@@ -274,6 +274,29 @@ class Fork(Case):
         publisher.publish(b"goes on")
         self.assertEqual(bytes(subscriber.receive()), b"goes on")
 
+    def test_an_end_for_asyncio_that_is_not_open_yet_opens_in_a_child(self):
+        refused = aio.Publisher("smh://x")
+
+        async def start():
+            with self.assertRaises(olivine.UriError):
+                await refused
+
+        asyncio.run(start())
+
+        def work():
+            async def again():
+                try:
+                    await asyncio.wait_for(refused, WATCHDOG)
+                    return "it opened"
+                except olivine.UriError:
+                    return None
+
+            said = asyncio.run(again())
+            if said:
+                yield said
+
+        self.child(work)
+
     def test_ends_for_asyncio_are_refused_and_closed(self):
         async def use(end):
             async def loop():

@@ -65,11 +65,14 @@ class Publisher:
         self._lock = asyncio.Lock()
         self._thread = None
 
-    @property
-    def _turn(self):
+    def _start_in_child(self):
         if self._process is not _process:
             # A forked child has neither the thread nor the tasks that waited for the lock.
             self._start()
+
+    @property
+    def _turn(self):
+        self._start_in_child()
         return self._lock
 
     @property
@@ -192,6 +195,7 @@ class Publisher:
 
     async def _aside(self, call, *args):
         """Calls in a thread. A cancelled task ends when the thread does not use the handle."""
+        self._start_in_child()
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "olivine-aio")
         called = asyncio.get_running_loop().run_in_executor(self._thread, call, *args)

@@ -89,6 +89,32 @@ class Loop(Case):
         numpy.testing.assert_array_equal(got, rows)
         numpy.testing.assert_array_equal(details["tag"], tags)
 
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_dates_pass_a_full_ring(self):
+        dates = numpy.arange(100).astype("M8[s]").reshape(1, 100)
+
+        async def main():
+            subscriber, publisher = self.both()
+            async with subscriber, publisher:
+                for publish in [
+                    lambda: publisher.publish(dates[0]),
+                    lambda: publisher.publish_batch([dates[0]]),
+                    lambda: publisher.publish_batch([(dates[0], 7)]),
+                    lambda: publisher.publish_array(dates[:1]),
+                ]:
+                    sent = 1
+                    while publisher.handle.try_publish(dates[0]) is not None:
+                        sent += 1
+                    publishing = asyncio.create_task(publish())
+                    # It finds no room.
+                    await asyncio.sleep(0)
+                    for _ in range(sent):
+                        got = await subscriber.receive_array(("M8[s]", 100), 1)
+                        numpy.testing.assert_array_equal(got, dates[:1])
+                    await publishing
+
+        run(main())
+
     def test_a_cancelled_receive_loses_nothing(self):
         async def main():
             subscriber, publisher = self.both()

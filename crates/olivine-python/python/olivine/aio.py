@@ -112,8 +112,7 @@ class Publisher:
                 position = self.handle.try_publish(message, tag, topic)
                 if position is not None:
                     return position
-                length = memoryview(message).nbytes
-                await self._until(self.handle.wait_for_room, length, topic)
+                await self._until(self.handle.wait_for_room, _bytes(message), topic)
 
     async def publish_batch(self, messages):
         """Sends copies in batches as large as there is room for; waits for room.
@@ -141,7 +140,7 @@ class Publisher:
                     published += handle.try_publish_array(array[published:], rest, topic)
                     if published == len(array):
                         return published
-                    row = memoryview(array[published : published + 1]).nbytes
+                    row = _bytes(array[published : published + 1])
                     await self._until(handle.wait_for_room, row, topic)
             except BaseException as error:
                 error.published = published + getattr(error, "published", 0)
@@ -215,8 +214,15 @@ def _length(message):
     """What `wait_for_room` takes for one of several messages."""
     if isinstance(message, tuple):
         topic = message[2] if len(message) > 2 else None
-        return memoryview(message[0]).nbytes, topic
-    return memoryview(message).nbytes, None
+        return _bytes(message[0]), topic
+    return _bytes(message), None
+
+
+def _bytes(message):
+    """How many bytes a message has."""
+    # numpy shows no dates in a memoryview.
+    found = getattr(message, "nbytes", None)
+    return found if isinstance(found, int) else memoryview(message).nbytes
 
 
 class Subscriber:

@@ -65,12 +65,18 @@ impl Claim {
 
     /// Lets go of the view that `__enter__` gave. Refused while others look at its bytes.
     fn hide(&self, py: Python<'_>) -> PyResult<()> {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
         // Taken out either way: the view holds us, and must not be held by us for ever.
-        if let Some(view) = shown.take() {
+        if let Some(view) = self.show(None) {
             view.call_method0(py, "release")?;
         }
         Ok(())
+    }
+
+    /// Changes the view that `__enter__` gave; returns the one before. No code of Python runs under
+    /// the lock.
+    fn show(&self, view: Option<Py<PyMemoryView>>) -> Option<Py<PyMemoryView>> {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *shown, view)
     }
 }
 
@@ -108,12 +114,7 @@ impl Claim {
     /// A view of the bytes, to be written.
     fn __enter__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
         let view = PyMemoryView::from(slf.as_any())?;
-        let mut shown = slf
-            .get()
-            .shown
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *shown = Some(view.clone().unbind());
+        drop(slf.get().show(Some(view.clone().unbind())));
         Ok(view)
     }
 

@@ -94,8 +94,12 @@ impl Stated {
             )));
         }
         if let Some(dtype) = dtype {
-            let fits = Some((dtype.clone().unbind(), shape.to_vec()));
-            *self.fits.lock().unwrap_or_else(PoisonError::into_inner) = fits;
+            let new = Some((dtype.clone().unbind(), shape.to_vec()));
+            let mut fits = self.fits.lock().unwrap_or_else(PoisonError::into_inner);
+            let old = std::mem::replace(&mut *fits, new);
+            drop(fits);
+            // Code of Python may run here, and publish: the metadata of a dtype is any object.
+            drop(old);
         }
         Ok(())
     }

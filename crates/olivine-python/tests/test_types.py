@@ -2,11 +2,13 @@
 
 import array
 import ctypes
+import subprocess
+import sys
 import unittest
 from unittest import mock
 
 import olivine
-from case import Case
+from case import WATCHDOG, Case
 from olivine import Publisher, Subscriber, _fields
 
 try:
@@ -341,6 +343,25 @@ class Types(Case):
             with self.subTest(fields), mock.patch.object(_fields, "memoryview", view, create=True):
                 forms = _fields.rows(given)
                 self.assertEqual(forms[0] if forms else None, fields)
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_what_a_dtype_holds_may_publish_when_it_is_collected(self):
+        program = (
+            "import sys, numpy, olivine\n"
+            "class Last:\n"
+            "    def __del__(self):\n"
+            "        print(publisher.publish_array(numpy.zeros(1)))\n"
+            "publisher = olivine.Publisher(sys.argv[1], type=('number v1', 'f8'))\n"
+            "kind = numpy.dtype('f8', metadata={'last': Last()})\n"
+            "publisher.publish_array(numpy.zeros(1, kind))\n"
+            "del kind\n"
+            "publisher.publish_array(numpy.zeros((1, 1)))\n"
+            "publisher.close()\n"
+        )
+        command = [sys.executable, "-c", program, f"shm://last?dir={self.folder}"]
+        # It waits for itself without end where it is wrong.
+        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=WATCHDOG)
+        self.assertEqual((ran.returncode, ran.stdout), (0, "1\n"))
 
     @unittest.skipUnless(numpy, "no numpy")
     def test_a_dtype_and_a_structure_of_the_same_layout_are_one_type(self):

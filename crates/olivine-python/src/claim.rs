@@ -126,6 +126,15 @@ impl Claim {
         _value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
+        if let Err(forked) = ours(self.publisher.get().opener, "claim") {
+            // The view of the block holds the claim in a child as well.
+            let _ = self.hide(py);
+            return if exception.is_none() {
+                Err(forked)
+            } else {
+                Ok(())
+            };
+        }
         if !exception.is_none() {
             // Where its bytes are still looked at it is given up later, with the last view: the
             // exception matters more. Relaxed here and below: the interpreter's lock orders.

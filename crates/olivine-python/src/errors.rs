@@ -26,7 +26,9 @@ pyo3::create_exception!(
     "The handle belongs to the parent process: open the channel again after fork.
 
 In a forked child every call of a handle raises it. `close`, `close_failed`, `drop` and the end of a
-`with` block do not: they let go of the child's copy, and the parent goes on."
+`with` block of a publisher or a subscriber do not: they let go of the child's copy, and the parent
+goes on. The end of a `with` block of a claim or a message raises it, unless an exception leaves the
+block."
 );
 pyo3::create_exception!(
     olivine,

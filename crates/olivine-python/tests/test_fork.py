@@ -274,6 +274,38 @@ class Fork(Case):
         publisher.publish(b"goes on")
         self.assertEqual(bytes(subscriber.receive()), b"goes on")
 
+    def test_a_block_of_a_claim_or_a_message_is_refused_at_its_end(self):
+        publisher, subscriber = self.pair()
+        publisher.publish(b"a")
+        claim, message = publisher.claim(4), subscriber.receive()
+        failing = Publisher("shm://pair", dir=self.folder)
+        self.addCleanup(failing.close)
+        kept, left = claim.__enter__(), failing.claim(4)
+        shown = left.__enter__()
+        message.__enter__()
+        none = (None, None, None)
+        error = (ValueError, ValueError("x"), None)
+
+        def work():
+            yield from faults([("claim", lambda: claim.__exit__(*none))])
+            yield from faults([("message", lambda: message.__exit__(*none))])
+            # The exception that leaves the block matters more.
+            left.__exit__(*error)
+            message.__exit__(*error)
+            for view in [kept, shown]:
+                try:
+                    yield f"{view.tobytes()} is still there"
+                except ValueError:
+                    pass
+
+        self.child(work)
+        kept[:] = b"four"
+        claim.__exit__(*none)
+        shown[:] = b"five"
+        left.__exit__(*none)
+        message.__exit__(*none)
+        self.assertEqual(sorted(bytes(m) for m in subscriber.poll()), [b"five", b"four"])
+
     def test_an_end_for_asyncio_that_is_not_open_yet_opens_in_a_child(self):
         refused = aio.Publisher("smh://x")
 

@@ -265,7 +265,7 @@ impl Subscriber {
 
     /// Gives the room of everything read back now, and consumes the message received last.
     ///
-    /// A message whose handler raised was not read: it comes again.
+    /// A message whose handler raised, or runs, was not read: release it by `message.release()`.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         ours(self.opener, "subscriber")?;
         let mut state = lock(py, self)?;

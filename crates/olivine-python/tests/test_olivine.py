@@ -498,9 +498,15 @@ class Views(Case):
             kept.append(message)
             raise LookupError("kept")
 
-        for _ in range(2):
+        def release(message):
+            subscriber.release()
+            # Its handler runs: it is there.
+            self.assertTrue(message.alive)
+            keep(message)
+
+        for handler in [keep, release]:
             with self.assertRaisesRegex(LookupError, "kept"):
-                subscriber.poll(10, keep)
+                subscriber.poll(10, handler)
             subscriber.release()
         self.assertEqual(bytes(kept[-1]), b"a")
         # The program says that it was dealt with.

@@ -547,7 +547,7 @@ class Subscriber:
     def release(self) -> None:
         """Gives the room of everything read back now, and consumes the message received last.
 
-        A message whose handler raised was not read: it comes again.
+        A message whose handler raised, or runs, was not read: release it by `message.release()`.
         """
 
     @property

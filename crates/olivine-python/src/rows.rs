@@ -125,6 +125,11 @@ impl Rows {
         })
     }
 
+    /// The format of the elements, where that and the class of `array` say the fields of a row.
+    pub(crate) fn format(&self, array: &Bound<'_, PyAny>) -> Option<&[u8]> {
+        self.held.is_of(array).then(|| self.held.format())
+    }
+
     /// The bytes of a row, while the interpreter is held (see `Bytes::get`).
     #[inline]
     pub(crate) fn get<'a>(&'a self, _py: Python<'a>, index: usize) -> &'a [u8] {

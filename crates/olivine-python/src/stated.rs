@@ -12,8 +12,25 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) struct Stated {
     size: usize,
     known: KnownType,
-    /// The dtype and the shape of rows that fitted last.
-    fits: Mutex<Option<(Py<PyAny>, Vec<usize>)>>,
+    /// The rows that fitted last.
+    fits: Mutex<Option<Fits>>,
+}
+
+/// What says the fields of a row.
+struct Kind<'a, 'py> {
+    /// The dtype of numpy, or the class of the array.
+    says: Bound<'py, PyAny>,
+    /// With a class: the format of the elements.
+    format: Option<&'a [u8]>,
+    /// Lengths of the axes of a row.
+    shape: &'a [usize],
+}
+
+/// A [`Kind`] that is kept.
+struct Fits {
+    says: Py<PyAny>,
+    format: Option<Vec<u8>>,
+    shape: Vec<usize>,
 }
 
 impl Stated {
@@ -36,13 +53,25 @@ impl Stated {
             self.check_length(rows.row)?;
         }
         let dtype = array.getattr_opt(intern!(array.py(), "dtype"))?;
-        self.check_fields(array, dtype.as_ref(), &rows.shape)
+        let class = || Some((array.get_type().into_any(), Some(rows.format(array)?)));
+        let kind = dtype.map(|dtype| (dtype, None)).or_else(class);
+        let kind = kind.map(|(says, format)| Kind {
+            says,
+            format,
+            shape: &rows.shape,
+        });
+        self.check_fields(array, kind)
     }
 
     /// Refuses a dtype of rows, of this length, that are other values.
     pub(crate) fn check_dtype(&self, dtype: &Bound<'_, PyAny>, row: usize) -> PyResult<()> {
         self.check_length(row)?;
-        self.check_fields(dtype, Some(dtype), &[])
+        let kind = Kind {
+            says: dtype.clone(),
+            format: None,
+            shape: &[],
+        };
+        self.check_fields(dtype, Some(kind))
     }
 
     fn check_length(&self, row: usize) -> PyResult<()> {
@@ -55,22 +84,20 @@ impl Stated {
         )))
     }
 
-    fn check_fields(
-        &self,
-        given: &Bound<'_, PyAny>,
-        dtype: Option<&Bound<'_, PyAny>>,
-        shape: &[usize],
-    ) -> PyResult<()> {
+    fn check_fields(&self, given: &Bound<'_, PyAny>, kind: Option<Kind<'_, '_>>) -> PyResult<()> {
         let py = given.py();
         if self.known.fields.is_empty() {
             return Ok(());
         }
-        if let Some(dtype) = dtype {
+        if let Some(kind) = &kind {
             let fits = self.fits.lock().unwrap_or_else(PoisonError::into_inner);
-            let last = fits.as_ref().filter(|(_, of)| of == shape);
-            let last = last.map(|(last, _)| last.clone_ref(py));
+            let last = fits.as_ref().filter(|last| {
+                last.format.as_deref() == kind.format && last.shape.as_slice() == kind.shape
+            });
+            let last = last.map(|last| last.says.clone_ref(py));
             drop(fits);
-            if last.is_some_and(|last| last.is(dtype) || last.bind(py).eq(dtype).unwrap_or(false)) {
+            let says = &kind.says;
+            if last.is_some_and(|last| last.is(says) || last.bind(py).eq(says).unwrap_or(false)) {
                 return Ok(());
             }
         }
@@ -93,8 +120,12 @@ impl Stated {
                  of the stated type, or its bytes as rows of \"u1\""
             )));
         }
-        if let Some(dtype) = dtype {
-            let new = Some((dtype.clone().unbind(), shape.to_vec()));
+        if let Some(kind) = kind {
+            let new = Some(Fits {
+                says: kind.says.unbind(),
+                format: kind.format.map(<[u8]>::to_vec),
+                shape: kind.shape.to_vec(),
+            });
             let mut fits = self.fits.lock().unwrap_or_else(PoisonError::into_inner);
             let old = std::mem::replace(&mut *fits, new);
             drop(fits);

@@ -164,6 +164,11 @@ impl Held {
         unsafe { core::slice::from_raw_parts(self.0.buf.cast::<u8>(), length) }
     }
 
+    /// Whether this view of `object` shows its bytes, and not those of an object behind it.
+    pub(crate) fn is_of(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.0.obj == object.as_ptr() && !object.is_instance_of::<PyMemoryView>()
+    }
+
     /// The structure of the view.
     pub(crate) fn get(&self) -> &ffi::Py_buffer {
         &self.0

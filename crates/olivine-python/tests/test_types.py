@@ -344,6 +344,26 @@ class Types(Case):
                 forms = _fields.rows(given)
                 self.assertEqual(forms[0] if forms else None, fields)
 
+    def test_rows_of_one_kind_are_compared_once(self):
+        class Other(ctypes.Structure):
+            _fields_ = [("bid", ctypes.c_double), ("offer", ctypes.c_double), ("n", ctypes.c_long)]
+
+        publisher, _ = self.typed(Quote)
+        with mock.patch.object(_fields, "rows", wraps=_fields.rows) as compared:
+            for _ in range(3):
+                publisher.publish_array((Quote * 2)())
+            self.assertEqual(compared.call_count, 1)
+            with self.assertRaisesRegex(TypeError, "offer f64 at byte 8"):
+                publisher.publish_array((Other * 2)())
+        with Publisher("shm://numbers", dir=self.folder, type=("number v1", ctypes.c_double)) as to:
+            with mock.patch.object(_fields, "rows", wraps=_fields.rows) as compared:
+                for count in range(1, 4):
+                    to.publish_array(array.array("d", [1] * count))
+                self.assertEqual(compared.call_count, 1)
+                for other in [array.array("q", [1]), memoryview(array.array("q", [1]))]:
+                    with self.assertRaisesRegex(TypeError, "value i64 at byte 0"):
+                        to.publish_array(other)
+
     @unittest.skipUnless(numpy, "no numpy")
     def test_what_a_dtype_holds_may_publish_when_it_is_collected(self):
         program = (

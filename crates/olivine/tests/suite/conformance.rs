@@ -118,7 +118,10 @@ fn a_few_messages_and_their_end_arrive_with_each_wait_strategy() {
                 publisher.publish(Outgoing::new(b"").tag(tag)).unwrap();
             }
             let drained = publisher.wait_drained(Some(crate::common::WATCHDOG));
-            assert!(matches!(drained, Ok(true)), "{transport:?}, wait={wait}: {drained:?}");
+            assert!(
+                matches!(drained, Ok(true)),
+                "{transport:?}, wait={wait}: {drained:?}"
+            );
             let closed = publisher.close();
             assert!(closed.is_ok(), "{transport:?}, wait={wait}: {closed:?}");
             assert_eq!(receiving.join().unwrap(), [0, 1, 2], "{transport:?}");

@@ -42,7 +42,7 @@ const COST: &[&str] = &[
     "64KiB",
 ];
 const LATENCY: &[&str] = &[
-    "bench", "latency", "--rate", "2K", "--wait", "adaptive", "--align", "8",
+    "bench", "latency", "--rate", "500K", "--wait", "adaptive", "--align", "8",
 ];
 const FANOUT: &[&str] = &["bench", "fanout", "--subscribers", "1"];
 const MESH: &[&str] = &["bench", "mesh", "--publishers", "1", "--subscribers", "1"];
@@ -102,7 +102,7 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("bench latency", &["--subscribers", "--topic"], crowd),
     Scene::acts("bench latency", &["--worst"], worst),
     Scene::acts("bench latency", &["--method", "--rivals"], |stage| {
-        let words = ["bench", "latency", "--rate", "2K", "--method"];
+        let words = ["bench", "latency", "--rate", "500K", "--method"];
         methods(stage, LATENCY, &words);
         let found = row(stage, &[&words, &["tcp-busy"], &["--size", "32"]]);
         assert!(
@@ -259,10 +259,7 @@ fn method(stage: &Stage, words: &[&str]) {
     assert_eq!(std::fs::read(&saved).unwrap(), output.stdout);
     let one = json(&output);
     assert_eq!((runs(&one), &one["cpus"][0]), (1, &cpus().0.into()));
-    // A slice at 2,000 messages a second takes 0.3 s, and a loaded machine drops some.
-    let is_slow = words.iter().any(|word| ["latency", "sweep"].contains(word));
-    let seconds = if is_slow { "3" } else { "0.9" };
-    let longer = measured(stage, &[words, &["--runs", "1", "--seconds", seconds]]);
+    let longer = measured(stage, &[words, &["--runs", "1", "--seconds", "0.4"]]);
     assert!(work(&longer) > work(&one), "{words:?}");
     assert_eq!(
         runs(&measured(
@@ -525,7 +522,7 @@ fn latency(stage: &Stage) {
 
 /// Several subscribers of one publisher, rings and topics.
 fn crowd(stage: &Stage) {
-    let base = ["bench", "latency", "--rate", "2K", "--align", "8"];
+    let base = ["bench", "latency", "--rate", "500K", "--align", "8"];
     let lists = ["--subscribers", "1,2", "--capacity", "4KiB,64KiB"];
     let topics = ["--topic", "a.b,c", "--wait", "yield"];
     let found = rows(stage, &[&base, &lists, &topics]);
@@ -625,7 +622,7 @@ fn many(stage: &Stage, scenario: &str) {
 fn job(stage: &Stage) -> String {
     let path = stage.path("job.toml");
     let text = "about = \"one point\"\n[[measure]]\nscenario = \"latency\"\nsize = [32]\nrate = \
-    [2000.0]\n\
+    [500000.0]\n\
                 wait = [\"adaptive\"]\n";
     std::fs::write(&path, text).unwrap();
     path

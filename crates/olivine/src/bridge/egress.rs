@@ -97,6 +97,12 @@ impl Egress {
         fields::known_type(&attached.control, &attached.geometry)
     }
 
+    /// Changes with the fields of [`Egress::known_type`]. Read after frames were found, it covers
+    /// what their publishers have stated.
+    pub(crate) fn fields_check(&self) -> Word {
+        fields::check_word(&self.subscriber.attached().control)
+    }
+
     /// Distinguishes the channel from earlier and later ones of its name.
     pub(crate) fn incarnation(&self) -> u64 {
         self.subscriber.attached().incarnation()

@@ -21,6 +21,7 @@ use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError};
 use crate::link::Control;
 use crate::message::KnownType;
+use crate::region::Word;
 use crate::ring::layout::{Geometry, fixed};
 use crate::uri::{Config, Expire};
 use lane::Lane;
@@ -209,6 +210,11 @@ impl Ingress {
         let mut known = fields::known_type(&self.attached.control, &self.geometry);
         known.take_fields(&self.typed.known);
         known
+    }
+
+    /// Changes with the fields of the ring.
+    pub(crate) fn fields_check(&self) -> Word {
+        fields::check_word(&self.attached.control)
     }
 
     /// Whether this process opened it. A forked child must not write what the parent writes.

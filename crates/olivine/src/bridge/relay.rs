@@ -5,6 +5,8 @@ use super::ingress::{Ingress, NotTaken};
 use super::{Destination, Outlet, Source, any_type, ring_error};
 use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::{Control, LinkStage};
+use crate::region::Word;
+use crate::sync::Ordering;
 use crate::uri::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
@@ -75,7 +77,10 @@ fn carry(
     control: &Control,
     until_end: bool,
 ) -> Result<(), LinkError> {
-    let mut states = resume(egress, ingress)?;
+    let mut state = State {
+        open: resume(egress, ingress)?,
+        compared: None,
+    };
     control.report(|status| {
         status.stage = LinkStage::Connected;
         (status.peers, status.connections) = (1, 1);
@@ -93,7 +98,7 @@ fn carry(
         if asked {
             egress.set_goal().map_err(reading)?;
         }
-        let Pass { bytes, full } = pass(egress, ingress, &mut states)?;
+        let Pass { bytes, full } = pass(egress, ingress, &mut state)?;
         if bytes > 0 {
             control.report(|status| {
                 status.bytes += bytes;
@@ -118,13 +123,13 @@ fn carry(
     }
 }
 
-/// A lane of the source.
-#[derive(Clone, Copy, Debug, Default)]
-struct LaneState {
-    /// It is open at the destination.
-    open: bool,
-    /// The fields that the source stores were compared since the lane had its first message.
-    compared: bool,
+/// What a relay knows of both rings.
+#[derive(Debug, Default)]
+struct State {
+    /// For each lane of the source whether it is open at the destination.
+    open: Vec<bool>,
+    /// The check words of the fields of both rings when they were compared.
+    compared: Option<[u64; 2]>,
 }
 
 struct Pass {
@@ -137,39 +142,42 @@ struct Pass {
 fn pass(
     egress: &mut Egress,
     ingress: &mut Ingress,
-    states: &mut Vec<LaneState>,
+    State { open, compared }: &mut State,
 ) -> Result<Pass, LinkError> {
     let lanes = egress.look().map_err(reading)?;
-    states.resize(lanes, LaneState::default());
-    let incarnation = egress.incarnation();
+    open.resize(lanes, false);
+    let (incarnation, source_fields) = (egress.incarnation(), egress.fields_check());
+    // Relaxed: as `fields::check_word` says.
+    let load = |word: &Word| word.load(Ordering::Relaxed);
     let mut carried = Pass {
         bytes: 0,
         full: false,
     };
-    for (place, state) in states.iter_mut().enumerate() {
+    for (place, open) in open.iter_mut().enumerate() {
         let lane = egress.lane(place);
         let position = egress.position(place);
-        if !state.open && !egress.is_lane_ended(place) {
+        if !*open && !egress.is_lane_ended(place) {
             ingress
                 .open_from(incarnation, lane, position)
                 .map_err(writing)?;
-            state.open = true;
+            *open = true;
         }
-        if !state.open {
+        if !*open {
             continue;
         }
-        if !state.compared && egress.next_frame(place).map_err(reading)?.is_some() {
-            // Its publisher may have stated fields that the source did not have at the start. They
-            // are stored before its first message.
-            ingress.check_type("the source", &egress.known_type())?;
-            state.compared = true;
-        }
-        let bytes = egress
-            .next_frames(place, TURN_BYTES)
-            .map_err(reading)?
-            .bytes();
+        let found = egress.next_frames(place, TURN_BYTES).map_err(reading)?;
+        let mut bytes = found.bytes();
         if bytes.is_empty() {
             continue;
+        }
+        let length = bytes.len() as u64;
+        // Their publisher may have stated fields that the source did not have before, and a
+        // subscriber of the destination others. Fields are stored before the first message.
+        let fields = [&source_fields, &ingress.fields_check()].map(load);
+        if *compared != Some(fields) {
+            ingress.check_type("the source", &egress.known_type())?;
+            *compared = Some(fields);
+            bytes = egress.next_frames(place, length).map_err(reading)?.bytes();
         }
         match ingress.take(lane, position, bytes) {
             Ok(()) => {}
@@ -186,17 +194,17 @@ fn pass(
         egress.acknowledge(place, done);
         carried.bytes += done - position;
     }
-    close_ended(egress, ingress, states);
+    close_ended(egress, ingress, open);
     Ok(carried)
 }
 
 /// Closes the lanes that have ended. At a handover another lane is open before, also here: without
 /// it, readers would get the end of the stream.
-fn close_ended(egress: &mut Egress, ingress: &mut Ingress, states: &mut [LaneState]) {
+fn close_ended(egress: &mut Egress, ingress: &mut Ingress, open: &mut [bool]) {
     let is_over = |place: &usize| {
         egress.position(*place) < egress.goal(*place) && egress.is_lane_ended(*place)
     };
-    let places = (0..states.len()).filter(|place| states[*place].open);
+    let places = (0..open.len()).filter(|place| open[*place]);
     let (ended, stays): (Vec<_>, Vec<_>) = places.partition(is_over);
     // END: after the states of the lanes. A publisher that opened another lane before the last one
     // closed is counted.
@@ -205,7 +213,7 @@ fn close_ended(egress: &mut Egress, ingress: &mut Ingress, states: &mut [LaneSta
     }
     for place in ended {
         ingress.close_lane(egress.lane(place));
-        states[place] = LaneState::default();
+        open[place] = false;
     }
 }
 
@@ -218,7 +226,7 @@ fn close_ended(egress: &mut Egress, ingress: &mut Ingress, states: &mut [LaneSta
 ///
 /// [`LinkError::Lost`] if the source no longer has the position of a lane, because the relay was
 /// evicted. Each such lane is freed with this reason, so that the next relay goes on.
-fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<LaneState>, LinkError> {
+fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<bool>, LinkError> {
     let followed = ingress.follow(egress.incarnation());
     followed.map_err(|problem| LinkError::Damaged {
         place: "the source".into(),
@@ -230,7 +238,7 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<LaneState>, 
         Err(error @ ReceiveError::Evicted) => (egress.lanes(), Some(error)),
         Err(error) => return Err(reading(error)),
     };
-    let mut states = vec![LaneState::default(); lanes];
+    let mut open = vec![false; lanes];
     let mut lost = None;
     for (lane, position) in ingress.resume(egress.incarnation()) {
         let place = (0..lanes).find(|place| egress.lane(*place) == lane);
@@ -250,17 +258,17 @@ fn resume(egress: &mut Egress, ingress: &mut Ingress) -> Result<Vec<LaneState>, 
             continue;
         }
         if let Some(place) = place {
-            states[place].open = ingress.is_open(lane);
+            open[place] = ingress.is_open(lane);
         }
     }
     if let Some(error) = lost.or_else(|| evicted.map(reading)) {
         return Err(error);
     }
-    if states.iter().any(|state| state.open) {
+    if open.contains(&true) {
         // It has an end to report, though its publishers may have closed before we looked.
         egress.accept_closed_as_end();
     }
-    Ok(states)
+    Ok(open)
 }
 
 fn sleep(egress: &mut Egress, control: &Control) -> Result<(), LinkError> {
@@ -330,17 +338,17 @@ mod tests {
         let from = "inproc://handover-from?capacity=4KiB";
         let to = "inproc://handover-to?capacity=4KiB&publishers_max=1";
         let (mut egress, mut ingress) = relay(from, to);
-        let mut open = Vec::new();
+        let mut state = State::default();
         let mut first = publisher(from);
         first.publish(&[1; 24]).unwrap();
         assert_eq!(
-            pass(&mut egress, &mut ingress, &mut open).unwrap().bytes,
+            pass(&mut egress, &mut ingress, &mut state).unwrap().bytes,
             32
         );
         let next = publisher(from);
         first.close().unwrap();
         // The destination has no room for another lane.
-        assert!(pass(&mut egress, &mut ingress, &mut open).is_err());
+        assert!(pass(&mut egress, &mut ingress, &mut state).is_err());
         assert!(ingress.is_open(0));
         drop(next);
     }
@@ -350,17 +358,17 @@ mod tests {
     fn last_open_lane_closes_only_at_the_end_of_the_stream() {
         let from = "inproc://late-from?capacity=4KiB";
         let (mut egress, mut ingress) = relay(from, "inproc://late-to");
-        let mut open = Vec::new();
+        let mut state = State::default();
         let first = publisher(from);
-        pass(&mut egress, &mut ingress, &mut open).unwrap();
+        pass(&mut egress, &mut ingress, &mut state).unwrap();
         let next = publisher(from);
         first.close().unwrap();
-        close_ended(&mut egress, &mut ingress, &mut open);
+        close_ended(&mut egress, &mut ingress, &mut state.open);
         assert!(ingress.is_open(0));
-        pass(&mut egress, &mut ingress, &mut open).unwrap();
+        pass(&mut egress, &mut ingress, &mut state).unwrap();
         assert!(!ingress.is_open(0) && ingress.is_open(1));
         next.close().unwrap();
-        pass(&mut egress, &mut ingress, &mut open).unwrap();
+        pass(&mut egress, &mut ingress, &mut state).unwrap();
         assert!(!ingress.is_open(1));
     }
 }

@@ -10,7 +10,7 @@
 pub(crate) mod fuzz_checks;
 
 use crate::message::{Fields, KnownType};
-use crate::region::Words;
+use crate::region::{Word, Words};
 use crate::ring::layout::{FIELDS_ALL, Geometry, control, fields_from_words, fields_to_words};
 use crate::sync::Ordering;
 
@@ -28,6 +28,12 @@ pub(crate) fn stored(control: &Words, type_hash: u64) -> Fields {
     let words: [u64; FIELDS_ALL] = std::array::from_fn(load);
     let text = fields_from_words(type_hash, &words).unwrap_or_default();
     Fields::of_far_side(&text)
+}
+
+/// The check word of the fields that are stored; 0 if there are none. It changes with them, before
+/// the first message of the publisher that states them.
+pub(crate) fn check_word(control: &Words) -> Word {
+    control.resolve(control::FIELDS_CHECK)
 }
 
 /// The type of a channel of this geometry, with the fields that are stored.

@@ -4,7 +4,7 @@ use super::fields::Fields;
 use crate::ring::layout::{fnv, fnv_on, type_shown};
 
 /// The largest values, in bytes, whose size is found from the hash of their type.
-const SIZE_FOUND_MAX: usize = 64 << 10;
+const SIZE_FOUND_MAX: usize = 4 << 10;
 
 /// The type of a channel's messages, as a far side states it: without size and alignment, which the
 /// hash covers. [`KnownType::default`] is that of bytes.
@@ -59,7 +59,7 @@ impl KnownType {
     }
 
     /// Size and alignment of a value, for errors. A channel stores only their hash, so both are
-    /// searched: 16 steps of the hash for each of some 120,000 pairs.
+    /// searched, also while other participants wait: 16 steps of the hash for each of 7,680 pairs.
     fn size_shown(&self) -> String {
         let name = fnv(self.name.bytes());
         let sizes = 1..=SIZE_FOUND_MAX;
@@ -71,7 +71,7 @@ impl KnownType {
             Some((1, _)) => " (1 byte)".to_owned(),
             Some((size, align)) => format!(" ({size} bytes, aligned to {align})"),
             None => format!(
-                " (more than {SIZE_FOUND_MAX} bytes, hash {:016x})",
+                " (not found among sizes up to {SIZE_FOUND_MAX} bytes, hash {:016x})",
                 self.hash
             ),
         }
@@ -154,7 +154,9 @@ mod tests {
         let larger = (SIZE_FOUND_MAX + 8, 8);
         let (_, theirs) = shown((16, 8), larger);
         let hash = hash_of("quote v1", larger.0, larger.1);
-        let text = format!("quote v1 (more than {SIZE_FOUND_MAX} bytes, hash {hash:016x})");
+        let text = format!(
+            "quote v1 (not found among sizes up to {SIZE_FOUND_MAX} bytes, hash {hash:016x})"
+        );
         assert_eq!(theirs, text);
     }
 

@@ -101,6 +101,13 @@ fn fields_that_the_source_learns_later_are_compared_at_the_far_side() {
         let mut subscriber =
             early.unwrap_or_else(|| Subscriber::open_for(&open(&subscribe), &own).unwrap());
         receive(&mut subscriber, |message| assert_eq!(**message, [7; 16]));
+        if reads_ring {
+            // Its lane is that of the next one. A file that describes a lane states no more fields.
+            let mut second = Publisher::open_for(&near, &stated("")).unwrap();
+            second.publish(&[7; 16]).unwrap();
+            receive(&mut subscriber, |message| assert_eq!(**message, [7; 16]));
+            second.close().unwrap();
+        }
 
         let mut later = Publisher::open_for(&near, &other).unwrap();
         later.publish(&[8; 16]).unwrap();

@@ -11,6 +11,7 @@ use crate::clock::wall_ns;
 use crate::error::JournalError;
 use crate::error::{LinkError, ReceiveError};
 use crate::link::{Control, LinkStage};
+use crate::sync::Ordering;
 use crate::uri::{Config, Scheme, SyncPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -108,6 +109,7 @@ impl Outlet for JournalOutlet {
             recorder,
             channel,
             lanes: Vec::new(),
+            described: None,
             naps: match config.groups.file.sync {
                 Some(SyncPolicy::Interval(every)) => every.min(NAP_MAX),
                 _ => NAP_MAX,
@@ -138,6 +140,8 @@ struct Recording {
     channel: String,
     /// The recorder's number of each lane of the ring.
     lanes: Vec<LaneId>,
+    /// The check word of the fields with which they were described.
+    described: Option<u64>,
     naps: Duration,
 }
 
@@ -233,15 +237,27 @@ impl Recording {
     fn pass(&mut self, control: &Arc<Control>) -> Result<u64, LinkError> {
         let places = self.egress.look().map_err(receive_error)?;
         let time = wall_ns();
+        let fields_check = self.egress.fields_check();
         let mut total = 0;
         loop {
             let before = total;
             for place in 0..places {
-                let lane = self.lane(place)?;
+                let mut lane = self.lane(place)?;
                 let found = self.egress.next_frames(place, TURN_BYTES);
-                let found = found.map_err(receive_error)?;
+                let mut found = found.map_err(receive_error)?;
                 if found.is_empty() {
                     continue;
+                }
+                // Relaxed: as `fields::check_word` says.
+                let fields = fields_check.load(Ordering::Relaxed);
+                if self.described != Some(fields) {
+                    // A publisher has stated them since: the lanes are described with them.
+                    let length = found.bytes().len() as u64;
+                    self.lanes.clear();
+                    self.described = Some(fields);
+                    lane = self.lane(place)?;
+                    let again = self.egress.next_frames(place, length);
+                    found = again.map_err(receive_error)?;
                 }
                 let (end, bytes) = (found.end(), found.bytes().len() as u64);
                 match self
@@ -478,6 +494,7 @@ mod tests {
             syncing: None,
             channel: "ticks".to_owned(),
             lanes: Vec::new(),
+            described: None,
             naps: NAP_MAX,
         };
         (recording, outcomes)

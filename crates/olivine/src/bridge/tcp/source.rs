@@ -9,6 +9,7 @@ use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
 use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::{Control, Stop};
+use crate::sync::Ordering;
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -30,8 +31,6 @@ struct Lane {
     room: u64,
     /// The far side knows that the next message has no room.
     wanting: bool,
-    /// The fields that our ring stores were compared since the lane had its first message.
-    compared: bool,
 }
 
 /// A run of frames that is sent in blocks.
@@ -71,6 +70,8 @@ struct State {
     run: Option<Run>,
     copy: Vec<u8>,
     turn: usize,
+    /// [`Egress::fields_check`] of the fields that were compared with those of the far side.
+    compared: Option<u64>,
     /// The socket accepts no more for now.
     full: bool,
     polls: u32,
@@ -276,7 +277,7 @@ impl Sending<'_> {
                 *lane = Lane {
                     open: true,
                     room: position,
-                    ..Lane::default()
+                    wanting: false,
                 };
             }
         }
@@ -329,11 +330,13 @@ impl Sending<'_> {
                 }
                 end
             };
-            if !lane.compared {
-                // Its publisher may have stated fields that our hello did not have. They are stored
-                // before its first message.
+            // A publisher may have stated fields that our hello did not have. They are stored before
+            // its first message.
+            // Relaxed: as `fields::check_word` says.
+            let fields = self.egress.fields_check().load(Ordering::Relaxed);
+            if state.compared != Some(fields) {
                 greet::fit_types(&self.egress.known_type(), self.theirs)?;
-                lane.compared = true;
+                state.compared = Some(fields);
             }
             if checked {
                 self.egress

@@ -1,9 +1,11 @@
 """`olivine.aio`, and `cancel`: waits that end early lose nothing."""
 
 import asyncio
+import ctypes
 import sys
 import threading
 import unittest
+from unittest import mock
 
 import olivine
 from case import WATCHDOG, Case
@@ -112,6 +114,54 @@ class Loop(Case):
                         got = await subscriber.receive_array(("M8[s]", 100), 1)
                         numpy.testing.assert_array_equal(got, dates[:1])
                     await publishing
+
+        run(main())
+
+    def test_structures_with_a_field_nbytes_pass_a_full_ring(self):
+        class File(ctypes.Structure):
+            _fields_ = [("nbytes", ctypes.c_uint64), ("data", ctypes.c_char * 100)]
+
+        class Asked:
+            """A handle that keeps the lengths for which it waits."""
+
+            def __init__(self, handle):
+                self.handle = handle
+                self.lengths = []
+
+            def __getattr__(self, name):
+                return getattr(self.handle, name)
+
+            def wait_for_room(self, length, *args, **keys):
+                self.lengths.append(length)
+                return self.handle.wait_for_room(length, *args, **keys)
+
+        async def pass_a_full_ring(file, publish, subscriber, publisher):
+            sent = 1
+            while publisher.handle.try_publish(file) is not None:
+                sent += 1
+            asked = Asked(publisher.handle)
+            with mock.patch.object(aio.Publisher, "handle", asked):
+                publishing = asyncio.create_task(publish(file))
+                # It finds no room.
+                await asyncio.sleep(0)
+                for _ in range(sent - 1):
+                    await subscriber.receive()
+                await publishing
+            self.assertEqual(bytes(await subscriber.receive()), bytes(file))
+            self.assertEqual(set(asked.lengths), {ctypes.sizeof(File)})
+
+        async def main():
+            for length in [0, 2**32 - 1]:
+                subscriber, publisher = self.both()
+                async with subscriber, publisher:
+                    for name, publish in {
+                        "publish": publisher.publish,
+                        "batch": lambda file: publisher.publish_batch([file]),
+                        "batch with tags": lambda file: publisher.publish_batch([(file, 7)]),
+                    }.items():
+                        with self.subTest(name, nbytes=length):
+                            file = File(length, b"data")
+                            await pass_a_full_ring(file, publish, subscriber, publisher)
 
         run(main())
 

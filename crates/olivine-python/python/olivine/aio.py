@@ -220,9 +220,12 @@ def _length(message):
 
 def _bytes(message):
     """How many bytes a message has."""
-    # numpy shows no dates in a memoryview.
-    found = getattr(message, "nbytes", None)
-    return found if isinstance(found, int) else memoryview(message).nbytes
+    # A structure of ctypes may have a field `nbytes`: the view decides.
+    try:
+        return memoryview(message).nbytes
+    except (BufferError, ValueError, TypeError):
+        # numpy shows no dates in a memoryview.
+        return message.nbytes
 
 
 class Subscriber:

@@ -6,6 +6,8 @@ use olivine::raw::KnownType;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 use std::sync::{Mutex, PoisonError};
 
 /// A stated type.
@@ -18,7 +20,7 @@ pub(crate) struct Stated {
 
 /// What says the fields of a row.
 struct Kind<'a, 'py> {
-    /// The dtype of numpy, or the class of the array.
+    /// The dtype of numpy, or the class of the rows of an array of ctypes, or that of the array.
     says: Bound<'py, PyAny>,
     /// With a class: the format of the elements.
     format: Option<&'a [u8]>,
@@ -53,8 +55,11 @@ impl Stated {
             self.check_length(rows.row)?;
         }
         let dtype = array.getattr_opt(intern!(array.py(), "dtype"))?;
-        let class = || Some((array.get_type().into_any(), Some(rows.format(array)?)));
-        let kind = dtype.map(|dtype| (dtype, None)).or_else(class);
+        let kind = match (dtype, rows.format(array)) {
+            (Some(dtype), _) => Some((dtype, None)),
+            (None, Some(format)) => Some((class(array)?, Some(format))),
+            (None, None) => None,
+        };
         let kind = kind.map(|(says, format)| Kind {
             says,
             format,
@@ -134,4 +139,19 @@ impl Stated {
         }
         Ok(())
     }
+}
+
+/// The class that says the fields of a row.
+fn class<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    static ARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = array.py();
+    let class = array.get_type().into_any();
+    // Classes of ctypes have other metaclasses than `type`: no other array imports ctypes.
+    if class.get_type().is(py.get_type::<PyType>())
+        || !array.is_instance(ARRAY.import(py, "ctypes", "Array")?)?
+    {
+        return Ok(class);
+    }
+    // Arrays of another length have another class.
+    array.getattr(intern!(py, "_type_"))
 }

@@ -350,8 +350,8 @@ class Types(Case):
 
         publisher, _ = self.typed(Quote)
         with mock.patch.object(_fields, "rows", wraps=_fields.rows) as compared:
-            for _ in range(3):
-                publisher.publish_array((Quote * 2)())
+            for count in range(1, 4):
+                publisher.publish_array((Quote * count)())
             self.assertEqual(compared.call_count, 1)
             with self.assertRaisesRegex(TypeError, "offer f64 at byte 8"):
                 publisher.publish_array((Other * 2)())

@@ -330,8 +330,8 @@ impl Sending<'_> {
                 }
                 end
             };
-            // A publisher may have stated fields that our hello did not have. They are stored before
-            // its first message.
+            // A publisher may have stated fields that our hello did not have, before its first
+            // message.
             // Relaxed: as `fields::check_word` says.
             let fields = self.egress.fields_check().load(Ordering::Relaxed);
             if state.compared != Some(fields) {

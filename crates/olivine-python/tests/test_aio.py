@@ -117,6 +117,23 @@ class Loop(Case):
 
         run(main())
 
+    def test_arrays_and_tags_of_ctypes_pass_a_full_ring(self):
+        count = 1000
+        rows = (ctypes.c_uint64 * count)(*range(count))
+        tags = (ctypes.c_uint32 * count)(*range(count))
+
+        async def main():
+            subscriber, publisher = self.both()
+            async with subscriber, publisher:
+                publishing = asyncio.create_task(publisher.publish_array(rows, tags))
+                for number in range(count):
+                    message = await subscriber.receive()
+                    found = int.from_bytes(bytes(message), "little"), message.tag
+                    self.assertEqual(found, (number, number))
+                self.assertEqual(await publishing, count)
+
+        run(main())
+
     def test_structures_with_a_field_nbytes_pass_a_full_ring(self):
         class File(ctypes.Structure):
             _fields_ = [("nbytes", ctypes.c_uint64), ("data", ctypes.c_char * 100)]

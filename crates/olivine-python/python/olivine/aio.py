@@ -136,11 +136,12 @@ class Publisher:
         async with self._turn:
             try:
                 while True:
-                    rest = tag[published:] if each else tag
-                    published += handle.try_publish_array(array[published:], rest, topic)
+                    rest = _rows(tag, published) if each else tag
+                    rows = _rows(array, published)
+                    published += handle.try_publish_array(rows, rest, topic)
                     if published == len(array):
                         return published
-                    row = _bytes(array[published : published + 1])
+                    row = _bytes(_rows(array, published, published + 1))
                     await self._until(handle.wait_for_room, row, topic)
             except BaseException as error:
                 error.published = published + getattr(error, "published", 0)
@@ -216,6 +217,12 @@ def _length(message):
         topic = message[2] if len(message) > 2 else None
         return _bytes(message[0]), topic
     return _bytes(message), None
+
+
+def _rows(array, begin, end=None):
+    """Rows of an array. A slice of an array of ctypes is a list, so its memory is sliced."""
+    rows = memoryview(array) if hasattr(array, "_b_base_") else array
+    return rows[begin:end]
 
 
 def _bytes(message):

@@ -23,7 +23,9 @@ pub(super) fn lines(info: &ChannelInfo) -> String {
     if !lines.is_empty() {
         // Two looks are needed for more: a publisher that gave up and tried again has begun its
         // clock anew.
-        lines.push_str("             in its present try; 'olivine top' shows how long in all\n");
+        lines.push_str(
+            "             in its present try; WAITED of 'olivine inspect' is the sum of all\n",
+        );
     }
     lines
 }

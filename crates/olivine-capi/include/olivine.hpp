@@ -174,8 +174,8 @@ class Bytes {
     std::size_t size_ = 0;
 };
 
-// A received message: a view of the ring, nothing copied. It lives until its subscriber is used
-// again; inside a handler, until that returns. Copy bytes out to keep them.
+// A received message: a view of the ring, nothing copied. It lives until its subscriber receives,
+// polls, waits, releases or closes; in a handler, until that returns. Copy bytes out to keep them.
 class Message : public Bytes {
   public:
     explicit Message(const olivine_message &message) noexcept

@@ -101,6 +101,11 @@
 //! | CONNECT; `*` with GET | 501; 400 | 400 | 200 |
 //! | HTTP/1.2 (taken as 1.1); HTTP/2.0 | 200; 505 | 200; 505 | - |
 //!
+//! Beyond a limit of [`Limits`] the answer is 414 for the request line, 431 for fields and the
+//! head, 413 for a body, 408 for what comes too late, and 503 where bodies together are too large;
+//! then the connection closes. Pipelined requests are answered in their order: while one is not
+//! answered, no further one is read.
+//!
 //! `tests/suite/vectors` has more than 300 requests with their answers, among them the cases of
 //! Http11Probe by their names.
 

@@ -10,8 +10,10 @@
             print(bytes(message))
 
 A subscriber waits for the descriptor of its handle. A publisher without room waits in a thread.
-A call that is cancelled has sent nothing and has received nothing: no message is lost. Time-outs
-are those of asyncio: `async with asyncio.timeout(1): message = await subscriber.receive()`.
+A call that is cancelled has sent nothing and has received nothing: no message is lost. Only
+`publish_batch` and `publish_array` may have sent a part: `published` of the CancelledError says how
+many. Time-outs are those of asyncio:
+`async with asyncio.timeout(1): message = await subscriber.receive()`.
 
 Tasks of one loop may share a publisher, and each task opens its own subscriber.
 

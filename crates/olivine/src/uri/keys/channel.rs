@@ -122,9 +122,11 @@ keys! { KEYS {
     /// Whether publishers wait for this subscriber.
     ///
     /// They wait for a `reliable` one. They do not wait for a `latest` one: when they need room,
-    /// they overwrite what it has not read. It gets every message that is not overwritten first.
-    /// Otherwise its next call returns `Overrun`, after which it continues in that publisher's lane
-    /// with the next message that is published there. `lost_bytes` counts what it skipped.
+    /// they overwrite what it has not read. It gets each message, in order, that no publisher was
+    /// free to overwrite before. A publisher is free to overwrite an eighth of the ring ahead of
+    /// what it writes, or all that each reliable subscriber has read. Otherwise the next call
+    /// returns `Overrun`, after which the subscriber continues in that publisher's lane with the
+    /// next message that is published there. `lost_bytes` counts what it skipped.
     delivery(config: Config, delivery: Delivery) in Config {
         getter: get_delivery -> Delivery = config.delivery,
         value: "KIND", schemes: EVERYWHERE, end: Subscriber,

@@ -11,7 +11,7 @@ pub(crate) use state::{State, lock};
 use crate::arguments;
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{not_async, of_sent, ours, viewed};
+use crate::errors::{LinkFailed, NotSent, not_async, of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::stated::Stated;
@@ -387,7 +387,10 @@ impl Publisher {
     }
 
     /// As `close`, but ends the stream as failed: after the last message subscribers get
-    /// ReceiveError with `reason` instead of EndOfStream.
+    /// ReceiveError with `reason` instead of EndOfStream. A journal keeps no reason.
+    ///
+    /// On a channel elsewhere (tcp://, nats://, file://) it raises LinkFailed, also where all was
+    /// delivered.
     fn close_failed(&self, py: Python<'_>, reason: String) -> PyResult<()> {
         self.end(py, Some(reason))
     }
@@ -426,10 +429,21 @@ impl Publisher {
         value: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        match self.end(py, failure(exception, value)) {
+        let failed = failure(exception, value);
+        let is_failed = failed.is_some();
+        match self.end(py, failed) {
             // A claim is still looked at, by what the exception holds as a rule: the stream ends,
             // with this reason, when the publisher is collected.
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
+                Ok(())
+            }
+            // The exception that leaves the block is the one to catch, on each transport. Closing as
+            // failed answers LinkFailed on a channel elsewhere; the rest is a note.
+            Err(error) if is_failed && error.is_instance_of::<NotSent>(py) => {
+                if !error.is_instance_of::<LinkFailed>(py) {
+                    // Python 3.10 has no notes.
+                    let _ = value.call_method1("add_note", (error.value(py).str()?,));
+                }
                 Ok(())
             }
             done => done,

@@ -208,7 +208,7 @@ impl Tags {
         let wrong = || {
             PyTypeError::new_err(
                 "tag: give a whole number from 0 to 4294967295, or an array of 32-bit unsigned \
-                 numbers with one for each row",
+                 numbers in the byte order of this machine, with one for each row",
             )
         };
         // An array of numpy without an axis is a number: it has no length.
@@ -217,8 +217,9 @@ impl Tags {
         }
         let rows = Rows::of(tag, false).map_err(|_| wrong())?;
         let view = rows.held.get();
-        let last = rows.held.format().last();
-        if view.ndim != 1 || rows.row != 4 || !matches!(last, Some(b'I' | b'L')) {
+        // In the order of this machine: `>I` holds other numbers.
+        let ([b'@' | b'=' | b'<', format @ ..] | format) = rows.held.format();
+        if view.ndim != 1 || rows.row != 4 || !matches!(format, [b'I' | b'L']) {
             return Err(wrong());
         }
         if rows.count != count {

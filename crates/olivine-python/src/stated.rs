@@ -122,7 +122,7 @@ impl Stated {
         if let Some((ours, theirs)) = differs {
             return Err(PyTypeError::new_err(format!(
                 "the channel carries '{ours}', and a row of the array is '{theirs}': give an array \
-                 of the stated type, or its bytes as rows of \"u1\""
+                 of the stated type, or its bytes, as many in a row as a value has"
             )));
         }
         if let Some(kind) = kind {

@@ -15,6 +15,7 @@ use crate::stated::Stated;
 use crate::views::Views;
 use crate::waits::Cancel;
 use olivine::{Durable, Message as RustMessage, ReceiveError, Subscriber as RustSubscriber};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use state::Ending;
@@ -132,6 +133,12 @@ impl Subscriber {
         let Some(handler) = handler else {
             return Self::copies(slf, limit)?.into_pyobject(py);
         };
+        if !handler.is_callable() {
+            return Err(PyTypeError::new_err(format!(
+                "handler={}: give a function that takes a message",
+                handler.repr()?
+            )));
+        }
         let mut count = 0_usize;
         while count < limit {
             let (message, serial) = {

@@ -319,6 +319,8 @@ class Publishing(Case):
             (TypeError, "32-bit unsigned", rows, numpy.zeros(3, "i4")),
             (TypeError, "32-bit unsigned", rows, numpy.zeros(3, "f4")),
             (TypeError, "32-bit unsigned", rows, numpy.zeros((3, 1), "u4")),
+            (TypeError, "byte order", rows, numpy.array([1, 2, 3], ">u4")),
+            (TypeError, "byte order", rows, (ctypes.c_uint32.__ctype_be__ * 3)(1, 2, 3)),
             (TypeError, "32-bit unsigned", rows, [1, 2, 3]),
             (ValueError, "^tag=-1: give a whole number from 0 to 4294967295", rows, -1),
             (TypeError, "^tag=1.5: give a whole number", rows, 1.5),

@@ -1,5 +1,6 @@
 """How streams end, and what a subscriber gets of it."""
 
+import asyncio
 import contextlib
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import unittest
 
 import olivine
 from case import WATCHDOG, Case
-from olivine import Publisher, Subscriber
+from olivine import Publisher, Subscriber, aio
 
 
 class Ending(Case):
@@ -118,6 +119,23 @@ class Ending(Case):
             child.wait()
             for n, message in enumerate(subscriber.poll(10**6), 2000):
                 self.assertEqual(int.from_bytes(message, "little"), n)
+
+    def test_an_exception_leaves_a_with_block_unchanged_on_each_transport(self):
+        for number, error in enumerate([KeyError("no"), KeyboardInterrupt(), SystemExit(1)]):
+            for uri in [f"shm://left-{number}?dir={self.folder}", f"file://{self.folder}/{number}"]:
+                with self.subTest(uri), self.assertRaises(type(error)) as raised:
+                    with Publisher(uri) as publisher:
+                        publisher.publish(b"before")
+                        raise error
+                self.assertIs(raised.exception, error)
+
+        async def sleeps():
+            async with aio.Publisher(f"file://{self.folder}/time") as publisher:
+                await publisher.publish(b"before")
+                await asyncio.sleep(WATCHDOG)
+
+        with self.assertRaises(asyncio.TimeoutError):
+            asyncio.run(asyncio.wait_for(sleeps(), 0.05))
 
     def test_an_exception_that_leaves_a_with_block_ends_the_stream_as_failed(self):
         def ended(error):

@@ -14,6 +14,11 @@ except ImportError:
 
 
 class Refusing(Case):
+    def test_handler_that_cannot_be_called_is_refused_before_a_message_comes(self):
+        _publisher, subscriber = self.pair()
+        with self.assertRaisesRegex(TypeError, "handler=5: give a function"):
+            subscriber.poll(10, 5)
+
     def test_what_is_wrong_is_named(self):
         for keys, text in [
             ({"capacity": 1000}, "capacity=1000 is not usable"),

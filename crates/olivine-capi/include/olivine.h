@@ -26,7 +26,9 @@
 //   must not be cancelled in a call (pthread_cancel). To end a wait at once, wait in poll(2) for
 //   olivine_subscriber_event_fd and an eventfd that the other thread writes.
 // - ThreadSanitizer does not see the library's synchronisation. Where a message hands over memory
-//   of the process, say so: __tsan_release before it is sent, __tsan_acquire after it arrived.
+//   of the process, say so: __tsan_release before it is sent, __tsan_acquire after it arrived. Its
+//   reports inside the library end with TSAN_OPTIONS=suppressions=FILE, where FILE has the line
+//   called_from_lib:libolivine.so.
 //
 // Each verb has three forms: try_x never waits, x waits by the channel's wait strategy, x_timeout
 // waits for `timeout_ms` milliseconds at most (negative: as long as it takes).
@@ -240,7 +242,7 @@ typedef struct olivine_type {
   const char *name;
   // Bytes of a value: `sizeof`. Every message has this length.
   size_t size;
-  // `_Alignof`: 1, 2, 4 or 8.
+  // `_Alignof`, in C99 the size of the largest member: 1, 2, 4 or 8.
   size_t align;
   // The fields, such as `bid i64, symbol text[8]` (docs/types.md), for openers and tools; NULL
   // if they are not stated.
@@ -638,8 +640,9 @@ olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 // get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
 //
 // `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT`, `BAD_ARGUMENT`
-// and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`: its bridge
-// fails with the reason as well.
+// and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`, also where all
+// was delivered: its bridge fails with the reason as well. A journal keeps no reason, and a finished
+// journal stays finished if nothing was sent since.
 //
 // # Safety
 //
@@ -698,8 +701,9 @@ olivine_status olivine_subscriber_open_typed(const char *uri,
 // A message that `handler` returns other than 0 for is not consumed: it comes again first in the
 // next call.
 //
-// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is
-// not final: where a later publisher comes, further calls hand out its messages.
+// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. Calls
+// look for that at the fourth in a row that finds nothing, `olivine_subscriber_wait` at once. It
+// is not final: where a later publisher comes, further calls hand out its messages.
 //
 // # Safety
 //
@@ -737,7 +741,8 @@ olivine_status olivine_subscriber_poll_into(struct olivine_subscriber *subscribe
 // closes, and holds its place in the ring so long.
 //
 // `TIMED_OUT` if there is none: its time-out is 0. Families 1 and 5; `END_OF_STREAM` once every
-// publisher has closed and everything was read.
+// publisher has closed and everything was read: calls look for that at the fourth in a row that
+// finds nothing, `olivine_subscriber_receive` at once.
 //
 // # Safety
 //

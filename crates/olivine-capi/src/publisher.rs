@@ -711,8 +711,9 @@ pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> S
 /// get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
 ///
 /// `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT`, `BAD_ARGUMENT`
-/// and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`: its bridge
-/// fails with the reason as well.
+/// and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`, also where all
+/// was delivered: its bridge fails with the reason as well. A journal keeps no reason, and a finished
+/// journal stays finished if nothing was sent since.
 ///
 /// # Safety
 ///

@@ -35,7 +35,7 @@ pub struct Type {
     pub name: *const c_char,
     /// Bytes of a value: `sizeof`. Every message has this length.
     pub size: usize,
-    /// `_Alignof`: 1, 2, 4 or 8.
+    /// `_Alignof`, in C99 the size of the largest member: 1, 2, 4 or 8.
     pub align: usize,
     /// The fields, such as `bid i64, symbol text[8]` (docs/types.md), for openers and tools; NULL
     /// if they are not stated.

@@ -123,8 +123,9 @@ pub unsafe extern "C" fn olivine_subscriber_open_typed(
 /// A message that `handler` returns other than 0 for is not consumed: it comes again first in the
 /// next call.
 ///
-/// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. It is
-/// not final: where a later publisher comes, further calls hand out its messages.
+/// Families 1 and 5; `END_OF_STREAM` once every publisher has closed and everything was read. Calls
+/// look for that at the fourth in a row that finds nothing, `olivine_subscriber_wait` at once. It
+/// is not final: where a later publisher comes, further calls hand out its messages.
 ///
 /// # Safety
 ///
@@ -327,7 +328,8 @@ unsafe fn receive(
 /// closes, and holds its place in the ring so long.
 ///
 /// `TIMED_OUT` if there is none: its time-out is 0. Families 1 and 5; `END_OF_STREAM` once every
-/// publisher has closed and everything was read.
+/// publisher has closed and everything was read: calls look for that at the fourth in a row that
+/// finds nothing, `olivine_subscriber_receive` at once.
 ///
 /// # Safety
 ///

@@ -437,8 +437,8 @@ impl Publisher {
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
                 Ok(())
             }
-            // The exception that leaves the block is the one to catch, on each transport. Closing as
-            // failed answers LinkFailed on a channel elsewhere; the rest is a note.
+            // The program's exception leaves the block on each transport. Closing as failed answers
+            // LinkFailed on a channel elsewhere; the rest is a note.
             Err(error) if is_failed && error.is_instance_of::<NotSent>(py) => {
                 if !error.is_instance_of::<LinkFailed>(py) {
                     // Python 3.10 has no notes.

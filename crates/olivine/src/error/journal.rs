@@ -121,8 +121,9 @@ pub enum JournalError {
     /// The recording is unfinished. Everything up to its last whole block was delivered.
     #[error(
         "the recording was not finished: {} has whole blocks up to byte {offset}, position \
-         {position} of the journal, and {problem}; its recorder was killed or closed as failed, or the file was cut: \
-         record into it again, which mends its end, or accept this end with 'unfinished=accept'",
+         {position} of the journal, and {problem}; its recorder was killed or closed as failed, or \
+         the file was cut: record into it again, which mends its end, or accept this end with \
+         'unfinished=accept'",
         path.display()
     )]
     Unfinished {

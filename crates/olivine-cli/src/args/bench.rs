@@ -94,7 +94,7 @@ pub(crate) struct MethodArgs {
     pub(crate) save: Vec<PathBuf>,
 }
 
-/// Hardware limits: cache line transfer, copy, system call, futex, clock
+/// Hardware limits: cache line, copy, system call, futex, clock
 #[derive(Debug, Args)]
 pub(crate) struct FloorArgs {
     #[command(flatten)]

@@ -100,8 +100,8 @@ Examples:
 Same as 'olivine bridge file:///PATH shm://CHANNEL'. 'olivine sub
 file:///PATH' reads a journal without a channel.
 
-A channel keeps the position of a replay that was stopped or killed before its end,
-as with --follow: the next replay of the journal into it continues there,
+A channel keeps the position of a replay that was stopped or killed early, also
+with --follow: the next replay of the journal into it continues there,
 whatever --from is, and says so. 'olivine rm CHANNEL' forgets it.")]
 pub(crate) struct ReplayArgs {
     /// Journal to replay

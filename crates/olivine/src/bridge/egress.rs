@@ -5,7 +5,7 @@ mod tests;
 
 use super::frame::Frames;
 use crate::channel::attach::{ShapeRole, TypeTag};
-use crate::channel::fields;
+use crate::channel::fields::{self, CheckWord};
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{LinkError, OpenError, ReceiveError};
@@ -97,10 +97,9 @@ impl Egress {
         fields::known_type(&attached.control, &attached.geometry)
     }
 
-    /// Changes with the fields of [`Egress::known_type`]. Read after frames were found, it covers
-    /// what their publishers have stated.
-    pub(crate) fn fields_check(&self) -> Word {
-        fields::check_word(&self.subscriber.attached().control)
+    /// Changes with the fields of [`Egress::known_type`].
+    pub(crate) fn fields_check(&self) -> CheckWord {
+        CheckWord::of(&self.subscriber.attached().control)
     }
 
     /// Distinguishes the channel from earlier and later ones of its name.

@@ -12,7 +12,7 @@ pub(crate) use positions::SourcePosition;
 
 use crate::channel::attach::{self, ShapeRole, TypeTag};
 use crate::channel::attached::Attached;
-use crate::channel::fields;
+use crate::channel::fields::{self, CheckWord};
 use crate::channel::publisher::Publisher;
 use crate::channel::raw::{
     BridgeLaneOwner, LaneSource, Origin, free_kept_lane, lane_in_use, lanes_kept_for,
@@ -21,7 +21,6 @@ use crate::channel::shape::ShapeRequest;
 use crate::error::{LinkError, NotSent, OpenError};
 use crate::link::Control;
 use crate::message::KnownType;
-use crate::region::Word;
 use crate::ring::layout::{Geometry, fixed};
 use crate::uri::{Config, Expire};
 use lane::Lane;
@@ -213,8 +212,8 @@ impl Ingress {
     }
 
     /// Changes with the fields of the ring.
-    pub(crate) fn fields_check(&self) -> Word {
-        fields::check_word(&self.attached.control)
+    pub(crate) fn fields_check(&self) -> CheckWord {
+        CheckWord::of(&self.attached.control)
     }
 
     /// Whether this process opened it. A forked child must not write what the parent writes.

@@ -5,8 +5,6 @@ use super::ingress::{Ingress, NotTaken};
 use super::{Destination, Outlet, Source, any_type, ring_error};
 use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::{Control, LinkStage};
-use crate::region::Word;
-use crate::sync::Ordering;
 use crate::uri::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::Arc;
@@ -147,8 +145,6 @@ fn pass(
     let lanes = egress.look().map_err(reading)?;
     open.resize(lanes, false);
     let (incarnation, source_fields) = (egress.incarnation(), egress.fields_check());
-    // Relaxed: as `fields::check_word` says.
-    let load = |word: &Word| word.load(Ordering::Relaxed);
     let mut carried = Pass {
         bytes: 0,
         full: false,
@@ -173,7 +169,7 @@ fn pass(
         let length = bytes.len() as u64;
         // Their publisher may have stated fields that the source did not have before, and a
         // subscriber of the destination others. Fields are stored before the first message.
-        let fields = [&source_fields, &ingress.fields_check()].map(load);
+        let fields = [source_fields.value(), ingress.fields_check().value()];
         if *compared != Some(fields) {
             ingress.check_type("the source", &egress.known_type())?;
             *compared = Some(fields);

@@ -30,10 +30,21 @@ pub(crate) fn stored(control: &Words, type_hash: u64) -> Fields {
     Fields::of_far_side(&text)
 }
 
-/// The check word of the fields that are stored; 0 if there are none. It changes with them, before
-/// the first message of the publisher that states them.
-pub(crate) fn check_word(control: &Words) -> Word {
-    control.resolve(control::FIELDS_CHECK)
+/// The check word of the fields that are stored, which also tells a change of them.
+#[derive(Debug)]
+pub(crate) struct CheckWord(Word);
+
+impl CheckWord {
+    pub(crate) fn of(control: &Words) -> Self {
+        Self(control.resolve(control::FIELDS_CHECK))
+    }
+
+    /// 0 if there are no fields. Read after frames were found, it covers what their publishers have
+    /// stated.
+    pub(crate) fn value(&self) -> u64 {
+        // Relaxed: a publisher stores its fields before its first message, which was found.
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// The type of a channel of this geometry, with the fields that are stored.

@@ -11,7 +11,6 @@ use crate::clock::wall_ns;
 use crate::error::JournalError;
 use crate::error::{LinkError, ReceiveError};
 use crate::link::{Control, LinkStage};
-use crate::sync::Ordering;
 use crate::uri::{Config, Scheme, SyncPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -248,8 +247,7 @@ impl Recording {
                 if found.is_empty() {
                     continue;
                 }
-                // Relaxed: as `fields::check_word` says.
-                let fields = fields_check.load(Ordering::Relaxed);
+                let fields = fields_check.value();
                 if self.described != Some(fields) {
                     // A publisher has stated them since: the lanes are described with them.
                     let length = found.bytes().len() as u64;

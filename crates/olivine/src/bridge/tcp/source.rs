@@ -9,7 +9,6 @@ use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
 use crate::error::{LinkError, ReceiveError, chain};
 use crate::link::{Control, Stop};
-use crate::sync::Ordering;
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -332,8 +331,7 @@ impl Sending<'_> {
             };
             // A publisher may have stated fields that our hello did not have, before its first
             // message.
-            // Relaxed: as `fields::check_word` says.
-            let fields = self.egress.fields_check().load(Ordering::Relaxed);
+            let fields = self.egress.fields_check().value();
             if state.compared != Some(fields) {
                 greet::fit_types(&self.egress.known_type(), self.theirs)?;
                 state.compared = Some(fields);

@@ -48,7 +48,28 @@ def _fork():
 os.register_at_fork(after_in_child=_fork)
 
 
-class Publisher:
+class _End:
+    """An end that is opened by `await` or `async with`."""
+
+    def __await__(self):
+        return self._open().__await__()
+
+    async def __aenter__(self):
+        await self._open()
+        # Raises where it is closed.
+        self.handle.__enter__()
+        return self
+
+    def __enter__(self):
+        """Raises TypeError: `async with` is for it."""
+        raise TypeError(f"{self._NAME} is for asyncio: use it by `async with`")
+
+    def __exit__(self, exception, value, traceback):
+        """Raises TypeError, as `__enter__` does."""
+        self.__enter__()
+
+
+class Publisher(_End):
     """Sends messages. `async with` opens it and closes it; or `await` it, and close it.
 
     Takes the URI and the keywords of `olivine.Publisher`. Tasks of one loop may share it: a call
@@ -83,23 +104,6 @@ class Publisher:
         if self._handle is None:
             raise _native.Closed("the publisher is not open: use async with, or await it")
         return self._handle
-
-    def __await__(self):
-        return self._open().__await__()
-
-    async def __aenter__(self):
-        await self._open()
-        # Raises where it is closed.
-        self.handle.__enter__()
-        return self
-
-    def __enter__(self):
-        """Raises TypeError: `async with` is for it."""
-        raise TypeError(f"{self._NAME} is for asyncio: use it by `async with`")
-
-    def __exit__(self, exception, value, traceback):
-        """Raises TypeError, as `__enter__` does."""
-        self.__enter__()
 
     async def __aexit__(self, exception, value, traceback):
         """Closes. Closes as failed after an exception, as a `with` block of the handle does."""
@@ -237,7 +241,7 @@ def _bytes(message):
         return message.nbytes
 
 
-class Subscriber:
+class Subscriber(_End):
     """Receives messages. `async with` opens it and closes it; or `await` it, and close it.
 
     Takes the URI and the keywords of `olivine.Subscriber`. One task receives from it: give each
@@ -257,23 +261,6 @@ class Subscriber:
         if self._handle is None:
             raise _native.Closed("the subscriber is not open: use async with, or await it")
         return self._handle
-
-    def __await__(self):
-        return self._open().__await__()
-
-    async def __aenter__(self):
-        await self._open()
-        # Raises where it is closed.
-        self.handle.__enter__()
-        return self
-
-    def __enter__(self):
-        """Raises TypeError: `async with` is for it."""
-        raise TypeError(f"{self._NAME} is for asyncio: use it by `async with`")
-
-    def __exit__(self, exception, value, traceback):
-        """Raises TypeError, as `__enter__` does."""
-        self.__enter__()
 
     async def __aexit__(self, exception, value, traceback):
         """Closes; drops where there is an exception."""

@@ -98,7 +98,9 @@ impl Receiving<'_> {
                 return Err(ConnectionEnd::Stopped);
             }
             let before = self.ingress.messages();
-            let mut moved = self.pipe.read()?;
+            // What comes later, or the end of the connection, ends the sleep below at once.
+            let is_drained = std::mem::take(&mut self.pipe.is_drained);
+            let mut moved = !is_drained && self.pipe.read()?;
             let mut blocked = false;
             loop {
                 match self.step(&mut announced)? {

@@ -25,6 +25,8 @@ pub(super) struct Pipe {
     /// Control blocks to write, and how much of them is written.
     pub(super) out: Vec<u8>,
     written: usize,
+    /// The last read took everything that the kernel had.
+    pub(super) is_drained: bool,
     heard: Instant,
     spoken: Instant,
     /// Silence after which the connection is given up.
@@ -109,6 +111,7 @@ impl Pipe {
             decoder: Decoder::new(),
             out: Vec::new(),
             written: 0,
+            is_drained: false,
             heard: now,
             spoken: now,
             timeout,
@@ -142,8 +145,10 @@ impl Pipe {
             self.heard = Instant::now();
             return Ok(false);
         }
+        let most = space.len();
         match self.socket.read(space)? {
             ReadOutcome::Bytes(count) => {
+                self.is_drained = count < most && self.socket.is_plain();
                 self.decoder.filled(count);
                 self.heard = Instant::now();
                 Ok(true)

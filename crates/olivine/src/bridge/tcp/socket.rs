@@ -105,6 +105,11 @@ impl Socket {
         }
     }
 
+    /// Whether the kernel's bytes are those of the other side: without TLS.
+    pub(super) fn is_plain(&self) -> bool {
+        self.session.is_none()
+    }
+
     /// Whether received bytes wait in this process: the socket does not report them.
     pub(super) fn has_arrived(&self) -> bool {
         self.session

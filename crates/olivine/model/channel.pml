@@ -108,19 +108,24 @@ inline scan() {
     od
 }
 
-/* The hint: the lowest bit says that there may be sleepers, the others count the raises. */
+/* The hint: there may be sleepers; a barrier has passed since it was raised; the rest counts
+ * sleeps. */
 #define RAISED 1
-#define COUNT 2
-#define HINT_MASK 31
+#define COVERED 2
+#define COUNT 4
+#define HINT_MASK 63
 
-/* WAKE: the park words first. Then the hint is lowered, if no sleeper raised it since. */
+/* WAKE: the park words first. Then the hint stays, or is lowered, if no sleeper raised it since. */
 inline wake_sleepers() {
     seen = memory[SLEEPERS];
     if
     :: seen & RAISED ->
         wake_words();
         fence(PUBLISHER);
-        lower_hint(seen)
+        if
+        :: true
+        :: lower_hint(seen)
+        fi
     :: else
     fi;
     seen = 0
@@ -130,9 +135,9 @@ inline lower_hint(seen) {
     atomic {
         if
 #ifdef MUTANT_wake_lowers_blindly
-        :: true -> memory[SLEEPERS] = memory[SLEEPERS] & (HINT_MASK - RAISED)
+        :: true -> memory[SLEEPERS] = memory[SLEEPERS] & (HINT_MASK - RAISED - COVERED)
 #else
-        :: memory[SLEEPERS] == seen -> memory[SLEEPERS] = seen & (HINT_MASK - RAISED)
+        :: memory[SLEEPERS] == seen -> memory[SLEEPERS] = seen & (HINT_MASK - RAISED - COVERED)
         :: else
 #endif
         fi
@@ -147,7 +152,7 @@ proctype visitor() {
     if
     :: seen & RAISED ->
 #ifdef MUTANT_wake_lowers_hint_first
-        memory[SLEEPERS] = memory[SLEEPERS] & (HINT_MASK - RAISED);
+        memory[SLEEPERS] = memory[SLEEPERS] & (HINT_MASK - RAISED - COVERED);
 #endif
         do
         :: goto gone
@@ -352,17 +357,39 @@ proctype subscriber(byte me) {
                 store(me, PARK(me), 1);
                 /* WAKE: by read-modify-write, the count first. */
                 fence(me);
-                memory[SLEEPERS] = (memory[SLEEPERS] + COUNT) & HINT_MASK;
-                memory[SLEEPERS] = memory[SLEEPERS] | RAISED;
-                may_die(me);
-#ifdef MUTANT_sleep_armed_again_without_barrier
+                atomic {
+                    raised = memory[SLEEPERS];
+                    memory[SLEEPERS] = (memory[SLEEPERS] + COUNT) & HINT_MASK
+                };
                 if
-                :: napped
-                :: else -> heavy_barrier(me)
-                fi;
+#ifdef MUTANT_sleep_stands_uncovered
+                :: raised & RAISED
 #else
-                heavy_barrier(me);
+                /* It stands: a barrier has passed since it was raised. */
+                :: (raised & (RAISED + COVERED)) == RAISED + COVERED
 #endif
+                :: else ->
+                    atomic {
+                        memory[SLEEPERS] = memory[SLEEPERS] | RAISED;
+                        raised = memory[SLEEPERS]
+                    };
+                    may_die(me);
+#ifdef MUTANT_sleep_armed_again_without_barrier
+                    if
+                    :: napped
+                    :: else -> heavy_barrier(me)
+                    fi;
+#else
+                    heavy_barrier(me);
+#endif
+                    atomic {
+                        if
+                        :: memory[SLEEPERS] == raised -> memory[SLEEPERS] = raised | COVERED
+                        :: else
+                        fi
+                    }
+                fi;
+                raised = 0;
                 armed = true;
                 fresh = true
             fi;

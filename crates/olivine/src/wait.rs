@@ -5,9 +5,17 @@
 //! A sleeper raises its park word and the channel's sleepers hint, passes a heavy barrier, checks
 //! again, and only then sleeps in the kernel. A publisher commits, passes a light barrier (no
 //! instruction), and reads the hint: **SLEEP**. A waker takes each park word by read-modify-write
-//! and lowers the hint last, if no sleeper raised it meanwhile: **WAKE**. The kernel takes a park
-//! word and wakes its sleeper in one call. So a waker that dies or stops half way leaves the hint
-//! raised, and the next waker finds every sleeper.
+//! and may lower the hint last, if no sleeper was counted meanwhile: **WAKE**. The kernel takes a
+//! park word and wakes its sleeper in one call. So a waker that dies or stops half way leaves the
+//! hint raised, and the next waker finds every sleeper.
+//!
+//! # Sleeping again without a barrier
+//!
+//! A waker that found a sleeper leaves the hint raised. While it stands, every publisher looks at
+//! the park words after each commit, behind a fence. So a sleeper needs no barrier of others, only
+//! its own fence. That holds once the barrier of the sleeper that raised the hint has passed: then
+//! that sleeper sets [`COVERED`]. Publishers that find nobody asleep lower the hint after a few
+//! commits, and so a stream looks at the hint alone. ADR 0045 has the figures.
 //!
 //! # Long naps
 //!
@@ -19,6 +27,7 @@
 //! other terms.
 
 mod futex;
+mod idle;
 #[cfg(not(loom))]
 pub(crate) mod warden;
 
@@ -26,8 +35,9 @@ use crate::region::{Word, Words};
 use crate::ring::gate::bits;
 use crate::ring::layout::{Geometry, control, slot};
 use crate::sync::{AtomicU64, Ordering, fence, heavy_barrier, mutant, unless};
-use crate::uri::WaitStrategy;
 use std::time::Duration;
+
+pub(crate) use idle::{Idle, ParkLooks, Step};
 
 /// First nap after an event.
 const NAP_FIRST: Duration = Duration::from_millis(8);
@@ -40,17 +50,14 @@ const NAP_LONG: Duration = Duration::from_secs(5);
 const SHORT_NAPS: u32 = 2;
 /// Longest nap if this process cannot order the other side's stores (no membarrier).
 const NAP_UNCOVERED: Duration = Duration::from_millis(1);
-/// Rounds after which `adaptive` parks: some 50 µs.
-const ADAPTIVE_ROUNDS: u32 = 600;
-/// Rounds of [`ROUND`] looks with which a subscriber of each strategy but `spin` begins: `adaptive`
-/// and `yield` in a row, `park` before each of its first sleeps. Later rounds have no such looks.
-const BARE_ROUNDS: u32 = 20;
-/// Looks at the next headers in such a round.
-const ROUND: u32 = 32;
 
-/// The bit of the hint that says that there may be sleepers. The bits above count how often it was
-/// raised.
+/// The bit of the hint that says that there may be sleepers.
 pub(crate) const RAISED: u64 = 1;
+/// The bit of the hint that says that a heavy barrier has passed since it was raised. The bits above
+/// count the sleeps.
+pub(crate) const COVERED: u64 = 2;
+/// One sleep in the count of the hint.
+pub(crate) const ONE_SLEEP: u64 = 4;
 
 /// Raises the flags of a sleeper and checks once more.
 ///
@@ -63,23 +70,32 @@ pub(crate) fn prepare_sleep(
 ) -> Prepared {
     // Relaxed: published by the read-modify-write below, or by the barrier.
     park.store(1, Ordering::Relaxed);
-    if let Some(hint) = hint {
-        if mutant("wake_hint_plain_store") {
-            hint.store(RAISED, Ordering::Release);
-        } else {
-            // WAKE (release): by read-modify-write, so that each waker that reads a later value
-            // sees our park word. The count first: a waker that lowers the hint by an older value
-            // fails, or does so before the bit below.
-            let release = unless(mutant("wake_hint_relaxed"), Ordering::Release);
-            if !mutant("wake_hint_without_count") {
-                hint.fetch_add(RAISED << 1, release);
-            }
-            hint.fetch_or(RAISED, release);
-        }
-    }
+    let raised = hint.map(raise);
     crate::points::pass("sleep.flags_up");
-    // SLEEP and ROOM (heavy side): the flags are raised before we check again.
-    let covered = heavy_barrier(mutant("sleep_no_heavy_barrier"));
+    let covered = match (hint, raised) {
+        (_, Some(Raised::Standing)) => {
+            // SLEEP: the heavy barrier passed when the hint was raised, so each publisher sees it.
+            // SeqCst: our park word comes before the look below, as the publisher's commit comes
+            // before its fence and its look at the park word. It also acquires the hint.
+            if !mutant("sleep_no_standing_fence") {
+                fence(Ordering::SeqCst);
+            }
+            true
+        }
+        (Some(hint), Some(Raised::Anew { value })) => {
+            // SLEEP (heavy side): the flags are raised before we check again.
+            let covered = heavy_barrier(mutant("sleep_no_heavy_barrier"));
+            if covered {
+                // SLEEP: only after the barrier. Only if nobody lowered the hint or was counted
+                // meanwhile; else the next sleeper passes a barrier. Relaxed: the barrier orders.
+                let covered = value | COVERED;
+                let _ = hint.compare_exchange(value, covered, Ordering::Relaxed, Ordering::Relaxed);
+            }
+            covered
+        }
+        // ROOM (heavy side): the same.
+        _ => heavy_barrier(mutant("sleep_no_heavy_barrier")),
+    };
     if !mutant("sleep_no_second_look") && ready() {
         // Relaxed: our own word; a waker that took it already finds us awake.
         park.store(0, Ordering::Relaxed);
@@ -89,6 +105,40 @@ pub(crate) fn prepare_sleep(
         Prepared::Sleep
     } else {
         Prepared::Nap
+    }
+}
+
+/// How the hint stands after [`raise`].
+enum Raised {
+    /// It was raised, and a heavy barrier has passed since.
+    Standing,
+    /// A heavy barrier must follow.
+    Anew {
+        /// The value of the hint.
+        value: u64,
+    },
+}
+
+/// Raises the hint and counts a sleep.
+fn raise(hint: &AtomicU64) -> Raised {
+    if mutant("wake_hint_plain_store") {
+        hint.store(RAISED, Ordering::Release);
+        return Raised::Anew { value: RAISED };
+    }
+    // WAKE (release): by read-modify-write, so that each waker that reads a later value sees our
+    // park word. The count first: a waker that lowers the hint by an older value fails, or does so
+    // before the bit below.
+    let release = unless(mutant("wake_hint_relaxed"), Ordering::Release);
+    if !mutant("wake_hint_without_count") {
+        let before = hint.fetch_add(ONE_SLEEP, release);
+        // Raised alone is not enough: the barrier of the sleeper that raised it may be to come.
+        if before & (RAISED | COVERED) == RAISED | COVERED {
+            return Raised::Standing;
+        }
+    }
+    let before = hint.fetch_or(RAISED, release);
+    Raised::Anew {
+        value: before | RAISED,
     }
 }
 
@@ -119,9 +169,18 @@ pub(crate) fn is_armed(park: &AtomicU64, hint: Option<&AtomicU64>) -> bool {
         && hint.is_none_or(|hint| hint.load(Ordering::Relaxed) & RAISED != 0)
 }
 
+/// What a waker does with the hint once it has taken every park word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hint {
+    /// Leaves it raised: the sleepers are expected back, and then need no heavy barrier.
+    Stays,
+    /// Lowers it: publishers no longer look for sleepers.
+    Lowered,
+}
+
 /// Wakes every parked subscriber of the channel; returns how many.
-pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry) -> u64 {
-    wake_sleepers_until(words, geometry, || false)
+pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry, after: Hint) -> u64 {
+    wake_sleepers_until(words, geometry, after, || false)
 }
 
 /// As [`wake_sleepers`], but stops if `dies` returns true. It is called after each visible step.
@@ -129,6 +188,7 @@ pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry) -> u64 {
 pub(crate) fn wake_sleepers_until(
     words: &Words,
     geometry: &Geometry,
+    after: Hint,
     mut dies: impl FnMut() -> bool,
 ) -> u64 {
     let hint = words.word(control::SLEEPERS);
@@ -141,7 +201,7 @@ pub(crate) fn wake_sleepers_until(
         return 0;
     }
     if mutant("wake_hint_lowered_first") {
-        hint.fetch_and(!RAISED, Ordering::AcqRel);
+        hint.fetch_and(!(RAISED | COVERED), Ordering::AcqRel);
         if dies() {
             return 0;
         }
@@ -157,13 +217,17 @@ pub(crate) fn wake_sleepers_until(
         }
     }
     crate::points::pass("wake.words_taken");
+    if after == Hint::Stays {
+        return woken;
+    }
     if mutant("wake_hint_lowered_blindly") {
-        hint.fetch_and(!RAISED, Ordering::AcqRel);
+        hint.fetch_and(!(RAISED | COVERED), Ordering::AcqRel);
     } else {
         // Only if unchanged since the park words were taken: a sleeper that raised it later is not
         // woken yet. Relaxed: lowering publishes nothing, and sleepers raise it by
         // read-modify-write (WAKE).
-        let _ = hint.compare_exchange(seen, seen & !RAISED, Ordering::Relaxed, Ordering::Relaxed);
+        let lowered = seen & !(RAISED | COVERED);
+        let _ = hint.compare_exchange(seen, lowered, Ordering::Relaxed, Ordering::Relaxed);
     }
     crate::points::pass("wake.hint_lowered");
     woken
@@ -186,60 +250,6 @@ pub(crate) fn wake(park: &AtomicU64) -> bool {
     futex::take_and_wake(park);
     crate::points::pass("wake.word_taken");
     true
-}
-
-/// Counts the rounds of an endpoint that waits, and says what to do before the next one.
-///
-/// A round is, of a subscriber, up to [`ROUND`] looks at the next headers, a pause after each, and
-/// then one check of everything that ends the wait. So an `adaptive` subscriber looks 20 × 32
-/// times. Then it checks once a round, with a pause, until 600 rounds are over, and parks. A
-/// publisher has no looks, only the check for room.
-#[derive(Debug)]
-pub(crate) struct Idle {
-    strategy: WaitStrategy,
-    rounds: u32,
-    looks: u32,
-}
-
-/// What an idle endpoint does before its next round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Begin the next round.
-    Look,
-    /// Sleep in the kernel.
-    Park,
-}
-
-impl Idle {
-    pub(crate) fn new(strategy: WaitStrategy) -> Self {
-        Self {
-            strategy,
-            rounds: 0,
-            looks: 0,
-        }
-    }
-
-    /// Whether this round has another look.
-    #[inline(always)]
-    pub(crate) fn keep_spinning(&mut self) -> bool {
-        self.looks += 1;
-        self.looks <= ROUND && (self.strategy == WaitStrategy::Spin || self.rounds < BARE_ROUNDS)
-    }
-
-    /// A round found nothing.
-    #[inline]
-    pub(crate) fn step(&mut self) -> Step {
-        self.rounds = self.rounds.saturating_add(1);
-        self.looks = 0;
-        match self.strategy {
-            WaitStrategy::Park => return Step::Park,
-            WaitStrategy::Adaptive if self.rounds > ADAPTIVE_ROUNDS => return Step::Park,
-            WaitStrategy::Yield if self.rounds > BARE_ROUNDS => std::thread::yield_now(),
-            WaitStrategy::Adaptive if self.rounds > BARE_ROUNDS => core::hint::spin_loop(),
-            _ => {}
-        }
-        Step::Look
-    }
 }
 
 /// Whether long naps are safe: see [`Sleeper::sleep`].
@@ -374,21 +384,6 @@ mod tests {
     use crate::documents::assert_states;
 
     #[test]
-    fn wait_strategies_spin_yield_and_park() {
-        let steps = |strategy, looks| {
-            let mut idle = Idle::new(strategy);
-            (0..looks)
-                .map(|_| idle.step())
-                .filter(|step| *step == Step::Park)
-                .count()
-        };
-        assert_eq!(steps(WaitStrategy::Spin, 10_000), 0);
-        assert_eq!(steps(WaitStrategy::Yield, 1_000), 0);
-        assert_eq!(steps(WaitStrategy::Park, 10), 10);
-        assert_eq!(steps(WaitStrategy::Adaptive, ADAPTIVE_ROUNDS + 5), 5);
-    }
-
-    #[test]
     fn two_naps_are_short_and_long_naps_need_wake_guarantee() {
         let naps =
             |covered, long_naps| [0, 1, 2, 9].map(|naps| longest_nap(covered, naps, long_naps));
@@ -434,8 +429,8 @@ mod tests {
         assert!(!is_woken());
         assert_eq!(
             hint.load(Ordering::Relaxed),
-            raised + (RAISED << 1),
-            "raised anew"
+            raised + ONE_SLEEP,
+            "counted again"
         );
     }
 
@@ -445,8 +440,26 @@ mod tests {
         assert_eq!(prepare_sleep(&park, Some(&hint), || true), Prepared::Ready);
         assert_eq!(
             (park.load(Ordering::Relaxed), hint.load(Ordering::Relaxed)),
-            (0, RAISED << 1 | RAISED)
+            (0, ONE_SLEEP | RAISED | COVERED)
         );
+    }
+
+    /// Each barrier interrupts every running thread of every registered process.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no membarrier: no barrier covers a sleep")]
+    fn sleeper_passes_a_barrier_only_after_the_hint_was_lowered() {
+        let (park, hint) = (AtomicU64::new(0), AtomicU64::new(0));
+        let sleeps = |hint: &AtomicU64| {
+            let stood = matches!(raise(hint), Raised::Standing);
+            assert_eq!(prepare_sleep(&park, Some(hint), || false), Prepared::Sleep);
+            stood
+        };
+        assert_eq!([(); 3].map(|()| sleeps(&hint)), [false, true, true]);
+        hint.fetch_and(!(RAISED | COVERED), Ordering::Relaxed);
+        assert_eq!([(); 2].map(|()| sleeps(&hint)), [false, true]);
+        // Raised, but its sleeper died before its barrier.
+        hint.store(RAISED, Ordering::Relaxed);
+        assert_eq!([(); 2].map(|()| sleeps(&hint)), [false, true]);
     }
 
     #[test]

@@ -238,6 +238,10 @@ impl Litmus {
                 Action::Store { place: at, value } if *at == place => {
                     most = most.max(number(value).unwrap_or(UNKNOWN));
                 }
+                // One with an expression lowers what it has read.
+                Action::Exchange {
+                    place: at, value, ..
+                } if *at == place => most = most.max(number(value).unwrap_or(most)),
                 _ => {}
             }
         }

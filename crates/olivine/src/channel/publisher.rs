@@ -22,7 +22,7 @@ use crate::ring::publish::{FrameShape, Producer};
 use crate::sync::Ordering;
 use crate::uri::topic::trailer_length;
 use crate::uri::{Config, UriError};
-use crate::wait::Sleeper;
+use crate::wait::{Hint, Sleeper};
 use core::fmt;
 use core::marker::PhantomData;
 use std::time::Duration;
@@ -246,7 +246,7 @@ impl<T: ?Sized> Publisher<T> {
         let entry = attached.geometry.lane_entry(index);
         let park = attached.control.resolve(entry + lane_entry::PARK);
         let sleeper = Sleeper::new(park, None, None);
-        crate::wait::wake_sleepers(&attached.control, &attached.geometry);
+        crate::wait::wake_sleepers(&attached.control, &attached.geometry, Hint::Lowered);
         let link = rendezvous.map(|rendezvous| rendezvous.open(config, &attached, &mut producer));
         let endpoint = Box::new(Endpoint {
             link: link.transpose()?,
@@ -457,7 +457,7 @@ impl<T: ?Sized> Publisher<T> {
         }
         // Before the wait for the membership lock. These wake-ups are not counted: the lane's
         // counters count those for messages.
-        self.producer.wake_all();
+        self.producer.wake_all(Hint::Lowered);
         attached.leave(|attached| attached.locks.unlock(lock_byte::LANE + index as u64));
         if let Some(mut link) = self.endpoint.link.take() {
             let delivered = link.finish(linger);

@@ -23,7 +23,7 @@ use crate::ring::layout::{lane, lane_entry, lock_byte, slot};
 use crate::ring::publish::add_to_counter;
 use crate::sync::Ordering;
 use crate::uri::{Config, Delivery, Scheme};
-use crate::wait::{LongNaps, Sleeper, warden};
+use crate::wait::{LongNaps, ParkLooks, Sleeper, warden};
 
 /// Whether the next call must report that the durable name lost its place before it was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,7 @@ pub(super) struct SubscriberSlowState {
     pub(super) slot: usize,
     pub(super) page: ForkPage,
     pub(super) sleeper: Sleeper,
+    pub(super) park_looks: ParkLooks,
     /// The word that counts lanes.
     pub(super) epoch: Word,
     pub(super) lanes_epoch: u64,

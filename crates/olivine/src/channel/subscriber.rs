@@ -16,7 +16,7 @@ use crate::ring::consume::{Consumer, Frame, Row};
 use crate::ring::layout::{control, lane, lane_entry, slot};
 use crate::sync::Ordering;
 use crate::uri::topic::TopicFilter;
-use crate::wait::{Idle, Step};
+use crate::wait::Step;
 use core::fmt;
 use core::marker::PhantomData;
 use core::task::Waker;
@@ -269,7 +269,8 @@ impl<T: ?Sized> Subscriber<T> {
         let deadline = (timeout != Duration::MAX)
             .then(|| Instant::now().checked_add(timeout))
             .flatten();
-        let mut idle = Idle::new(self.slow_state.config.wait);
+        let strategy = self.slow_state.config.wait;
+        let mut idle = self.slow_state.park_looks.begin(strategy);
         if self.lanes.iter().any(Consumer::has_next) {
             return Ok(true);
         }
@@ -280,11 +281,13 @@ impl<T: ?Sized> Subscriber<T> {
             // The shortest reaction: most of the time only the next headers are loaded.
             while idle.keep_spinning() {
                 if self.lanes.iter().any(Consumer::has_next) {
+                    self.slow_state.park_looks.found(&idle);
                     return Ok(true);
                 }
                 // Leaves the publisher its line for longer: ADR 0041.
                 core::hint::spin_loop();
             }
+            self.slow_state.park_looks.missed(&idle);
             // A new publisher that has sent nothing does not end the wait.
             self.found_new_lanes()?;
             if would_find(&self.slow_state, &self.lanes) {

@@ -54,7 +54,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
 /// Version of this layout. Any change of meaning or offset raises it.
-pub(crate) const LAYOUT_VERSION: u64 = 5;
+pub(crate) const LAYOUT_VERSION: u64 = 6;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
@@ -86,8 +86,8 @@ pub(crate) mod control {
     /// Counts the publishers that took a lane, new or existing, and the end of a sealed channel's
     /// lane.
     pub(crate) const LANES_EPOCH: usize = 32;
-    /// Lowest bit: a subscriber may be parked. Publishers read it after each commit. The bits above
-    /// count how often it was raised.
+    /// The hint. Lowest bit: a subscriber may be parked; publishers read it after each commit. Next
+    /// bit: a heavy barrier has passed since. The bits above count the sleeps.
     pub(crate) const SLEEPERS: usize = 48;
     /// Bitmap of slots that gate publishers.
     pub(crate) const GATING: usize = 64;

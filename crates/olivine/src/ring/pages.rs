@@ -16,7 +16,7 @@ use super::gate::set_bit;
 use super::layout::{Geometry, NO_POSITION, control, lane_entry, slot};
 use crate::region::{Word, Words};
 use crate::sync::{AtomicU64, Ordering, fence, light_side_is_covered, mutant, unless};
-use crate::wait::{RAISED, wake_sleepers};
+use crate::wait::{Hint, RAISED, wake_sleepers};
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -296,7 +296,7 @@ impl Sleepers {
     /// Wakes every subscriber that sleeps; returns how many. The caller has passed a light barrier.
     ///
     /// Each page costs at most one wake-up, also with invalid words.
-    pub(crate) fn wake(&mut self) -> u64 {
+    pub(crate) fn wake(&mut self, after: Hint) -> u64 {
         if self.fence {
             // SeqCst: SLEEP without membarrier; our commit comes before the loads of the hints.
             fence(Ordering::SeqCst);
@@ -311,7 +311,7 @@ impl Sleepers {
         for page in &self.known {
             // Relaxed: only a hint; the waker reads it again (WAKE).
             if page.hint.load(Ordering::Relaxed) & RAISED != 0 {
-                woken += wake_sleepers(&page.words, &self.pages.shape);
+                woken += wake_sleepers(&page.words, &self.pages.shape, after);
             }
         }
         woken

@@ -23,7 +23,7 @@ use crate::error::NotSent;
 use crate::points;
 use crate::region::{HEADER_BYTES, PrivateWord, Ring, RingAddress, RingBase, Word, Words};
 use crate::sync::{AtomicU64, Ordering, light_barrier, mutant, unless};
-use crate::wait::RAISED;
+use crate::wait::{Hint, RAISED};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 #[cfg(not(loom))]
@@ -42,6 +42,10 @@ const PREFETCH_FOR: RangeInclusive<u64> = 505..=4152;
 const PREFETCH_SHORT: u64 = 64;
 /// The second-level cache of the other side keeps all lines of a ring up to this size.
 const PREFETCH_RING: u64 = 1 << 20;
+
+/// Commits in a row that find the hint raised and no subscriber asleep before it is lowered. Until
+/// then a subscriber that sleeps again needs no heavy barrier (ADR 0045).
+const HINT_STAYS: u32 = if cfg!(loom) { 1 } else { 16 };
 
 /// What [`Producer::fits`] found of a message's frame.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +118,8 @@ pub(crate) struct Producer {
     published_limit: u64,
     /// Subscribers with a page each, on a sealed channel.
     private_pages: Option<Box<Sleepers>>,
+    /// Commits in a row that found the hint raised and no subscriber asleep.
+    found_awake: u32,
 }
 
 /// The next frame and what its commit reads of a producer.
@@ -557,17 +563,22 @@ impl Producer {
     #[cold]
     #[inline(never)]
     fn wake_sleepers(&mut self) {
-        let woken = self.wake_all();
+        let stays = self.found_awake < HINT_STAYS;
+        let woken = self.wake_all(if stays { Hint::Stays } else { Hint::Lowered });
+        self.found_awake = match stays && woken == 0 {
+            true => self.found_awake + 1,
+            false => 0,
+        };
         if woken > 0 {
             add_to_counter(&self.lane, lane::WAKES, woken);
         }
     }
 
     /// Wakes every subscriber that sleeps; returns how many.
-    pub(crate) fn wake_all(&mut self) -> u64 {
+    pub(crate) fn wake_all(&mut self, after: Hint) -> u64 {
         match &mut self.private_pages {
-            Some(sleepers) => sleepers.wake(),
-            None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry()),
+            Some(sleepers) => sleepers.wake(after),
+            None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry(), after),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::points::hook;
 use crate::ring::gate::set_bit;
 use crate::ring::layout::{control, lock_byte, slot};
 use crate::sync::Ordering;
-use crate::wait::RAISED;
+use crate::wait::{COVERED, RAISED};
 use crate::{Publisher, Subscriber};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -40,6 +40,34 @@ fn closing_publisher_wakes_subscriber_before_membership_lock() {
     });
     publisher.close().unwrap();
     assert_eq!(seen.try_recv(), Ok(0), "it sleeps on");
+}
+
+/// A hint that is lowered at each wake-up costs each sleep a barrier of all CPUs; one that stays
+/// costs each commit a fence.
+#[test]
+#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+fn publisher_lowers_the_hint_after_commits_that_find_nobody_asleep() {
+    let mut publisher = Publisher::open("inproc://stands").unwrap();
+    let subscriber = Subscriber::open("inproc://stands").unwrap();
+    let attached = &publisher.endpoint.attached;
+    let words = attached.control.clone();
+    let park = attached.geometry.slot(subscriber.slot()) + slot::PARK;
+    let hint = words.resolve(control::SLEEPERS);
+    let commits_until_lowered = |publisher: &mut Publisher| {
+        let is_raised = |_: &usize| {
+            publisher.publish(b"x").unwrap();
+            hint.load(Ordering::Relaxed) & RAISED != 0
+        };
+        (0..100).take_while(is_raised).count()
+    };
+    for _ in 0..2 {
+        words.word(park).store(1, Ordering::Relaxed);
+        hint.fetch_or(RAISED | COVERED, Ordering::Relaxed);
+        // The first one wakes.
+        assert_eq!(commits_until_lowered(&mut publisher), 1 + 16);
+        assert_eq!(words.word(park).load(Ordering::Relaxed), 0);
+        assert_eq!(hint.load(Ordering::Relaxed) & (RAISED | COVERED), 0);
+    }
 }
 
 /// How often the kernel has put this thread to sleep.

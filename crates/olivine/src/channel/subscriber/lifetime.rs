@@ -17,7 +17,7 @@ use crate::ring::layout::{control, lock_byte, slot};
 use crate::sync::Ordering;
 use crate::uri::topic::TopicFilter;
 use crate::uri::{Config, Scheme};
-use crate::wait::Sleeper;
+use crate::wait::{ParkLooks, Sleeper};
 use core::marker::PhantomData;
 
 impl<T: ?Sized> Subscriber<T> {
@@ -77,6 +77,7 @@ impl<T: ?Sized> Subscriber<T> {
         let joined: Vec<Joined> = lanes.iter().map(Joined::of).collect();
         let mut slow_state = Box::new(SubscriberSlowState {
             sleeper,
+            park_looks: ParkLooks::default(),
             epoch: attached.control.resolve(control::LANES_EPOCH),
             lanes_epoch: 0,
             stream_started: joined.iter().any(|joined| joined.state & 1 == 1),

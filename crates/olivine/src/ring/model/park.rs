@@ -1,7 +1,7 @@
 //! Sleepers and wakers: SLEEP, WAKE, ROOM.
 
 use super::*;
-use crate::wait::{RAISED, is_armed, wake_sleepers, wake_sleepers_until};
+use crate::wait::{COVERED, Hint, RAISED, is_armed, wake_sleepers, wake_sleepers_until};
 use loom::thread;
 
 #[test]
@@ -86,13 +86,14 @@ fn no_sleeper_is_left_without_a_hint(switches: usize, wakers: &'static [Option<u
         });
         for steps in wakers {
             let mut left = *steps;
-            wake_sleepers_until(&channel.control, &channel.geometry, || match &mut left {
+            let dies = || match &mut left {
                 None => false,
                 Some(left) => {
                     *left = left.saturating_sub(1);
                     *left == 0
                 }
-            });
+            };
+            wake_sleepers_until(&channel.control, &channel.geometry, Hint::Lowered, dies);
         }
         for sleeper in sleepers {
             assert_eq!(sleeper.join().unwrap(), Prepared::Sleep);
@@ -126,10 +127,11 @@ fn overlapping_wakers_lose_no_sleeper() {
         let first = prepare_sleep(&parks[0], Some(&channel.hint()), || false);
         assert_eq!(first, Prepared::Sleep);
         let other = channel.clone();
-        let waker = thread::spawn(move || wake_sleepers(&other.control, &other.geometry));
+        let waker =
+            thread::spawn(move || wake_sleepers(&other.control, &other.geometry, Hint::Lowered));
         let (park, hint) = (parks[1].clone(), channel.hint());
         let sleeper = thread::spawn(move || prepare_sleep(&park, Some(&hint), || false));
-        wake_sleepers(&channel.control, &channel.geometry);
+        wake_sleepers(&channel.control, &channel.geometry, Hint::Lowered);
         waker.join().unwrap();
         assert_eq!(sleeper.join().unwrap(), Prepared::Sleep);
         let asleep = parks[1].load(Ordering::Relaxed) == 1;
@@ -161,6 +163,56 @@ fn a_sleeper_that_stays_armed_is_woken_by_the_message_it_missed() {
         publisher.join().unwrap();
         let asleep = again && park.load(Ordering::Relaxed) == 1;
         assert!(!(asleep && consumer.has_next()), "asleep on a message");
+    });
+}
+
+/// The hint stands after the first sleep: no barrier precedes the second one.
+#[test]
+fn a_sleeper_under_a_standing_hint_is_woken_by_the_message_it_missed() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let consumer = channel.gating(0, 0);
+        let (park, hint) = (channel.park(0), channel.hint());
+        let first = prepare_sleep(&park, Some(&hint), || false);
+        assert_eq!(first, Prepared::Sleep);
+        wake_sleepers(&channel.control, &channel.geometry, Hint::Stays);
+        assert_eq!(
+            hint.load(Ordering::Relaxed) & (RAISED | COVERED),
+            RAISED | COVERED
+        );
+        let publisher = thread::spawn(move || assert!(send(&mut producer, 1)));
+        let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
+        publisher.join().unwrap();
+        assert!(
+            !(sleeps(prepared, &park) && consumer.has_next()),
+            "asleep on a message"
+        );
+    });
+}
+
+/// The same while the waker of another lane lowers it.
+#[test]
+fn a_standing_hint_that_is_lowered_loses_no_sleeper() {
+    check(3, || {
+        let channel = Channel::new(1, 1);
+        let mut producer = channel.producer(0);
+        let consumer = channel.gating(0, 0);
+        let (park, hint) = (channel.park(0), channel.hint());
+        let first = prepare_sleep(&park, Some(&hint), || false);
+        assert_eq!(first, Prepared::Sleep);
+        wake_sleepers(&channel.control, &channel.geometry, Hint::Stays);
+        let other = channel.clone();
+        let waker =
+            thread::spawn(move || wake_sleepers(&other.control, &other.geometry, Hint::Lowered));
+        let publisher = thread::spawn(move || assert!(send(&mut producer, 1)));
+        let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
+        publisher.join().unwrap();
+        waker.join().unwrap();
+        assert!(
+            !(sleeps(prepared, &park) && consumer.has_next()),
+            "asleep on a message"
+        );
     });
 }
 

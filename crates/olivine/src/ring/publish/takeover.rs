@@ -54,6 +54,7 @@ impl Producer {
             limit,
             lane,
             private_pages: None,
+            found_awake: 0,
         };
         producer.shut();
         if !mutant("overrun_takeover_no_fence") {

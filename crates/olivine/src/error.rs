@@ -386,7 +386,7 @@ pub enum OpenError {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// The channel was made in an earlier boot of the system. Its next opener makes it again.
+    /// The channel was made in an earlier boot of the system. Its next opener makes a new one.
     #[error(
         "{} was made before this system was started last, so its messages may be torn and are not \
          delivered: the next program that opens the channel makes a new one, and 'olivine gc' \

@@ -96,7 +96,7 @@ struct Cut {
     recorder: Recorder,
     /// With messages left out inside lanes, lanes get new positions without gaps for them, and
     /// another incarnation, made from theirs by this: they are not parts of the same lane any more.
-    /// One incarnation for all would join lanes that began anew at position 0, and the recorder
+    /// One incarnation for all would join lanes that began again at position 0, and the recorder
     /// leaves out what it takes for repeated.
     squeezed: Option<RandomState>,
     lanes: HashMap<Lane, NewLane>,

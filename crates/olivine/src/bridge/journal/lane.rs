@@ -13,9 +13,9 @@ const PARSED_MAX: usize = 1 << 20;
 
 /// Origin of the frames of a run: one publisher's lane of one channel incarnation.
 ///
-/// Positions continue within a lane. A channel that was removed and created again is another
-/// incarnation, so its lanes are others even with equal numbers. The fields of the type tell no
-/// lanes apart: they may become known later than the lane.
+/// Positions continue within a lane. A new channel of the same name is another incarnation, so its
+/// lanes are others even with equal numbers. The fields of the type tell no lanes apart: they may
+/// become known later than the lane.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Lane {

@@ -29,7 +29,7 @@ impl Seen {
         found.ok().map(|place| self.0[place].1)
     }
 
-    /// The stream was made anew: its numbers begin again.
+    /// The stream was made again: its numbers begin again.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }

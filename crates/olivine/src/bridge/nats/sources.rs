@@ -151,7 +151,7 @@ impl Sources {
         }
     }
 
-    /// The stream was created anew: the messages of other programs get a new lane.
+    /// The stream was made again: the messages of other programs get a new lane.
     pub(super) fn remade(&mut self, created: u64) {
         self.others = key_of_others(created);
     }

@@ -178,7 +178,7 @@ keys! { KEYS {
     /// Afterwards a publisher that needs room, or a subscriber that needs a slot, may take its
     /// place. The name still has its positions. When it is opened again, it gets what was not
     /// overwritten. If something was, its first call that receives returns `Evicted`, once; over
-    /// `tcp://` it is `Failed`. If its slot was used again meanwhile, it is made anew: `Created`.
+    /// `tcp://` it is `Failed`. If its slot was used again meanwhile, it is a new name: `Created`.
     ///
     /// It needs a `name`, except over `tcp://` and `nats://`. Over `tcp://` it also sets how long
     /// an end without a name keeps its place after its connection broke: 30 s if not given, and at

@@ -1,5 +1,5 @@
 //! Installing the library for C and C++, for compilers, CMake's `find_package` and `pkg-config`.
-//! `cargo xtask capi` and `tests/install.rs` use this file.
+//! `cargo xtask capi` and `tests/programs` use this file.
 
 use std::fs;
 use std::io;

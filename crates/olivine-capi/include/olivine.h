@@ -178,8 +178,8 @@ enum olivine_status
   OLIVINE_STATUS_CORRUPT = 504,
   // The handle was made before a `fork` and this is the child: open the channel again.
   OLIVINE_STATUS_RECEIVE_FORKED = 505,
-  // The far side of a channel elsewhere cannot be reached any more; everything that had arrived
-  // was read.
+  // A publisher failed, or the far side of a channel elsewhere cannot be reached any more.
+  // Everything before that was read.
   OLIVINE_STATUS_RECEIVE_LINK = 506,
   // A publisher's lane appeared but could not be mapped. The call may be repeated.
   OLIVINE_STATUS_RECEIVE_LANE = 507,

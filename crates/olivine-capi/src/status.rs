@@ -134,8 +134,8 @@ pub enum Status {
     Corrupt = 504,
     /// The handle was made before a `fork` and this is the child: open the channel again.
     ReceiveForked = 505,
-    /// The far side of a channel elsewhere cannot be reached any more; everything that had arrived
-    /// was read.
+    /// A publisher failed, or the far side of a channel elsewhere cannot be reached any more.
+    /// Everything before that was read.
     ReceiveLink = 506,
     /// A publisher's lane appeared but could not be mapped. The call may be repeated.
     ReceiveLane = 507,

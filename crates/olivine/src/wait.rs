@@ -14,7 +14,7 @@
 //! A waker that found a sleeper leaves the hint raised. While it stands, every publisher looks at
 //! the park words after each commit, behind a fence. So a sleeper needs no barrier of others, only
 //! its own fence. That holds once the barrier of the sleeper that raised the hint has passed: then
-//! that sleeper sets [`COVERED`]. Publishers that find nobody asleep lower the hint after a few
+//! that sleeper sets [`COVERED`]. Publishers that find no sleeper lower the hint after a few
 //! commits, and so a stream looks at the hint alone. ADR 0045 has the figures.
 //!
 //! # Long naps
@@ -53,8 +53,8 @@ const NAP_UNCOVERED: Duration = Duration::from_millis(1);
 
 /// The bit of the hint that says that there may be sleepers.
 pub(crate) const RAISED: u64 = 1;
-/// The bit of the hint that says that a heavy barrier has passed since it was raised. The bits above
-/// count the sleeps.
+/// The bit of the hint that says that a heavy barrier has passed since it was raised. The bits
+/// above count the sleeps.
 pub(crate) const COVERED: u64 = 2;
 /// One sleep in the count of the hint.
 pub(crate) const ONE_SLEEP: u64 = 4;
@@ -86,8 +86,9 @@ pub(crate) fn prepare_sleep(
             // SLEEP (heavy side): the flags are raised before we check again.
             let covered = heavy_barrier(mutant("sleep_no_heavy_barrier"));
             if covered {
-                // SLEEP: only after the barrier. Only if nobody lowered the hint or was counted
-                // meanwhile; else the next sleeper passes a barrier. Relaxed: the barrier orders.
+                // SLEEP: only after the barrier. Fails if the hint was lowered or a sleep was
+                // counted meanwhile: then the next sleeper passes a barrier. Relaxed: the barrier
+                // orders.
                 let covered = value | COVERED;
                 let _ = hint.compare_exchange(value, covered, Ordering::Relaxed, Ordering::Relaxed);
             }

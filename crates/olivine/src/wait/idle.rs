@@ -27,8 +27,7 @@ pub(crate) struct Idle {
     most: u32,
 }
 
-/// Decides before which waits a subscriber with `park` looks longer: those like the last ones whose
-/// message came meanwhile.
+/// Decides in which waits a subscriber with `park` looks longer before it sleeps.
 ///
 /// A subscriber of messages that come every 10 µs saves most of its sleeps. Where they come later,
 /// the looks are lost: it tries again after 1, 3, 7 and then 15 waits.
@@ -166,7 +165,7 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(looks(&mut park, WaitStrategy::Park, 400), 400);
         }
-        // One that misses pauses the next wait only.
+        // A miss pauses the next wait only.
         let misses = [u32::MAX, u32::MAX, 400, 400];
         let looked = misses.map(|comes| looks(&mut park, WaitStrategy::Park, comes));
         assert_eq!(looked, [PARK_ROUND, ROUND, 400, 400]);

@@ -42,11 +42,11 @@ fn closing_publisher_wakes_subscriber_before_membership_lock() {
     assert_eq!(seen.try_recv(), Ok(0), "it sleeps on");
 }
 
-/// A hint that is lowered at each wake-up costs each sleep a barrier of all CPUs; one that stays
-/// costs each commit a fence.
+/// If the hint is lowered at each wake-up, each sleep costs a barrier of all CPUs. While it stays,
+/// each commit costs a fence.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn publisher_lowers_the_hint_after_commits_that_find_nobody_asleep() {
+fn publisher_lowers_the_hint_after_commits_that_find_no_sleeper() {
     let mut publisher = Publisher::open("inproc://stands").unwrap();
     let subscriber = Subscriber::open("inproc://stands").unwrap();
     let attached = &publisher.endpoint.attached;

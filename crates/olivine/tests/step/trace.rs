@@ -28,8 +28,12 @@ pub(crate) struct Call {
     pub(crate) number: i64,
     /// The first, second, fourth and fifth of them.
     pub(crate) arguments: [u64; 4],
+    /// Its instruction.
+    pub(crate) at: usize,
 }
 
+/// Length of the instruction `syscall`.
+const SYSCALL_BYTES: usize = 2;
 /// The signal of a stop at a system call, if requested.
 const SYSCALL_STOP: c_int = libc::SIGTRAP | 0x80;
 
@@ -165,7 +169,10 @@ impl Traced {
         match self.resume(libc::PTRACE_SYSCALL) {
             SYSCALL_STOP => {
                 let registers = self.registers();
+                // The instruction pointer is behind `syscall`.
+                let behind = usize::try_from(registers.rip).expect("an address");
                 Some(Call {
+                    at: behind - SYSCALL_BYTES,
                     number: registers.orig_rax.cast_signed(),
                     arguments: [registers.rdi, registers.rsi, registers.r10, registers.r8],
                 })
@@ -175,6 +182,17 @@ impl Traced {
                 None
             }
         }
+    }
+
+    /// Continues until `count` system calls were made. `false` if it reached the end.
+    pub(crate) fn pass_syscalls(&mut self, count: usize) -> bool {
+        (0..count).all(|_| {
+            let found = self.go_to_syscall().is_some();
+            if found {
+                self.leave_syscall();
+            }
+            found
+        })
     }
 
     /// Makes the next system call fail with `errno`, without executing it.

@@ -6,6 +6,7 @@ use olivine_bench::render::{BYTES_MAX, drawings, html};
 use olivine_bench::result::{Load, Outcome, Parameters, ResultFile};
 use olivine_bench::view::{Source, View, view};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 fn source(name: &str, file: ResultFile) -> Source {
     Source {
@@ -14,14 +15,14 @@ fn source(name: &str, file: ResultFile) -> Source {
     }
 }
 
-fn everything() -> View {
+static EVERYTHING: LazyLock<View> = LazyLock::new(|| {
     let sources = [
         source("pingpong", common::round_trips()),
         source("sweep", common::sweep()),
         source("rates", common::rates()),
     ];
     view(&sources)
-}
+});
 
 /// Every element that is opened is closed, in order. Cells and rows of a table need no end.
 fn is_well_formed(markup: &str) -> Result<(), String> {
@@ -68,7 +69,7 @@ fn is_well_formed(markup: &str) -> Result<(), String> {
 
 #[test]
 fn a_report_is_one_whole_file_that_names_nothing_outside() {
-    let html = &html(&everything()).unwrap();
+    let html = &html(&EVERYTHING).unwrap();
     // The browser test looks at it.
     std::fs::write(
         std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.html"),
@@ -107,8 +108,7 @@ fn a_report_is_one_whole_file_that_names_nothing_outside() {
 
 #[test]
 fn every_plot_is_a_separate_drawing_with_n_and_unit_at_each_point() {
-    let everything = everything();
-    let plots = drawings(&everything);
+    let plots = drawings(&EVERYTHING);
     let names: BTreeSet<&str> = plots.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names.len(), plots.len(), "two plots have one name");
     for kind in [
@@ -132,7 +132,7 @@ fn every_plot_is_a_separate_drawing_with_n_and_unit_at_each_point() {
             "{part} is missing in {names:?}"
         );
     }
-    let page = html(&everything).unwrap();
+    let page = html(&EVERYTHING).unwrap();
     assert_eq!(page.matches("<figure>").count(), plots.len());
     for (name, drawing) in &plots {
         is_well_formed(drawing).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -167,16 +167,15 @@ fn every_plot_is_a_separate_drawing_with_n_and_unit_at_each_point() {
 fn every_row_is_in_a_table_and_failures_say_why() {
     let files = [common::round_trips(), common::sweep(), common::rates()];
     let rows: usize = files.iter().map(|file| file.results.len()).sum();
-    let everything = everything();
     let mut shown = 0;
-    for section in &everything.sections {
+    for section in &EVERYTHING.sections {
         let titles = ["Percentiles", "Published elsewhere"];
         let ranked = section.tables.iter();
         let ranked = ranked.filter(|table| !titles.contains(&table.title.as_str()));
         shown += ranked.map(|table| table.lines.len()).sum::<usize>() + section.failures.len();
     }
     assert_eq!(shown, rows);
-    let html = html(&everything).unwrap();
+    let html = html(&EVERYTHING).unwrap();
     assert!(html.contains("no figure: sysv-queue, 32 B: no answer within 20 s &lt;stopped&gt;"));
     assert!(html.contains("another thread, at 4.0 s"));
     assert!(html.contains("Olive README") && html.contains("4 cores at 3.5 GHz"));

@@ -11,6 +11,7 @@ use olivine_bench::result::file::SCHEMA;
 use olivine_bench::result::{
     Collector, Figures, Load, Pair, Parameters, Placement, Published, ResultFile, Row, Slice,
 };
+use std::sync::LazyLock;
 
 /// Samples around `p50_ns`: most near it, each further nine about three times as long.
 #[allow(
@@ -46,16 +47,16 @@ pub(crate) fn rows(kind: &Kind<'_>) -> Vec<Row> {
     let clock = TickClock::calibrate();
     let floor = latency(&clock, 122.0, 2_000);
     let far_floor = latency(&clock, 480.0, 2_000);
+    let delay = latency(&clock, 30.0, kind.samples / 5);
     let mut collector = Collector::new(clock);
     for run in 0..6_u32 {
         let far = run == 5;
         let drift = 1.0 + 0.01 * f64::from(run % 5) - 0.02;
         let factor = if far { 2.6 } else { drift };
         let value = latency(&clock, kind.value.min(1e7) * factor, kind.samples / 5);
-        let delay = latency(&clock, 30.0, kind.samples / 5);
         let figures = match kind.load {
             Load::Closed => Figures::round_trips(value),
-            Load::Open => Figures::one_way(value, delay),
+            Load::Open => Figures::one_way(value, delay.clone()),
             _ => {
                 let factor = if far { 0.5 } else { drift };
                 let figures = Figures::rate(kind.value * factor);
@@ -109,6 +110,12 @@ pub(crate) fn file(scenario: &str, results: Vec<Row>) -> ResultFile {
 
 /// Round trips of many methods, one of which failed and one with a published figure.
 pub(crate) fn round_trips() -> ResultFile {
+    // Millions of samples: made once for all tests of a program, like the next two.
+    static MADE: LazyLock<ResultFile> = LazyLock::new(made_round_trips);
+    MADE.clone()
+}
+
+fn made_round_trips() -> ResultFile {
     let methods = [
         ("olivine-shm", 150.0),
         ("shared-memory", 240.0),
@@ -156,6 +163,11 @@ pub(crate) fn round_trips() -> ResultFile {
 
 /// Latency over rate, size, ring size and wait strategy.
 pub(crate) fn sweep() -> ResultFile {
+    static MADE: LazyLock<ResultFile> = LazyLock::new(made_sweep);
+    MADE.clone()
+}
+
+fn made_sweep() -> ResultFile {
     let mut results = Vec::new();
     for (wait, cost) in [("spin", 0.0), ("park", 30_000.0)] {
         for size in [32_u64, 256, 4096] {
@@ -188,6 +200,11 @@ pub(crate) fn sweep() -> ResultFile {
 
 /// Rates: by size and batch, to several subscribers, in a mesh, pair by pair.
 pub(crate) fn rates() -> ResultFile {
+    static MADE: LazyLock<ResultFile> = LazyLock::new(made_rates);
+    MADE.clone()
+}
+
+fn made_rates() -> ResultFile {
     let kind = |scenario, method, parameters, value| Kind {
         scenario,
         method,

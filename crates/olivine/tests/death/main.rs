@@ -41,6 +41,9 @@ use wake_word::WakeWord;
 
 /// Kills on one channel, before it is checked and replaced.
 const ROUND: u64 = 500;
+/// Kills of an ordinary run: four rounds, one with spinning participants. `cargo xtask death` and
+/// `ci --deep` say how many they want.
+const KILLS: u64 = 2000;
 /// One in this many rounds has spinning participants.
 const SPINNING: u64 = 8;
 /// One in this many kills is aimed at code of the core (`OLIVINE_AIM_ONE_IN`).
@@ -303,7 +306,7 @@ impl Run {
 #[test]
 fn survivors_of_kills_lose_nothing_and_continue() {
     let run = Run {
-        kills: setting("OLIVINE_KILLS", 5000),
+        kills: setting("OLIVINE_KILLS", KILLS),
         seed: setting("OLIVINE_SEED", 1),
         soak: Duration::from_secs(setting("OLIVINE_SOAK_S", 0)),
         started: Instant::now(),
@@ -348,7 +351,7 @@ fn survivors_of_kills_lose_nothing_and_continue() {
 /// message is torn.
 #[test]
 fn survivors_on_an_evicting_channel_continue() {
-    let kills = setting("OLIVINE_KILLS", 5000) / 10;
+    let kills = setting("OLIVINE_KILLS", KILLS) / 10;
     let seed = setting("OLIVINE_SEED", 1);
     let mut tally = Tally::default();
     for number in 0..kills.div_ceil(ROUND) {

@@ -111,7 +111,7 @@ fn abi_document_lists_every_function_constant_and_field() {
     let file = folder.0.path().join("layout.c");
     fs::write(&file, program(&structures)).unwrap();
     let file = file.display().to_string();
-    let Some(compiled) = folder.compile("cc", "c11", &file, Link::Shared) else {
+    let Some(compiled) = stage::compile("cc", "c11", &file, Link::Shared) else {
         return;
     };
     let layout = Running::launch(&compiled, &[]).finish();

@@ -16,6 +16,8 @@ const MESSAGES: u64 = 50_000;
 /// The oldest standards that the headers are for: `README.md` and the headers name them.
 const LOWEST_C: &str = "c99";
 const LOWEST_CPP: &str = "c++17";
+/// Of programs that run under valgrind: its findings name lines.
+const WITH_LINES: &str = "c11 -g";
 
 /// Each program here, with each header, compiles without a warning by the oldest standard that the
 /// README promises, and by later ones.
@@ -50,13 +52,12 @@ fn headers_and_programs_compile_by_the_oldest_standard_that_is_promised() {
 
 #[test]
 fn what_is_wrong_is_refused_in_words() {
-    let place = TestFolder::new();
     for (compiler, link) in [
         ("cc", Link::Shared),
         ("cc", Link::Static),
         ("clang", Link::Shared),
     ] {
-        if let Some(program) = place.compile(compiler, "c11", "refuse.c", link) {
+        if let Some(program) = stage::compile(compiler, "c11", "refuse.c", link) {
             assert_eq!(Running::launch(&program, &[]).finish(), "refused");
         }
     }
@@ -82,7 +83,7 @@ fn every_verb_does_in_c_and_cpp_what_the_table_says() {
         ("c++", "c++17", "verbs.cpp", "kinds c++ bytes"),
     ] {
         assert!(VERBS.lines().any(|line| line == kinds), "{kinds}");
-        if let Some(program) = place.compile(compiler, standard, name, Link::Shared) {
+        if let Some(program) = stage::compile(compiler, standard, name, Link::Shared) {
             let said = Running::launch(&program, &[file.to_str().unwrap()]).finish();
             let said: Vec<_> = said.lines().collect();
             assert_eq!(said.len(), rows.len(), "{name}");
@@ -96,7 +97,7 @@ fn every_verb_does_in_c_and_cpp_what_the_table_says() {
 #[test]
 fn a_dropped_durable_subscriber_in_c_gets_its_last_message_again() {
     let place = TestFolder::new();
-    if let Some(program) = place.compile("cc", "c11", "places.c", Link::Static) {
+    if let Some(program) = stage::compile("cc", WITH_LINES, "places.c", Link::Static) {
         let words = ["durable", &*place.uri(""), &*place.uri("&name=archive")];
         assert_eq!(Running::launch(&program, &words).finish(), "kept");
     }
@@ -108,7 +109,7 @@ const IMPATIENT: &str = "&capacity=4KiB&slow=evict:1ms";
 #[test]
 fn a_durable_name_and_removed_files_are_reported_in_c() {
     let place = TestFolder::new();
-    if let Some(program) = place.compile("cc", "c11", "places.c", Link::Static) {
+    if let Some(program) = stage::compile("cc", WITH_LINES, "places.c", Link::Static) {
         let words = [
             "place",
             &*place.uri(IMPATIENT),
@@ -150,7 +151,7 @@ fn valgrind_finds_nothing_in_programs_in_c() {
         ("places.c", Some("place"), &[IMPATIENT, &impatient], "found"),
     ] {
         let place = TestFolder::new();
-        let Some(program) = place.compile("cc", "c11 -g", file, Link::Static) else {
+        let Some(program) = stage::compile("cc", WITH_LINES, file, Link::Static) else {
             return;
         };
         let program = program.display().to_string();
@@ -202,11 +203,10 @@ fn claim_and_commit_take_little_more_than_publish() {
     if cfg!(debug_assertions) {
         return stage::skip("instructions are counted in a release build only");
     }
-    let place = TestFolder::new();
     if !has_valgrind() {
         return;
     }
-    let Some(program) = place.compile("cc", "c11 -O2", "costs.c", Link::Static) else {
+    let Some(program) = stage::compile("cc", "c11 -O2", "costs.c", Link::Static) else {
         return;
     };
     let [publish, claim] = ["publish", "claim"].map(|verb| instructions(&program, verb));
@@ -224,7 +224,7 @@ fn claim_and_commit_take_little_more_than_publish() {
 fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
     let place = TestFolder::new();
     for (compiler, standard) in [("c++", "c++17"), ("c++", "c++20"), ("clang++", "c++17")] {
-        if let Some(program) = place.compile(compiler, standard, "layer.cpp", Link::Shared) {
+        if let Some(program) = stage::compile(compiler, standard, "layer.cpp", Link::Shared) {
             assert_eq!(
                 Running::launch(&program, &[&place.uri("")]).finish(),
                 "layered"
@@ -236,8 +236,7 @@ fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
 #[test]
 fn the_layer_in_cpp_takes_buffers_whole_and_settings_of_run_time_with_and_without_exceptions() {
     for standard in ["c++17", "c++20", "c++17 -fno-exceptions"] {
-        let place = TestFolder::new();
-        if let Some(program) = place.compile("c++", standard, "plain.cpp", Link::Shared) {
+        if let Some(program) = stage::compile("c++", standard, "plain.cpp", Link::Shared) {
             assert_eq!(Running::launch(&program, &[]).finish(), "plain");
         }
     }
@@ -250,8 +249,7 @@ fn values_of_one_type_in_cpp_arrive_alone_and_in_arrays() {
         ("c++", "c++20 -fno-exceptions"),
         ("clang++", "c++17"),
     ] {
-        let place = TestFolder::new();
-        if let Some(program) = place.compile(compiler, standard, "typed.cpp", Link::Shared) {
+        if let Some(program) = stage::compile(compiler, standard, "typed.cpp", Link::Shared) {
             assert_eq!(Running::launch(&program, &[]).finish(), "typed");
         }
     }
@@ -260,7 +258,7 @@ fn values_of_one_type_in_cpp_arrive_alone_and_in_arrays() {
 #[test]
 fn values_of_rust_arrive_in_cpp_where_both_state_the_same_type() {
     let place = TestFolder::new();
-    let Some(program) = place.compile("c++", "c++17", "typed.cpp", Link::Shared) else {
+    let Some(program) = stage::compile("c++", "c++17", "typed.cpp", Link::Shared) else {
         return;
     };
     let uri = place.uri("");
@@ -279,8 +277,7 @@ fn values_of_rust_arrive_in_cpp_where_both_state_the_same_type() {
 
 #[test]
 fn many_messages_go_into_an_array_in_one_call_of_c() {
-    let place = TestFolder::new();
-    if let Some(program) = place.compile("cc", "c11", "arrays.c", Link::Shared) {
+    if let Some(program) = stage::compile("cc", "c11", "arrays.c", Link::Shared) {
         assert_eq!(Running::launch(&program, &[]).finish(), "arrays");
     }
 }
@@ -289,7 +286,7 @@ fn many_messages_go_into_an_array_in_one_call_of_c() {
 #[test]
 fn a_publisher_in_c_is_read_in_rust() {
     let place = TestFolder::new();
-    let Some(program) = place.compile("cc", "c11", "roles.c", Link::Shared) else {
+    let Some(program) = stage::compile("cc", "c11", "roles.c", Link::Shared) else {
         return;
     };
     let uri = place.uri("");
@@ -314,7 +311,7 @@ fn a_publisher_in_c_is_read_in_rust() {
 #[test]
 fn a_subscriber_in_c_reads_rust() {
     let place = TestFolder::new();
-    let Some(program) = place.compile("cc", "c11", "roles.c", Link::Static) else {
+    let Some(program) = stage::compile("cc", "c11", "roles.c", Link::Static) else {
         return;
     };
     let uri = place.uri("&capacity=16KiB");
@@ -334,7 +331,7 @@ fn a_subscriber_in_c_reads_rust() {
 #[test]
 fn a_killed_publisher_in_c_leaves_the_channel_working() {
     let place = TestFolder::new();
-    let Some(program) = place.compile("cc", "c11", "roles.c", Link::Shared) else {
+    let Some(program) = stage::compile("cc", "c11", "roles.c", Link::Shared) else {
         return;
     };
     let uri = place.uri("");
@@ -389,7 +386,7 @@ fn run_block(language: &str, compiler: &str, standard: &str, program: &str, prin
     let file = place.0.path().join(format!("readme.{language}"));
     std::fs::write(&file, program).unwrap();
     let file = file.display().to_string();
-    let Some(program) = place.compile(compiler, standard, &file, Link::Shared) else {
+    let Some(program) = stage::compile(compiler, standard, &file, Link::Shared) else {
         return;
     };
     let program = program.display().to_string();

@@ -5,7 +5,7 @@
 //! subscriber has a name, fails half way, and its successor goes on with the message it failed at.
 //! Over inproc:// the languages' own tests run.
 
-use crate::stage::{Link, Running, TestFolder, WATCHDOG, libraries, numbered, source};
+use crate::stage::{self, Link, Running, TestFolder, WATCHDOG, libraries, numbered, source};
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use std::io::Write as _;
 use std::net::TcpListener;
@@ -28,7 +28,7 @@ struct Language {
 /// The languages that this machine has; those that are missing are named in a line.
 fn languages(place: &TestFolder) -> Vec<Language> {
     let compiled = |name, compiler, standard, roles| {
-        let program = place.compile(compiler, standard, roles, Link::Shared)?;
+        let program = stage::compile(compiler, standard, roles, Link::Shared)?;
         Some(Language {
             name,
             publish: (program.clone(), vec!["publish".to_owned()]),

@@ -3,10 +3,12 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::{iter, thread};
 
@@ -41,7 +43,12 @@ pub(crate) fn libraries() -> PathBuf {
     own.parent().unwrap().to_owned()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Where compiled programs are kept until the next run: beside this build's libraries.
+fn compiled() -> PathBuf {
+    libraries().join("c-programs")
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Link {
     Shared,
     Static,
@@ -68,62 +75,104 @@ impl TestFolder {
     pub(crate) fn uri(&self, query: &str) -> String {
         format!("shm://capi?dir={}{query}", self.0.path().display())
     }
+}
 
-    /// Compiles a program of `tests/programs`. `None` where there is no such compiler, which is
-    /// said in a line.
-    pub(crate) fn compile(
-        &self,
-        compiler: &str,
-        standard: &str,
-        name: &str,
-        link: Link,
-    ) -> Option<PathBuf> {
-        let mut command = compiling(compiler, standard, &[name])?;
-        let program = self.0.path().join(format!("{name}-{compiler}"));
-        command.arg("-o").arg(&program);
+/// Makes the file `name` once in this process: several tests run the same program. Another run may
+/// use the file that is there, so the new file replaces it by a rename.
+fn once(name: String, make: impl FnOnce(&Path)) -> PathBuf {
+    static MADE: Mutex<BTreeMap<String, Arc<OnceLock<PathBuf>>>> = Mutex::new(BTreeMap::new());
+    let made = MADE
+        .lock()
+        .unwrap()
+        .entry(name.clone())
+        .or_default()
+        .clone();
+    let make = || {
+        let folder = compiled();
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join(&name);
+        let unfinished = folder.join(format!("{name}-{}", std::process::id()));
+        make(&unfinished);
+        std::fs::rename(unfinished, &path).unwrap();
+        path
+    };
+    made.get_or_init(make).clone()
+}
+
+/// Compiles a program of `tests/programs`, or one with an absolute path, beside it. `None` where
+/// there is no such compiler, which is said in a line.
+pub(crate) fn compile(compiler: &str, standard: &str, name: &str, link: Link) -> Option<PathBuf> {
+    if !has(compiler, &[name]) {
+        return None;
+    }
+    let object = object(compiler, standard, name);
+    let make = |program: &Path| {
+        let mut command = Command::new(compiler);
+        command.arg("-o").arg(program).arg(&object);
         if link == Link::Shared {
             // By its path and not by its name: a static one is beside it.
             command.arg(libraries().join("libolivine_capi.so"));
             command.arg("-Wl,--disable-new-dtags");
-            command.arg(format!("-Wl,-rpath,{}", self.0.path().display()));
-            let soname = self.0.path().join("libolivine.so.0.1");
-            if !soname.exists() {
-                std::os::unix::fs::symlink(libraries().join("libolivine_capi.so"), soname).unwrap();
-            }
+            command.arg(format!("-Wl,-rpath,{}", compiled().display()));
+            once("libolivine.so.0.1".to_owned(), |soname| {
+                let library = libraries().join("libolivine_capi.so");
+                std::os::unix::fs::symlink(library, soname).unwrap();
+            });
         } else {
             command
                 .arg(libraries().join("libolivine_capi.a"))
                 .args(NATIVE);
         }
         succeed(command.arg("-pthread"));
-        Some(program)
+    };
+    if Path::new(name).is_absolute() {
+        let program = PathBuf::from(format!("{name}-{compiler}"));
+        make(&program);
+        return Some(program);
     }
+    let key = format!("{name}-{compiler}-{standard}-{link:?}");
+    Some(once(key.replace(' ', ""), make))
 }
 
-/// Compiles these programs of `tests/programs` without making a file.
+/// Compiles these programs of `tests/programs`.
 pub(crate) fn check(compiler: &str, standard: &str, names: &[&str]) {
-    if let Some(mut command) = compiling(compiler, standard, names) {
-        succeed(command.arg("-fsyntax-only"));
+    if has(compiler, names) {
+        for name in names {
+            object(compiler, standard, name);
+        }
     }
 }
 
-/// The call of a compiler for programs of `tests/programs`. `None` where there is no such compiler,
-/// which is said in a line.
-fn compiling(compiler: &str, standard: &str, names: &[&str]) -> Option<Command> {
-    if Command::new(compiler).arg("--version").output().is_err() {
+/// Whether there is this compiler for these programs; if not, a line says so.
+fn has(compiler: &str, names: &[&str]) -> bool {
+    let found = Command::new(compiler).arg("--version").output().is_ok();
+    if !found {
         let names = names.join(", ");
         skip(&format!("no {compiler}, so {names} was not compiled by it"));
-        return None;
     }
-    let mut command = Command::new(compiler);
-    command.args(STRICT);
-    // The standard, and flags behind it.
-    let mut words = standard.split(' ');
-    command.args(words.next().map(|standard| format!("-std={standard}")));
-    command.args(words);
-    command.arg("-I").arg(source("include"));
-    command.args(names.iter().map(|name| source("tests/programs").join(name)));
-    Some(command)
+    found
+}
+
+/// The compiled source of a program, not linked.
+fn object(compiler: &str, standard: &str, name: &str) -> PathBuf {
+    let make = |object: &Path| {
+        let mut command = Command::new(compiler);
+        command.args(STRICT);
+        // The standard, and flags behind it.
+        let mut words = standard.split(' ');
+        command.args(words.next().map(|standard| format!("-std={standard}")));
+        command.args(words);
+        command.arg("-I").arg(source("include"));
+        command.arg("-c").arg(source("tests/programs").join(name));
+        succeed(command.arg("-pthread").arg("-o").arg(object));
+    };
+    if Path::new(name).is_absolute() {
+        let object = PathBuf::from(format!("{name}-{compiler}.o"));
+        make(&object);
+        return object;
+    }
+    let key = format!("{name}-{compiler}-{standard}.o");
+    once(key.replace(' ', ""), make)
 }
 
 fn succeed(command: &mut Command) {

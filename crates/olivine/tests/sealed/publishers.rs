@@ -190,7 +190,7 @@ fn a15_too_many_descriptors_or_too_few_are_refused_and_closed() {
 fn a15_invalid_reply_is_named() {
     let mut other_version = welcome();
     other_version[8] = 9;
-    let mut escape = b"OLIVSEAL\x01\0\x03\0\x05\0\0\0\x03\0\x04\0".to_vec();
+    let mut escape = b"OLIVSEAL\x02\0\x03\0\x06\0\0\0\x03\0\x04\0".to_vec();
     escape.resize(32, 0);
     escape.extend(b"\x1b[2J");
     let cases: [(&[u8], &str); 5] = [

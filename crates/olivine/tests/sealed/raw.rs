@@ -31,14 +31,14 @@ pub(crate) const RING: usize = 512;
 
 /// A hello of a reliable subscriber that starts now and parks.
 pub(crate) fn hello() -> Vec<u8> {
-    let mut bytes = b"OLIVSEAL\x01\0\x01\0\x05\0\0\0\0\0\x02".to_vec();
+    let mut bytes = b"OLIVSEAL\x02\0\x01\0\x06\0\0\0\0\0\x02".to_vec();
     bytes.resize(32, 0);
     bytes
 }
 
 /// A handshake reply that starts at position 0.
 pub(crate) fn welcome() -> Vec<u8> {
-    let mut bytes = b"OLIVSEAL\x01\0\x02\0\x05\0\0\0\x40".to_vec();
+    let mut bytes = b"OLIVSEAL\x02\0\x02\0\x06\0\0\0\x40".to_vec();
     bytes.resize(32, 0);
     bytes
 }
@@ -205,7 +205,7 @@ impl Handout {
         geometry[16] = 1 << 6;
         geometry[23] = fnv(&geometry[..23]);
         let magic = |text: &[u8; 8]| u64::from_le_bytes(*text);
-        let mut words = vec![(0, magic(b"OLIVINE1")), (1, 5), (2, 1), (22, 7), (112, 1)];
+        let mut words = vec![(0, magic(b"OLIVINE1")), (1, 6), (2, 1), (22, 7), (112, 1)];
         words.extend(
             geometry
                 .iter()
@@ -221,7 +221,7 @@ impl Handout {
         let (page_file, page) = memory(PAGE_BYTES, &words);
         let words = [
             (0, magic(b"OLIVLANE")),
-            (1, 5),
+            (1, 6),
             (2, capacity),
             // The incarnation of the page.
             (5, 7),

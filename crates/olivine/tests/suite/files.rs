@@ -82,7 +82,7 @@ fn damaged_files_are_refused_and_kept() {
             false,
         ),
         ("control", |path| write_word(path, VERSION, 1), true),
-        ("control", |path| write_word(path, VERSION, 6), true),
+        ("control", |path| write_word(path, VERSION, 5), true),
         (
             "control",
             |path| write_word(path, GEOMETRY, u64::MAX),
@@ -107,7 +107,7 @@ fn damaged_files_are_refused_and_kept() {
         let before = std::fs::read(&path).unwrap();
         for error in refused(&uri) {
             let expected = match error {
-                OpenError::Layout { expected: 5, .. } => is_version,
+                OpenError::Layout { expected: 6, .. } => is_version,
                 OpenError::NotAChannel { .. } => !is_version,
                 _ => false,
             };

@@ -109,7 +109,7 @@ inline scan() {
 }
 
 /* The hint: there may be sleepers; a barrier has passed since it was raised; the rest counts
- * sleeps. */
+ * sleeps and lowerings. */
 #define RAISED 1
 #define COVERED 2
 #define COUNT 4
@@ -137,7 +137,13 @@ inline lower_hint(seen) {
 #ifdef MUTANT_wake_lowers_blindly
         :: true -> memory[SLEEPERS] = memory[SLEEPERS] & (HINT_MASK - RAISED - COVERED)
 #else
+#ifdef MUTANT_wake_lowering_uncounted
         :: memory[SLEEPERS] == seen -> memory[SLEEPERS] = seen & (HINT_MASK - RAISED - COVERED)
+#else
+        /* Counted: what follows differs from what an earlier sleeper saw. */
+        :: memory[SLEEPERS] == seen ->
+            memory[SLEEPERS] = (seen + COUNT) & (HINT_MASK - RAISED - COVERED)
+#endif
         :: else
 #endif
         fi
@@ -286,7 +292,7 @@ proctype publisher() {
     fi
 
 proctype subscriber(byte me) {
-    byte position, header, payload;
+    byte position, header, payload, raised;
     bool armed = false, napped = NAPPED, fresh;
     atomic { membership == NONE -> membership = me };
     slot_lock[me] = true;

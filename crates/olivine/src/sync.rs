@@ -69,6 +69,8 @@ pub(crate) fn light_barrier(_mutant: bool) {
 pub(crate) fn heavy_barrier(_mutant: bool) -> bool {
     #[cfg(not(loom))]
     {
+        #[cfg(test)]
+        logged::count_barrier();
         // SeqCst: the fence of this thread; the kernel supplies those of the others.
         fence(Ordering::SeqCst);
         membarrier::everywhere()
@@ -158,7 +160,7 @@ pub(crate) const fn unless(weakened: bool, ordering: Ordering) -> Ordering {
 pub(crate) mod logged {
     use super::Ordering;
     use core::sync::atomic::AtomicU64 as Plain;
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     /// One step of a thread that other threads can see.
     #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,6 +177,16 @@ pub(crate) mod logged {
 
     thread_local! {
         static LOG: RefCell<Option<Vec<Step>>> = const { RefCell::new(None) };
+        static BARRIERS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// Heavy barriers that this thread has passed.
+    pub(crate) fn barriers_of_this_thread() -> u64 {
+        BARRIERS.get()
+    }
+
+    pub(super) fn count_barrier() {
+        BARRIERS.set(BARRIERS.get() + 1);
     }
 
     /// The stores of this thread while `body` runs.

@@ -54,9 +54,9 @@ const NAP_UNCOVERED: Duration = Duration::from_millis(1);
 /// The bit of the hint that says that there may be sleepers.
 pub(crate) const RAISED: u64 = 1;
 /// The bit of the hint that says that a heavy barrier has passed since it was raised. The bits
-/// above count the sleeps.
+/// above count the sleeps and the lowerings.
 pub(crate) const COVERED: u64 = 2;
-/// One sleep in the count of the hint.
+/// One sleep, or one lowering, in the count of the hint.
 pub(crate) const ONE_SLEEP: u64 = 4;
 
 /// Raises the flags of a sleeper and checks once more.
@@ -179,8 +179,9 @@ pub(crate) enum Hint {
     Lowered,
 }
 
-/// Wakes every parked subscriber of the channel; returns how many.
-pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry, after: Hint) -> u64 {
+/// Wakes every parked subscriber of the channel; returns how many, and `None` if the hint is not
+/// raised.
+pub(crate) fn wake_sleepers(words: &Words, geometry: &Geometry, after: Hint) -> Option<u64> {
     wake_sleepers_until(words, geometry, after, || false)
 }
 
@@ -191,7 +192,7 @@ pub(crate) fn wake_sleepers_until(
     geometry: &Geometry,
     after: Hint,
     mut dies: impl FnMut() -> bool,
-) -> u64 {
+) -> Option<u64> {
     let hint = words.word(control::SLEEPERS);
     // SeqCst: SLEEP for a publisher without membarrier. It calls this after every commit and must
     // order its store before its load of the hint. For other callers the cost does not matter.
@@ -199,12 +200,12 @@ pub(crate) fn wake_sleepers_until(
     // WAKE (acquire): every park word raised before the count is visible.
     let seen = hint.load(unless(mutant("wake_take_relaxed"), Ordering::Acquire));
     if seen & RAISED == 0 {
-        return 0;
+        return None;
     }
     if mutant("wake_hint_lowered_first") {
         hint.fetch_and(!(RAISED | COVERED), Ordering::AcqRel);
         if dies() {
-            return 0;
+            return Some(0);
         }
     }
     let mut woken = 0;
@@ -213,13 +214,13 @@ pub(crate) fn wake_sleepers_until(
         if wake(park) {
             woken += 1;
             if dies() {
-                return woken;
+                return Some(woken);
             }
         }
     }
     crate::points::pass("wake.words_taken");
     if after == Hint::Stays {
-        return woken;
+        return Some(woken);
     }
     if mutant("wake_hint_lowered_blindly") {
         hint.fetch_and(!(RAISED | COVERED), Ordering::AcqRel);
@@ -227,11 +228,14 @@ pub(crate) fn wake_sleepers_until(
         // Only if unchanged since the park words were taken: a sleeper that raised it later is not
         // woken yet. Relaxed: lowering publishes nothing, and sleepers raise it by
         // read-modify-write (WAKE).
-        let lowered = seen & !(RAISED | COVERED);
+        // Counted, too: a sleeper that raises it again must not give it the value that an earlier
+        // one saw, which would then set COVERED for a barrier before that (ADR 0045). Wraps: other
+        // participants can store anything.
+        let lowered = seen.wrapping_add(ONE_SLEEP) & !(RAISED | COVERED);
         let _ = hint.compare_exchange(seen, lowered, Ordering::Relaxed, Ordering::Relaxed);
     }
     crate::points::pass("wake.hint_lowered");
-    woken
+    Some(woken)
 }
 
 /// Takes a park word and wakes its sleeper. `false` if it is not raised.
@@ -383,6 +387,7 @@ impl Sleeper {
 mod tests {
     use super::*;
     use crate::documents::assert_states;
+    use crate::sync::logged::barriers_of_this_thread;
 
     #[test]
     fn two_naps_are_short_and_long_naps_need_wake_guarantee() {
@@ -450,17 +455,17 @@ mod tests {
     #[cfg_attr(miri, ignore = "Miri has no membarrier: no barrier covers a sleep")]
     fn sleeper_passes_a_barrier_only_after_the_hint_was_lowered() {
         let (park, hint) = (AtomicU64::new(0), AtomicU64::new(0));
-        let sleeps = |hint: &AtomicU64| {
-            let stood = matches!(raise(hint), Raised::Standing);
+        let barriers = |hint: &AtomicU64| {
+            let before = barriers_of_this_thread();
             assert_eq!(prepare_sleep(&park, Some(hint), || false), Prepared::Sleep);
-            stood
+            barriers_of_this_thread() - before
         };
-        assert_eq!([(); 3].map(|()| sleeps(&hint)), [false, true, true]);
+        assert_eq!([(); 3].map(|()| barriers(&hint)), [1, 0, 0]);
         hint.fetch_and(!(RAISED | COVERED), Ordering::Relaxed);
-        assert_eq!([(); 2].map(|()| sleeps(&hint)), [false, true]);
+        assert_eq!([(); 2].map(|()| barriers(&hint)), [1, 0]);
         // Raised, but its sleeper died before its barrier.
         hint.store(RAISED, Ordering::Relaxed);
-        assert_eq!([(); 2].map(|()| sleeps(&hint)), [false, true]);
+        assert_eq!([(); 2].map(|()| barriers(&hint)), [1, 0]);
     }
 
     #[test]

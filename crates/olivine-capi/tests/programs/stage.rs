@@ -116,6 +116,8 @@ pub(crate) fn compile(compiler: &str, standard: &str, name: &str, link: Link) ->
             command.arg(format!("-Wl,-rpath,{}", compiled().display()));
             once("libolivine.so.0.1".to_owned(), |soname| {
                 let library = libraries().join("libolivine_capi.so");
+                // Of a killed run with this process number.
+                let _ = std::fs::remove_file(soname);
                 std::os::unix::fs::symlink(library, soname).unwrap();
             });
         } else {

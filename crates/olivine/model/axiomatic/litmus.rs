@@ -147,6 +147,22 @@ pub(crate) enum Expression {
     Binary(&'static str, Box<Self>, Box<Self>),
 }
 
+impl Expression {
+    /// The sum of the numbers that it adds.
+    fn added(&self) -> i64 {
+        match self {
+            Self::Binary(sign, left, right) => {
+                let number = |side: &Self| match side {
+                    Self::Number(number) if *sign == "+" => *number,
+                    _ => side.added(),
+                };
+                number(left) + number(right)
+            }
+            _ => 0,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Thread {
     pub(crate) name: String,
@@ -238,10 +254,13 @@ impl Litmus {
                 Action::Store { place: at, value } if *at == place => {
                     most = most.max(number(value).unwrap_or(UNKNOWN));
                 }
-                // One with an expression lowers what it has read.
                 Action::Exchange {
                     place: at, value, ..
-                } if *at == place => most = most.max(number(value).unwrap_or(most)),
+                } if *at == place => match number(value) {
+                    Some(number) => most = most.max(number),
+                    // Of what it has read it is a part, and what it adds.
+                    None => added += value.added(),
+                },
                 _ => {}
             }
         }

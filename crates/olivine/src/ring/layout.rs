@@ -31,7 +31,8 @@
 //!   lossy subscriber fences after its copy and reads the limit again. So it detects an overwritten
 //!   copy.
 //! * **SLEEP**: a sleeper raises its flags, passes a heavy barrier and looks again; a publisher
-//!   commits, passes a light barrier and reads the hint. One of them sees the other.
+//!   commits, passes a light barrier and reads the hint. One of them sees the other. While the hint
+//!   stands, a fence on each side does: the publisher's comes before it reads the park words.
 //! * **WAKE**: a sleeper raises its park word, then counts the hint up and raises it, each by
 //!   read-modify-write. A waker reads the hint, takes each park word by read-modify-write, and
 //!   lowers the hint only if the count has not changed. No flag is lost, even if a waker dies or
@@ -87,7 +88,7 @@ pub(crate) mod control {
     /// lane.
     pub(crate) const LANES_EPOCH: usize = 32;
     /// The hint. Lowest bit: a subscriber may be parked; publishers read it after each commit. Next
-    /// bit: a heavy barrier has passed since. The bits above count the sleeps.
+    /// bit: a heavy barrier has passed since. The bits above count the sleeps and lowerings.
     pub(crate) const SLEEPERS: usize = 48;
     /// Bitmap of slots that gate publishers.
     pub(crate) const GATING: usize = 64;

@@ -293,25 +293,27 @@ impl Sleepers {
         &self.pages
     }
 
-    /// Wakes every subscriber that sleeps; returns how many. The caller has passed a light barrier.
+    /// Wakes every subscriber that sleeps; returns how many, and `None` if no hint is raised. The
+    /// caller has passed a light barrier.
     ///
     /// Each page costs at most one wake-up, also with invalid words.
-    pub(crate) fn wake(&mut self, after: Hint) -> u64 {
+    pub(crate) fn wake(&mut self, after: Hint) -> Option<u64> {
         if self.fence {
             // SeqCst: SLEEP without membarrier; our commit comes before the loads of the hints.
             fence(Ordering::SeqCst);
         }
         // Acquire: the pages that the number counts are in the list. A later page was added before
-        // its subscriber could sleep. The heavy barrier of that sleep makes the number visible:
-        // SLEEP.
+        // its subscriber could sleep. The heavy barrier of its first sleep makes the number
+        // visible: SLEEP.
         if self.pages.epoch.load(Ordering::Acquire) != self.epoch {
             self.look_up();
         }
-        let mut woken = 0;
+        let mut woken = None;
         for page in &self.known {
             // Relaxed: only a hint; the waker reads it again (WAKE).
             if page.hint.load(Ordering::Relaxed) & RAISED != 0 {
-                woken += wake_sleepers(&page.words, &self.pages.shape, after);
+                let here = wake_sleepers(&page.words, &self.pages.shape, after);
+                woken = here.map(|here| woken.unwrap_or(0) + here).or(woken);
             }
         }
         woken

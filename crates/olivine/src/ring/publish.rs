@@ -565,17 +565,17 @@ impl Producer {
     fn wake_sleepers(&mut self) {
         let stays = self.found_awake < HINT_STAYS;
         let woken = self.wake_all(if stays { Hint::Stays } else { Hint::Lowered });
-        self.found_awake = match stays && woken == 0 {
-            true => self.found_awake + 1,
-            false => 0,
+        self.found_awake = match woken {
+            Some(0) if stays => self.found_awake + 1,
+            _ => 0,
         };
-        if woken > 0 {
+        if let Some(woken @ 1..) = woken {
             add_to_counter(&self.lane, lane::WAKES, woken);
         }
     }
 
-    /// Wakes every subscriber that sleeps; returns how many.
-    pub(crate) fn wake_all(&mut self, after: Hint) -> u64 {
+    /// Wakes every subscriber that sleeps; returns how many, and `None` if no hint is raised.
+    pub(crate) fn wake_all(&mut self, after: Hint) -> Option<u64> {
         match &mut self.private_pages {
             Some(sleepers) => sleepers.wake(after),
             None => crate::wait::wake_sleepers(self.gate.control(), self.gate.geometry(), after),

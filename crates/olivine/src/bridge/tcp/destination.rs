@@ -140,7 +140,8 @@ impl Receiving<'_> {
             if self.acknowledge(&mut announced, least) {
                 limit.sent(now);
             }
-            if !moved {
+            // Only a read that found nothing shows silence.
+            if !moved && !is_drained {
                 self.pipe.keep_alive()?;
             }
             let flushed = self.pipe.flush()?;

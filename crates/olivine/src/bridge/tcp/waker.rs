@@ -116,7 +116,8 @@ fn run(shared: &Shared, sleeper: &Sleeper) {
         // Release: pairs with `wait`.
         shared.signalled.store(1, Ordering::Release);
         // SeqCst: orders the store before our load of the park word, a store and a load of
-        // different words. The sleeper has its heavy barrier between its two. Once for each event.
+        // different words. The sleeper has its barrier or fence between its two. Once for each
+        // event.
         fence(Ordering::SeqCst);
         wake(&sleeper.park);
     }

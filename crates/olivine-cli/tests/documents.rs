@@ -209,7 +209,7 @@ fn cells(text: &str) -> impl Iterator<Item = &str> {
 fn figures(text: &str) -> Vec<&str> {
     let is_figure = |cell: &&str| {
         let unit = cell.split_once(' ').map_or("", |(_, unit)| unit);
-        matches!(unit, "ns" | "us" | "ms" | "K/s" | "M/s")
+        matches!(unit, "ns" | "us" | "ms" | "K/s" | "M/s" | "G/s")
     };
     cells(text).filter(is_figure).collect()
 }

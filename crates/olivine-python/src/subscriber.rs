@@ -26,9 +26,9 @@ use std::time::{Duration, Instant};
 
 /// Receives messages of a channel from all its publishers, in order for each publisher.
 ///
-/// A durable subscriber (`name=`) consumes a message with the next call that receives, or with
-/// `close`. If it is dropped, dies, or leaves its `with` block by an exception, the next subscriber
-/// of that name gets its last message again, first.
+/// A durable subscriber (`name=`) consumes a message with the next call that receives or waits,
+/// with `release`, or with `close`. If it is dropped, dies, or leaves its `with` block by an
+/// exception, the next subscriber of that name gets its last message again, first.
 ///
 /// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.

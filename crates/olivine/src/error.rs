@@ -225,8 +225,8 @@ pub enum ReceiveError {
     /// that the publisher of their lane has published until now, and continues there with the next
     /// message that is published. Other lanes lose nothing by this.
     #[error(
-        "overrun: {lost_bytes} bytes were overwritten before they were read; go on, or use a \
-         larger 'capacity=' or 'delivery=reliable'"
+        "overrun: {lost_bytes} bytes were skipped, because a publisher was free to overwrite the \
+         next message; go on, or use a larger 'capacity=' or 'delivery=reliable'"
     )]
     Overrun {
         /// Bytes of frames (headers and padding included) that were skipped.

@@ -175,10 +175,11 @@ impl Bridge {
     /// ends once every publisher of the source has closed and everything is delivered. Otherwise it
     /// runs until it is stopped.
     ///
-    /// The durable `name` in the remote URI identifies this bridge. The default name is made from
-    /// the two URIs and the name of this machine, so the next bridge between the two continues at
-    /// this one's position. A position with a default name is given up when the source has ended
-    /// and everything is delivered, and by [`Bridge::leave`]. A position with a given name is kept.
+    /// A `name` in the remote URI names this bridge at the far side; one in the ring's URI names
+    /// its position there, which is then kept. The default name is made from the two URIs, with all
+    /// their keys, and the host name, so the next bridge between the two continues at this one's
+    /// position. A position with a default name is given up when the source has ended and
+    /// everything is delivered, and by [`Bridge::leave`].
     ///
     /// # Errors
     ///

@@ -61,7 +61,7 @@ pub(crate) const NAME_LENGTH_MAX: usize = 48;
 /// A key `x` has a setter `x` and a getter `get_x`. What belongs to one scheme is in the group of
 /// that scheme: [`Config::tcp`], [`Config::nats`], [`Config::file`] and [`Config::sealed`] change
 /// it, and [`Config::get_tcp`] and its like show it. Settings for another scheme than the channel's
-/// are refused.
+/// are refused, unless they are defaults.
 ///
 /// ```
 /// use olivine::{Config, WaitStrategy};

@@ -113,7 +113,11 @@ const OF_CHANNEL: &[OfChannel] = &[
         |one| Some(one.view.publishers_count as u64),
     ),
     (
-        gauge("olivine_subscribers", "", "Living subscribers."),
+        gauge(
+            "olivine_subscribers",
+            "",
+            "Living subscribers, and names that were evicted or have expired.",
+        ),
         |one| Some(one.view.subscribers_count as u64),
     ),
     (

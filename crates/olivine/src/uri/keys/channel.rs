@@ -128,6 +128,10 @@ keys! { KEYS {
     /// what it writes, or all that each reliable subscriber has read. Otherwise the next call
     /// returns `Overrun`, after which the subscriber continues in that publisher's lane with the
     /// next message that is published there. `lost_bytes` counts what it skipped.
+    ///
+    /// A `latest` subscriber cannot have a `name`. Over `tcp://` `latest` is for a program that is
+    /// slow: a slow or broken link holds the publisher back with either kind, until `expire=`, or
+    /// `slow=evict:` of the publisher, ends that.
     delivery(config: Config, delivery: Delivery) in Config {
         getter: get_delivery -> Delivery = config.delivery,
         value: "KIND", schemes: EVERYWHERE, end: Subscriber,
@@ -138,7 +142,11 @@ keys! { KEYS {
 
     /// The first message that a new subscriber gets.
     ///
-    /// `oldest` is the oldest that the ring still has.
+    /// `now` is the next message of each publisher's lane that is there, and the first one of each
+    /// lane that comes later. `oldest` is the oldest message that its publisher is not yet free to
+    /// overwrite. Without a reliable subscriber that is most of a ring. With reliable subscribers
+    /// that keep up it is between the last message and a whole ring: the publisher frees what all
+    /// of them have read about once a lap.
     from(config: Config, start: Start) in Config {
         getter: get_from -> Start = config.from,
         value: "START", schemes: EVERYWHERE, end: Subscriber,
@@ -272,8 +280,9 @@ keys! { KEYS {
 
     /// Group that owns the channel's files (*channel*).
     ///
-    /// It implies mode `0o660`.
-    /// A channel of another group is refused. A channel of this group may belong to any member.
+    /// It implies mode `0o660`. A channel of another group is refused. A channel of this group may
+    /// belong to any member. Give every user the same `dir=`: the default folder belongs to one
+    /// user.
     group(config: Config, name: &str) in Config {
         getter: get_group -> Option<&str> = config.group.as_deref(),
         value: "NAME", schemes: WITH_GROUP, end: Both,

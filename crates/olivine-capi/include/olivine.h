@@ -641,8 +641,7 @@ olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 //
 // `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT`, `BAD_ARGUMENT`
 // and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`, also where all
-// was delivered: its bridge fails with the reason as well. A journal keeps no reason. A finished
-// journal stays finished if nothing was sent since.
+// was delivered: its bridge fails with the reason as well. A journal keeps the reason.
 //
 // # Safety
 //

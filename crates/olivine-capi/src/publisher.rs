@@ -712,8 +712,7 @@ pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> S
 ///
 /// `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT`, `BAD_ARGUMENT`
 /// and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`, also where all
-/// was delivered: its bridge fails with the reason as well. A journal keeps no reason. A finished
-/// journal stays finished if nothing was sent since.
+/// was delivered: its bridge fails with the reason as well. A journal keeps the reason.
 ///
 /// # Safety
 ///

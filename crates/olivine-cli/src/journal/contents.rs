@@ -69,6 +69,7 @@ impl End {
             Self::State(ReplayState::Ended { .. } | ReplayState::NextMissing { .. }) => {
                 "unfinished"
             }
+            Self::State(ReplayState::Failed { .. }) => "failed",
             Self::State(ReplayState::Torn(_)) => "torn",
             Self::State(_) => "unknown",
             Self::Damaged(_) => "damaged",
@@ -86,6 +87,12 @@ impl End {
                 torn.path.display(),
                 torn.offset
             ),
+            Self::State(ReplayState::Failed { reason }) if reason.is_empty() => {
+                "its recorder failed, and gave no reason".to_owned()
+            }
+            Self::State(ReplayState::Failed { reason }) => {
+                format!("its recorder failed: {reason}")
+            }
             Self::State(ReplayState::NextMissing { path }) => {
                 format!("not closed: the next file {} is missing", path.display())
             }

@@ -185,7 +185,10 @@ pub(super) fn read(
         }
     };
     progress.clear();
-    let unfinished = matches!(end, Some(JournalError::Unfinished { .. }));
+    let unfinished = matches!(
+        end,
+        Some(JournalError::Unfinished { .. } | JournalError::Failed { .. })
+    );
     let holes = missed.sentence();
     let accepts = part.unfinished == Unfinished::Accept;
     let end = end.map(|error| chain(&error));

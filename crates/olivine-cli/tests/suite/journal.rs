@@ -346,6 +346,39 @@ fn hole_inside_a_cut_stays_visible_and_must_be_accepted() {
 }
 
 #[test]
+fn each_reader_tells_the_reason_of_a_failed_recorder() {
+    let bench = Bench::new();
+    let recorder = bench.record("failed.olv");
+    recorder.close_failed("the sensor is gone").unwrap();
+    let info = json(&bench.run(&["info", "failed.olv", "--json"]));
+    assert_eq!(info["state"], "failed", "{info}");
+    let info = bench.run(&["info", "failed.olv"]);
+    let text = String::from_utf8_lossy(&info.stdout);
+    assert!(
+        text.contains("its recorder failed: the sensor is gone"),
+        "{text}"
+    );
+    let cut = bench.run(&["cut", "failed.olv", "cut.olv"]);
+    let uri = format!("file://{}?channel=log", bench.path("failed.olv").display());
+    let read = bench.place.olivine(&["sub", &uri]).output().unwrap();
+    for (output, id) in [(cut, ""), (read, "[journal.failed]")] {
+        let text = said(&output);
+        assert_eq!(code(&output), 1, "{text}");
+        assert!(text.contains("failed: the sensor is gone"), "{text}");
+        assert!(text.contains(id), "{text}");
+    }
+    let words = [
+        "cut",
+        "failed.olv",
+        "accepted.olv",
+        "--unfinished",
+        "accept",
+    ];
+    let output = bench.run(&words);
+    assert_eq!(code(&output), 0, "{}", said(&output));
+}
+
+#[test]
 fn torn_tail_fails_after_everything_before_it_is_cut_and_exported() {
     let bench = Bench::new();
     bench.record("a.olv").close().unwrap();

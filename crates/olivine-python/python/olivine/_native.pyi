@@ -276,7 +276,7 @@ class Publisher:
 
     def close_failed(self, reason: str) -> None:
         """As `close`, but ends the stream as failed: after the last message subscribers get
-        ReceiveError with `reason` instead of EndOfStream. A journal keeps no reason.
+        ReceiveError with `reason` instead of EndOfStream. A journal keeps the reason.
 
         On a channel elsewhere (tcp://, nats://, file://) it raises LinkFailed, also where all was
         delivered.

@@ -12,6 +12,7 @@
 //!
 //! `docs/journal.md` describes the files.
 
+mod failure;
 mod format;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz_checks;

@@ -230,6 +230,9 @@ ids! {
     Unfinished "unfinished"
         "the recording was not finished: its recorder was killed, works on, or the file was cut",
         "record into it again, which mends its end, or accept it with 'unfinished=accept'";
+    Failed "failed"
+        "the recorder of the journal failed, or its publisher did",
+        "see its reason; record into it again, or accept this end with 'unfinished=accept'";
     Hole "hole"
         "messages between two recorded ones were never recorded",
         "continue behind them with 'unfinished=accept'; a durable recorder leaves no holes";

@@ -3,6 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+/// A reason, or that there is none.
+fn given(reason: &str) -> &str {
+    match reason.trim() {
+        "" => "its recorder gave no reason",
+        reason => reason,
+    }
+}
+
 /// Why a journal could not be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -121,8 +129,8 @@ pub enum JournalError {
     /// The recording is unfinished. Everything up to its last whole block was delivered.
     #[error(
         "the recording was not finished: {} has whole blocks up to byte {offset}, position \
-         {position} of the journal, and {problem}; its recorder was killed or closed as failed, or \
-         the file was cut: record into it again, which mends its end, or accept this end with \
+         {position} of the journal, and {problem}; its recorder was killed, or the file was \
+         cut: record into it again, which mends its end, or accept this end with \
          'unfinished=accept'",
         path.display()
     )]
@@ -135,6 +143,22 @@ pub enum JournalError {
         position: u64,
         /// What follows the last whole block.
         problem: String,
+    },
+    /// The recorder failed, and wrote why. Everything that it had recorded was delivered.
+    #[error(
+        "the recording failed: {}; {} has what was recorded before, up to position {position} of \
+         the journal: record into it again, which mends its end, or accept this end with \
+         'unfinished=accept'",
+        given(reason),
+        path.display()
+    )]
+    Failed {
+        /// Its last file.
+        path: PathBuf,
+        /// Bytes of frames that are recorded.
+        position: u64,
+        /// Why, as its recorder wrote it; it may be empty.
+        reason: String,
     },
     /// The recording has a hole: its recorder was stopped or evicted, and did not get messages that
     /// were published in the meantime. Everything before the hole was delivered.

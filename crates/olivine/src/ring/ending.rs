@@ -14,7 +14,7 @@ use crate::sync::{Ordering, mutant, unless};
 const UNREADABLE: &str =
     "its reason cannot be read: start the bridge again, and look at what it says";
 /// Longest reason in bytes.
-const TEXT_MAX: usize = lane::FAILURE_TEXT_WORDS * 8;
+pub(crate) const TEXT_MAX: usize = lane::FAILURE_TEXT_WORDS * 8;
 
 /// The newest failure of a lane's source, from the lane's header page.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ pub(crate) fn failure(words: &Words) -> Option<Failure> {
 }
 
 /// The beginning of a reason that fits, in one line.
-fn printable(reason: &str) -> String {
+pub(crate) fn printable(reason: &str) -> String {
     let mut text = String::new();
     for c in reason.chars() {
         let c = if c.is_control() { ' ' } else { c };

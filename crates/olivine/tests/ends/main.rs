@@ -135,7 +135,10 @@ fn close_failed_is_reported_to_subscribers_and_to_a_journal() {
     let ReceiveError::Failed(error) = error else {
         panic!("{error}")
     };
-    assert!(error.to_string().contains("not finished"), "{error}");
+    assert!(
+        error.to_string().contains("failed: no more ticks"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -20,7 +20,9 @@ const CLOSED_MAGIC: [u8; 8] = *b"OLVINDEX";
 /// Last bytes of a file with an index, if the journal continues in the next file.
 const GOES_ON_MAGIC: [u8; 8] = *b"OLVINEXT";
 /// Version of everything in this file. Any change of meaning or position raises it.
-pub(super) const FORMAT_VERSION: u32 = 4;
+pub(super) const FORMAT_VERSION: u32 = 5;
+/// The oldest version that is read: it has everything but failures.
+const VERSION_MIN: u32 = 4;
 
 /// Upper bound of block numbers, positions and lane ends: no recording comes near it, and additions
 /// do not overflow.
@@ -90,28 +92,21 @@ impl TermHeader {
         }
         let mut blank = header.clone();
         blank.check = 0.into();
-        if crc32c::crc32c(blank.as_bytes()) == header.check.get()
-            && header.version.get() != FORMAT_VERSION
-        {
+        let is_whole = crc32c::crc32c(blank.as_bytes()) == header.check.get();
+        let found = header.version.get();
+        if is_whole && !(VERSION_MIN..=FORMAT_VERSION).contains(&found) {
             return Err(JournalError::Version {
                 path: path.to_owned(),
-                found: header.version.get(),
+                found,
                 expected: FORMAT_VERSION,
             });
         }
-        let same = Self::new(
-            header.journal.get(),
-            header.term.get(),
-            header.sequence.get(),
-            header.position.get(),
-            header.time.get(),
-        );
         let damaged = |problem| JournalError::Damaged {
             path: path.to_owned(),
             offset: 0,
             problem,
         };
-        if header != same {
+        if !is_whole || header.reserved.get() != 0 {
             return Err(damaged("the check of the file's header does not match"));
         }
         if [header.term, header.sequence, header.position]
@@ -121,6 +116,12 @@ impl TermHeader {
             return Err(damaged("a number in the file's header is not possible"));
         }
         Ok(header)
+    }
+
+    /// Whether the file may hold every kind of block. A program of the version of an older file
+    /// would take an unknown kind for damage.
+    pub(super) fn is_newest(&self) -> bool {
+        self.version.get() == FORMAT_VERSION
     }
 }
 
@@ -133,16 +134,19 @@ pub(super) enum Kind {
     Lanes,
     /// Where blocks start, every lane, and a seal at the end.
     Index,
+    /// The reason of a recorder that failed.
+    Failure,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Frames, Self::Lanes, Self::Index];
+    pub(super) const ALL: [Self; 4] = [Self::Frames, Self::Lanes, Self::Index, Self::Failure];
 
     fn number(self) -> u16 {
         match self {
             Self::Frames => 1,
             Self::Lanes => 2,
             Self::Index => 3,
+            Self::Failure => 4,
         }
     }
 }
@@ -176,7 +180,8 @@ pub(super) struct BlockHeader {
     pub(super) time: U64,
     kind: U16,
     codec: U16,
-    /// Number of runs or lanes in its body; of an index the number of its lanes.
+    /// Number of runs or lanes in its body; of an index the number of its lanes; of a failure the
+    /// bytes of its reason.
     pub(super) count: U32,
     /// Bytes of the body in the file, padding to 8 included.
     pub(super) stored: U64,

@@ -67,7 +67,11 @@ fn blocks(input: &mut Input<'_>) -> Vec<u8> {
             break;
         }
         let choice = input.byte();
-        let kind = [Kind::Frames, Kind::Lanes, Kind::Index][usize::from(choice) % 3];
+        let kind = if choice & 0x20 == 0 {
+            [Kind::Frames, Kind::Lanes, Kind::Index][usize::from(choice) % 3]
+        } else {
+            Kind::Failure
+        };
         let codec = if choice & 0x40 == 0 {
             Codec::Plain
         } else {

@@ -356,6 +356,12 @@ impl JournalInlet {
                 );
                 control.report(|status| status.note.clone_from(&note));
             }
+            if let ReplayState::Failed { reason } = &state
+                && (self.config.groups.file.follow || self.accepts_unfinished())
+            {
+                note = format!("the recording failed: {reason}");
+                control.report(|status| status.note.clone_from(&note));
+            }
             if control.stopping().is_some() {
                 // The next replay continues here.
                 return Ok(());

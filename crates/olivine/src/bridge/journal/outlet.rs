@@ -8,8 +8,7 @@ use super::syncer::Syncer;
 use crate::bridge::egress::Egress;
 use crate::bridge::{Outlet, Source};
 use crate::clock::wall_ns;
-use crate::error::JournalError;
-use crate::error::{LinkError, ReceiveError};
+use crate::error::{JournalError, LinkError, ReceiveError, chain};
 use crate::link::{Control, LinkStage};
 use crate::uri::{Config, Scheme, SyncPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -46,7 +45,7 @@ impl JournalOutlet {
         let path = config.path().unwrap_or_else(|| Path::new(""));
         let mut recorder = Recorder::open(path, &Self::settings(config)).map_err(link_error)?;
         // An exit by an error, also before the first message, is not the end of the recording.
-        recorder.finish_only_by_close();
+        recorder.finish_only_by_close_once_begun();
         Ok(Self {
             recorder,
             config: config.clone(),
@@ -125,6 +124,7 @@ impl Outlet for JournalOutlet {
             status.note = recording.found();
         });
         control.tried();
+        recording.recorder.finish_only_by_close();
         recording.run(control, until_end)
     }
 }
@@ -160,6 +160,9 @@ impl Recording {
             return String::new();
         };
         let path = self.recorder.path().display();
+        if let Some(reason) = &found.failed {
+            return format!("the recorder of {path} before this one failed: {reason}");
+        }
         match (&found.damaged, &found.torn) {
             (Some(offset), _) => format!(
                 "the file before {path} is damaged from byte {offset} on; it was left as it is"
@@ -176,7 +179,12 @@ impl Recording {
         let ended = self.record(control, until_end);
         // An error may come while a block is being synced. A failed sync is the error then: its
         // messages are not recorded, and the next recorder finds the failure of a lane again.
-        self.end_sync(control).and(ended)
+        let ended = self.end_sync(control).and(ended);
+        if let Err(error) = &ended {
+            // This program gets the error, and readers of the journal get its text by the mark.
+            let _ = self.recorder.end_failed(&reason_of(error));
+        }
+        ended
     }
 
     fn record(&mut self, control: &Arc<Control>, until_end: bool) -> Result<(), LinkError> {
@@ -412,14 +420,20 @@ impl Recording {
         }
     }
 
-    /// No time is left to record the rest: counts it. The journal stays without its end, so that
+    /// No time is left to record the rest: counts it. The journal is marked as failed, so that
     /// readers do not take it for complete.
     fn give_up(&mut self, control: &Arc<Control>) -> Result<(), LinkError> {
         self.egress.set_goal().map_err(receive_error)?;
         if self.egress.is_delivered().map_err(receive_error)? {
             self.close(control)?;
         } else {
-            control.leave_undelivered(self.egress.undelivered());
+            let messages = self.egress.undelivered();
+            control.leave_undelivered(messages);
+            let reason = format!(
+                "it was closed before it had recorded everything: {messages} messages were left"
+            );
+            // It says that on its own end as well.
+            let _ = self.recorder.end_failed(&reason);
         }
         Ok(())
     }
@@ -435,6 +449,20 @@ impl Drop for Recording {
             let _ = self.recorder.sync_failed(errno);
         }
     }
+}
+
+/// The reason that readers of the journal get for an error. The failure of a publisher has its own
+/// words.
+fn reason_of(error: &LinkError) -> String {
+    if let LinkError::Receive { source } = error
+        && let ReceiveError::Failed(failure) = &**source
+    {
+        return match failure {
+            LinkError::Upstream { reason, .. } => reason.clone(),
+            failure => chain(failure),
+        };
+    }
+    chain(error)
 }
 
 fn receive_error(source: ReceiveError) -> LinkError {
@@ -471,6 +499,7 @@ pub(super) fn link_error(error: JournalError) -> LinkError {
 mod tests {
     use super::*;
     use crate::Publisher;
+    use crate::bridge::journal::replay::Replay;
     use crate::channel::attach::ShapeRole;
     use std::sync::mpsc::{Sender, channel};
 
@@ -535,6 +564,16 @@ mod tests {
                 let error = format!("{error:?}");
                 assert!(error.contains(expected), "{error}");
 
+                let mut replay = Replay::open(&path).unwrap();
+                while replay.next_run().unwrap().is_some() {}
+                let told = format!("{:?}", replay.state());
+                let expected = match outcome {
+                    Err(_) if is_run => "cannot force to the disk",
+                    Err(_) => "the disk refused",
+                    Ok(()) if is_run => "torn",
+                    Ok(()) => "is_sealed: false",
+                };
+                assert!(told.contains(expected), "{outcome:?}, {is_run}: {told}");
                 let settings = RecorderSettings::default();
                 let recorder = Recorder::open(&path, &settings).unwrap();
                 assert_eq!(recorder.position(), recorded, "{outcome:?}, {is_run}");

@@ -1,5 +1,6 @@
 //! What the files of a journal say about it, without reading all of it.
 
+use super::failure;
 use super::format::{BlockHeader, Kind, RunHeader};
 use super::lane::{self, Lane, Lanes};
 use super::replay::{Replay, ReplayState, Run};
@@ -490,15 +491,23 @@ fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str) 
     });
 }
 
-/// Takes in the lanes that a block describes; `false` if it is damaged.
+/// Takes in the lanes that a block describes, or the failure that it reports; `false` if it is
+/// damaged.
 fn describe(walk: &mut Walk, header: &BlockHeader) -> Result<bool, JournalError> {
-    if header.kind() != Some(Kind::Lanes) {
+    let kind = header.kind();
+    if kind != Some(Kind::Lanes) && kind != Some(Kind::Failure) {
+        walk.failure = None;
         return Ok(true);
     }
     let mut body = Vec::new();
     if !walk.source.body(walk.offset, header, &mut body)? {
         return Ok(false);
     }
+    if kind == Some(Kind::Failure) {
+        walk.failure = failure::decode(header.count.get(), &body).ok();
+        return Ok(walk.failure.is_some());
+    }
+    walk.failure = None;
     // A lane between the start and the end of the file may be unknown.
     let _ = lane::decode(header.count.get(), &body, &mut walk.lanes);
     Ok(true)

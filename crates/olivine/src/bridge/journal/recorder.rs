@@ -1,6 +1,7 @@
 //! Recording: runs of frames go into blocks, blocks into files.
 
 mod blocks;
+mod ending;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use crate::liveness::Locks;
 use crate::ring::layout::type_shown;
 use crate::uri::SyncPolicy;
 use core::fmt;
+use ending::OnDrop;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,6 +58,8 @@ pub struct Recorder {
     path: PathBuf,
     locks: Locks,
     journal: u64,
+    /// The file has the newest version of the format. An older one gets nothing new but its index.
+    is_newest: bool,
     /// Offset and number of the next block, and the position of its first frame.
     offset: u64,
     sequence: u64,
@@ -73,8 +77,7 @@ pub struct Recorder {
     index: Index,
     /// The ending of the file.
     sealed: Sealed,
-    /// Only `close` marks the journal as closed in order; dropping does not.
-    only_closed: bool,
+    drop: OnDrop,
     /// Appended, not written.
     runs: Vec<RunHeader>,
     frames: Vec<u8>,
@@ -86,14 +89,22 @@ pub struct Recorder {
     dirty: bool,
     /// End of the part that is on the disk as far as this recorder knows: a failed sync removes the
     /// rest.
-    synced_end: u64,
+    synced_end: BlockStart,
     /// End of the part that an outside sync covers. The file is not ended in the meantime.
-    syncing: Option<u64>,
+    syncing: Option<BlockStart>,
     /// A sync failed.
     unsynced: bool,
     page: ForkPage,
     recovered: Option<Recovered>,
     stats: RecorderStats,
+}
+
+/// Where a block may start: its byte in the file, its number, and the position of its first frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockStart {
+    offset: u64,
+    sequence: u64,
+    position: u64,
 }
 
 /// Number of a lane in a recorder.
@@ -103,6 +114,8 @@ pub struct LaneId(usize);
 /// The state of a file when a recorder opens it.
 pub(super) struct TakenUp {
     pub(super) journal: u64,
+    /// See [`Recorder::is_newest`].
+    pub(super) is_newest: bool,
     pub(super) offset: u64,
     pub(super) sequence: u64,
     pub(super) position: u64,
@@ -137,6 +150,7 @@ impl Recorder {
             path: term::path_of(path, number),
             locks,
             journal: found.journal,
+            is_newest: found.is_newest,
             offset: found.offset,
             sequence: found.sequence,
             position: found.position,
@@ -147,7 +161,7 @@ impl Recorder {
             holed: BTreeSet::new(),
             index: found.index,
             sealed: found.sealed,
-            only_closed: false,
+            drop: OnDrop::Close,
             runs: Vec::new(),
             frames: Vec::new(),
             packer,
@@ -158,7 +172,11 @@ impl Recorder {
             // it writes before it syncs. The next sync covers them.
             dirty: found.offset > TERM_BYTES,
             // Blocks of an earlier recorder are never removed: it may have confirmed them.
-            synced_end: found.offset,
+            synced_end: BlockStart {
+                offset: found.offset,
+                sequence: found.sequence,
+                position: found.position,
+            },
             syncing: None,
             unsynced: false,
             page,
@@ -393,7 +411,7 @@ impl Recorder {
             source,
         })?;
         self.dirty = false;
-        self.syncing = Some(self.offset);
+        self.syncing = Some(self.next_block());
         Ok(Some(file))
     }
 
@@ -415,7 +433,13 @@ impl Recorder {
         if self.settings.sync == SyncPolicy::Block
             && let Ok(file) = self.descriptor()
         {
-            let _ = rustix::fs::ftruncate(file, self.synced_end);
+            let _ = rustix::fs::ftruncate(file, self.synced_end.offset);
+            let BlockStart {
+                offset,
+                sequence,
+                position,
+            } = self.synced_end;
+            (self.offset, self.sequence, self.position) = (offset, sequence, position);
         }
         term::refused("force to the disk", &self.path)(errno)
     }
@@ -436,28 +460,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records everything, ends the file with its index, and releases the journal.
-    ///
-    /// # Errors
-    ///
-    /// As [`Recorder::flush`].
-    pub fn close(mut self) -> Result<RecorderStats, JournalError> {
-        self.finish()?;
-        Ok(self.stats)
-    }
-
-    /// As [`Recorder::close`], but after `NoSpace` nothing is lost: call again.
-    pub(super) fn try_close(&mut self) -> Result<(), JournalError> {
-        self.finish()
-    }
-
-    /// From now on only [`Recorder::close`] ends the file with its index. If the recorder is
-    /// dropped without it, because its source failed, appended frames are recorded, and readers see
-    /// an unfinished recording.
-    pub fn finish_only_by_close(&mut self) {
-        self.only_closed = true;
-    }
-
     /// Counts so far.
     #[must_use]
     pub fn stats(&self) -> RecorderStats {
@@ -468,15 +470,6 @@ impl Recorder {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn finish(&mut self) -> Result<(), JournalError> {
-        self.flush()?;
-        self.seal(Sealed::Closed)?;
-        if self.settings.sync != SyncPolicy::Never {
-            self.sync()?;
-        }
-        Ok(())
     }
 
     fn usable(&self) -> Result<(), JournalError> {
@@ -491,6 +484,14 @@ impl Recorder {
         Ok(())
     }
 
+    fn next_block(&self) -> BlockStart {
+        BlockStart {
+            offset: self.offset,
+            sequence: self.sequence,
+            position: self.position,
+        }
+    }
+
     fn sync(&mut self) -> Result<(), JournalError> {
         self.synced = Instant::now();
         if !self.dirty {
@@ -500,7 +501,7 @@ impl Recorder {
             return Err(self.sync_failed(errno));
         }
         self.dirty = false;
-        self.synced_end = self.offset;
+        self.synced_end = self.next_block();
         self.stats.syncs += 1;
         Ok(())
     }
@@ -528,25 +529,6 @@ fn repeated(
         ));
     }
     Ok(at)
-}
-
-impl Drop for Recorder {
-    fn drop(&mut self) {
-        if !self.page.is_ours() {
-            return;
-        }
-        if !self.unsynced {
-            // To get the result, call `close`.
-            let _ = if self.only_closed || std::thread::panicking() {
-                self.flush()
-            } else {
-                self.finish()
-            };
-        }
-        // A close releases a lock only with the last descriptor, and a process that another thread
-        // is starting has a copy until its `exec`.
-        term::unlock(&self.locks);
-    }
 }
 
 impl fmt::Debug for Recorder {

@@ -36,6 +36,8 @@ pub struct Recovered {
     pub position: u64,
     /// The torn tail that was cut off, if there was one.
     pub torn: Option<Torn>,
+    /// Why the recorder before failed, if it did and could say so.
+    pub failed: Option<String>,
     /// Start of damage that whole blocks follow: byte of the newest file. It is left unchanged;
     /// recording continues in the next file.
     pub damaged: Option<u64>,
@@ -89,6 +91,7 @@ fn any_number() -> u64 {
 fn begun(header: &TermHeader) -> TakenUp {
     TakenUp {
         journal: header.journal.get(),
+        is_newest: true,
         offset: TERM_BYTES,
         sequence: 0,
         position: 0,
@@ -144,6 +147,7 @@ fn take_up(
     }
     Ok(TakenUp {
         journal: walk.source.header.journal.get(),
+        is_newest: walk.source.header.is_newest(),
         offset: walk.offset,
         sequence: walk.sequence,
         position: walk.position,
@@ -211,6 +215,7 @@ fn walk_to_the_end(walk: &mut Walk) -> Result<Recovered, JournalError> {
             offset: walk.offset,
             bytes,
         }),
+        failed: walk.failure.clone(),
         damaged,
     })
 }

@@ -1,5 +1,6 @@
 //! One file of a journal, block by block. Each is fully checked before it is used.
 
+use super::failure;
 use super::format::{
     BLOCK_BYTES, BlockHeader, COUNT_MAX, Codec, Kind, RunHeader, Seal, Sealed, TERM_BYTES,
     count_frames,
@@ -29,6 +30,8 @@ pub(super) struct Walk {
     pub(super) index: Index,
     /// Whether the block before the position is an index, and what it says.
     pub(super) sealed: Sealed,
+    /// The reason, if the block before the position says that its recorder failed.
+    pub(super) failure: Option<String>,
     /// Runs of the block before the position.
     pub(super) runs: Vec<RunHeader>,
     /// For each run the bytes of its lane that are missing before it.
@@ -63,6 +66,7 @@ impl Walk {
             lanes: Lanes::default(),
             index: Index::default(),
             sealed: Sealed::No,
+            failure: None,
             runs: Vec::new(),
             missed: Vec::new(),
             stored: Vec::new(),
@@ -97,9 +101,11 @@ impl Walk {
             return Ok(Step::Not("the check of a block's body does not match"));
         }
         self.runs.clear();
+        let before = self.failure.take();
         let sealed = match self.take_in(&header)? {
             Ok(sealed) => sealed,
             Err(problem) => {
+                self.failure = before;
                 self.runs.clear();
                 return Ok(Step::Not(problem));
             }
@@ -154,6 +160,10 @@ impl Walk {
                     Sealed::No
                 })
             }
+            Some(Kind::Failure) => failure::decode(count, body).map(|reason| {
+                self.failure = Some(reason);
+                Sealed::No
+            }),
             None => Err("a block is of an unknown kind"),
         })
     }
@@ -165,6 +175,7 @@ impl Walk {
         self.position = header.position.get();
         self.time = self.time.max(header.time.get());
         self.sealed = Sealed::No;
+        self.failure = None;
         self.runs.clear();
     }
 
@@ -382,6 +393,7 @@ mod tests {
                 body.extend_from_slice(run.as_bytes());
                 body.extend_from_slice(&[9, 0, 0, 0, 1, 0, 0, 0, b'x', 0, 0, 0, 0, 0, 0, 0]);
             }
+            Kind::Failure => return failure::encode("the sensor is gone"),
         }
         (1, body)
     }
@@ -396,9 +408,9 @@ mod tests {
             end: 0,
         }];
         let (mut refused, mut taken) = (0, 0);
-        for seed in 0..900 {
+        for seed in 0..1200 {
             let mut random = seed;
-            let kind = [Kind::Frames, Kind::Lanes, Kind::Index][usize::try_from(seed % 3).unwrap()];
+            let kind = Kind::ALL[usize::try_from(seed % 4).unwrap()];
             let mut file = TermHeader::new(7, 0, 0, 0, 0).as_bytes().to_vec();
             let mut sequence = 0;
             let mut block = |kind, count, body: &[u8]| {
@@ -455,7 +467,11 @@ mod tests {
                     );
                     taken += 1;
                 }
-                Step::Passed => taken += 1,
+                Step::Passed => {
+                    let is_failure = kind == Kind::Failure;
+                    assert_eq!(walk.failure.is_some(), is_failure, "seed {seed}");
+                    taken += 1;
+                }
                 Step::End => panic!("seed {seed}: the block is not seen"),
             }
             // A seek in it does not panic either.

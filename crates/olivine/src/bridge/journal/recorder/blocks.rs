@@ -5,7 +5,7 @@ use crate::bridge::journal::format::{
     BLOCK_BYTES, BlockFacts, BlockHeader, Codec, Kind, RunHeader, Sealed, TERM_BYTES, TermHeader,
 };
 use crate::bridge::journal::index::Index;
-use crate::bridge::journal::{lane, term};
+use crate::bridge::journal::{failure, lane, term};
 use crate::error::JournalError;
 use crate::uri::SyncPolicy;
 use std::collections::BTreeSet;
@@ -45,7 +45,7 @@ impl Recorder {
         let table = runs.as_bytes();
         let packed = self.packer.pack(&[table, frames]);
         let stored = packed.as_ref().map_or(table.len() + frames.len(), Vec::len);
-        if self.must_rotate(BLOCK_BYTES + stored as u64) {
+        if !self.is_newest || self.must_rotate(BLOCK_BYTES + stored as u64) {
             self.seal(Sealed::GoesOn)?;
             self.begin_next()?;
         }
@@ -164,6 +164,20 @@ impl Recorder {
         Ok(())
     }
 
+    /// Marks the recording as failed, until something follows.
+    pub(super) fn write_failure(&mut self, reason: &str) -> Result<(), JournalError> {
+        if !self.is_newest {
+            self.begin_next()?;
+        }
+        let (count, body) = failure::encode(reason);
+        let facts = BlockFacts {
+            count,
+            plain: body.len() as u64,
+            ..self.facts(Kind::Failure, self.time)
+        };
+        self.write_block(&facts, &[&body])
+    }
+
     fn facts(&self, kind: Kind, time: u64) -> BlockFacts {
         BlockFacts {
             journal: self.journal,
@@ -217,7 +231,8 @@ impl Recorder {
         self.path = path;
         self.term += 1;
         self.offset = TERM_BYTES;
-        self.synced_end = TERM_BYTES;
+        self.synced_end = self.next_block();
+        self.is_newest = true;
         self.described = 0;
         self.holed.clear();
         self.index = Index::default();

@@ -19,6 +19,12 @@ pub enum ReplayState {
         /// Whether the last file ends with its index.
         is_sealed: bool,
     },
+    /// No recorder is active, and the last one failed and said why. Nothing behind the last run was
+    /// recorded.
+    Failed {
+        /// Why: one line of text, as that recorder wrote it. It may be empty.
+        reason: String,
+    },
     /// No recorder is active, and the last file says that the journal continues in a next one. That
     /// file was removed, or its recorder was killed before it had created it.
     NextMissing {
@@ -45,8 +51,11 @@ impl Replay {
             (None, Sealed::GoesOn) => ReplayState::NextMissing {
                 path: self.next_path(),
             },
-            (None, sealed) => ReplayState::Ended {
-                is_sealed: sealed == Sealed::Closed,
+            (None, sealed) => match self.walk.failure.clone() {
+                Some(reason) => ReplayState::Failed { reason },
+                None => ReplayState::Ended {
+                    is_sealed: sealed == Sealed::Closed,
+                },
             },
         }
     }
@@ -57,7 +66,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// [`JournalError::Unfinished`].
+    /// [`JournalError::Unfinished`], [`JournalError::Failed`].
     pub fn check_finished(&self) -> Result<(), JournalError> {
         self.check_ended(self.state())
     }
@@ -75,6 +84,13 @@ impl Replay {
     fn check_ended(&self, state: ReplayState) -> Result<(), JournalError> {
         let (path, offset, problem) = match state {
             ReplayState::Ended { is_sealed: true } => return Ok(()),
+            ReplayState::Failed { reason } => {
+                return Err(JournalError::Failed {
+                    path: self.walk.source.path.clone(),
+                    position: self.walk.position,
+                    reason,
+                });
+            }
             ReplayState::Growing => {
                 let path = self.walk.source.path.clone();
                 (path, self.walk.offset, "a recorder is at work".to_owned())

@@ -3,7 +3,7 @@
 use crate::status::Status;
 use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_char};
-use olivine::{LinkError, NotSent, OpenError, ReceiveError, UriError};
+use olivine::{Described, NotSent, OpenError, ReceiveError, UriError};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -38,8 +38,8 @@ pub(crate) enum Failure {
     Panicked,
     Open(Box<OpenError>),
     Sent(NotSent),
-    /// The link to the far side has failed, and why.
-    Link(Option<Box<LinkError>>),
+    /// With what the publisher knows of it.
+    Described(Box<Described>),
     Received(Box<ReceiveError>),
 }
 
@@ -56,7 +56,7 @@ impl Failure {
             Self::Panicked => Status::Panicked,
             Self::Open(error) => error.as_ref().into(),
             Self::Sent(error) => (*error).into(),
-            Self::Link(_) => NotSent::LinkFailed.into(),
+            Self::Described(described) => described.error.into(),
             Self::Received(error) => error.as_ref().into(),
         }
     }
@@ -86,8 +86,7 @@ impl Failure {
             }
             Self::Open(error) => chain(error.as_ref()),
             Self::Sent(error) => error.to_string(),
-            Self::Link(None) => NotSent::LinkFailed.to_string(),
-            Self::Link(Some(why)) => format!("{}: {}", NotSent::LinkFailed, chain(why.as_ref())),
+            Self::Described(described) => described.to_string(),
             Self::Received(error) => chain(error.as_ref()),
         }
     }

@@ -50,14 +50,14 @@ impl Sending {
         self.publisher.into_publisher()
     }
 
-    /// `failure`, with the reason where the link has failed.
+    /// `failure`, with what the publisher knows of it. Back-pressure, which is an everyday outcome,
+    /// stays as it is.
     #[cold]
     #[inline(never)]
     pub(crate) fn explained(&self, failure: Failure) -> Failure {
         match failure {
-            Failure::Sent(NotSent::LinkFailed) => {
-                Failure::Link(self.look().link_failure().map(Box::new))
-            }
+            Failure::Sent(NotSent::BackPressured) => failure,
+            Failure::Sent(error) => Failure::Described(Box::new(self.look().describe(error))),
             other => other,
         }
     }

@@ -3,8 +3,8 @@
 use crate::stop::exit_code;
 use olivine::admin::AdminError;
 use olivine::{
-    JournalError, LinkError, MessageTypeError, NotSent, OpenError, ReceiveError, SealedError,
-    UriError,
+    Described, JournalError, LinkError, MessageTypeError, NotSent, OpenError, ReceiveError,
+    SealedError, UriError,
 };
 use olivine_bench::BenchError;
 use std::io;
@@ -106,6 +106,7 @@ fn id(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         SealedError,
         UriError,
         MessageTypeError
+        Described,
     )
 }
 
@@ -173,6 +174,12 @@ mod tests {
 
     #[test]
     fn errors_of_the_library_end_with_their_name() {
+impl From<Described> for Failure {
+    fn from(error: Described) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
         let error = JournalError::Missing { path: "/x".into() };
         let error = anyhow::Error::new(error).context("cannot export");
         assert_eq!(

@@ -305,7 +305,7 @@ impl Sender {
             match error {
                 NotSent::BackPressured | NotSent::NotConnected => {}
                 NotSent::TooLong { max } => return Err(self.too_long(length as u64, max)),
-                other => return Err(other.into()),
+                other => return Err(self.publisher.describe(other).into()),
             }
             if !self.look()? {
                 return Ok(false);

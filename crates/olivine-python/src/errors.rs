@@ -163,18 +163,17 @@ pub(crate) fn of_sent(
     error: olivine::NotSent,
     publisher: Option<&olivine::Publisher>,
 ) -> PyErr {
-    let text = error.to_string();
-    let why = publisher.and_then(olivine::Publisher::link_failure);
+    let text = publisher.map_or_else(
+        || error.to_string(),
+        |publisher| publisher.describe(error).to_string(),
+    );
     match error {
         olivine::NotSent::BackPressured => BackPressured::new_err(text),
         olivine::NotSent::NotConnected => NotConnected::new_err(text),
         olivine::NotSent::Closed => Closed::new_err(text),
         olivine::NotSent::TooLong { max } => with(py, TooLong::new_err(text), "max", max as u64),
         olivine::NotSent::Forked => Forked::new_err(text),
-        olivine::NotSent::LinkFailed => LinkFailed::new_err(match why {
-            Some(why) => format!("{text}: {}", chain(&why)),
-            None => text,
-        }),
+        olivine::NotSent::LinkFailed => LinkFailed::new_err(text),
         _ => NotSent::new_err(text),
     }
 }

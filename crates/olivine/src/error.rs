@@ -4,11 +4,13 @@
 //! The hot path returns a small `Copy` enum: [`NotSent`].
 
 mod damage;
+pub(crate) mod described;
 pub(crate) mod ids;
 mod journal;
 mod sealed;
 
 pub use damage::Damage;
+pub use described::Described;
 pub use ids::Explanation;
 pub use journal::JournalError;
 pub use sealed::SealedError;
@@ -24,13 +26,19 @@ use std::time::Duration;
 pub enum NotSent {
     /// The slowest reliable subscriber has not released room yet. Try again, or call `publish`,
     /// which waits.
-    #[error("no room in the ring: a subscriber has not read far enough yet")]
+    #[error(
+        "a subscriber has not read far enough yet: call again or wait, find it with 'olivine \
+         top', or use a larger 'capacity=' or 'slow=evict:TIME'"
+    )]
     BackPressured,
     /// Fewer reliable subscribers are attached than `subscribers=` requires.
-    #[error("still waiting for the subscribers that 'subscribers=' asks for")]
+    #[error(
+        "fewer reliable subscribers are attached than 'subscribers=' asks for: start them, call \
+         again or wait, or open with a smaller number"
+    )]
     NotConnected,
     /// The publisher is closed.
-    #[error("the publisher is closed")]
+    #[error("the publisher is closed: open the channel again")]
     Closed,
     /// The message is longer than any that fits into the ring.
     #[error(
@@ -43,16 +51,19 @@ pub enum NotSent {
     },
     /// The given topic is invalid.
     #[error(
-        "the topic is refused: give words of letters, digits, '_' and '-' joined by dots, \
-         128 bytes at most"
+        "the topic is refused: give words of letters, digits, '_' and '-' joined by dots, such as \
+         orders.eu.created, 128 bytes at most"
     )]
     Topic,
     /// The handle was made before a `fork`, and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
-    /// The far side of a remote channel cannot be reached any more.
-    /// [`crate::Publisher::link_failure`] says why.
-    #[error("the link to the far side has failed: what it had not acknowledged is undelivered")]
+    /// The far side of a remote channel cannot be reached any more, or this publisher was closed as
+    /// failed, which ends the link, too. [`crate::Publisher::link_failure`] says why.
+    #[error(
+        "the link to the far side has failed, as it also does by closing as failed: what was not \
+         acknowledged is undelivered; open the channel again"
+    )]
     LinkFailed,
 }
 

@@ -116,7 +116,7 @@ pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::{Typed, TypedClaim};
 pub use error::{
-    Damage, Explanation, JournalError, LinkError, MessageTypeError, NotSent, OpenError,
+    Damage, Described, Explanation, JournalError, LinkError, MessageTypeError, NotSent, OpenError,
     ReceiveError, SealedError,
 };
 #[cfg(not(loom))]

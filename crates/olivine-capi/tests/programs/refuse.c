@@ -98,6 +98,13 @@ static void messages(void) {
     }
     WANT(olivine_publisher_try_publish(publisher, "x", 1, &(olivine_label){"a..b", 0}, NULL)
         == OLIVINE_STATUS_TOPIC);
+    WANT(says("given was 'a..b'"));
+    olivine_publisher *lonely = NULL;
+    WANT_OK(olivine_publisher_open("inproc://refuse-lonely?subscribers=2", &lonely));
+    WANT(olivine_publisher_try_publish(lonely, "x", 1, NULL, NULL)
+        == OLIVINE_STATUS_NOT_CONNECTED);
+    WANT(says("0 of 'subscribers=2' are there"));
+    WANT_OK(olivine_publisher_close(lonely));
     WANT_OK(olivine_publisher_try_publish(publisher, NULL, 0, &(olivine_label){NULL, 1}, NULL));
     WANT_OK(olivine_publisher_try_publish(publisher, "two", 3, &(olivine_label){"c", 2}, NULL));
 

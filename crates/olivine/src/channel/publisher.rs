@@ -12,7 +12,8 @@ use super::claim::Claim;
 use super::raw::BridgeLaneOwner;
 use super::sealed::Rendezvous;
 use super::take_lane::take_lane;
-use crate::error::{NotSent, OpenError};
+use crate::error::described::Known;
+use crate::error::{Described, NotSent, OpenError};
 use crate::fork::ForkPage;
 use crate::link::Link;
 use crate::message::{Outgoing, Position};
@@ -62,6 +63,8 @@ pub(super) struct Endpoint {
     closed: bool,
     /// The topic of messages that have none.
     pub(super) topic: Option<Box<str>>,
+    /// The text that was refused last as a topic, or its beginning.
+    refused_topic: Option<Box<str>>,
     stall: StallMonitor,
     /// The bridge behind the ring, if the channel is remote.
     pub(super) link: Option<Link>,
@@ -259,6 +262,7 @@ impl<T: ?Sized> Publisher<T> {
             connecting: config.subscribers > 0,
             closed: false,
             topic: None,
+            refused_topic: None,
         });
         let mut publisher = Self {
             producer,
@@ -314,6 +318,22 @@ impl<T: ?Sized> Publisher<T> {
             return self.producer.gate().count();
         }
         wait::count_gating(&self.endpoint.attached).0
+    }
+
+    /// `error`, of a call of this publisher, with what the publisher knows of it: how many
+    /// subscribers are attached, the topic that it refused last, or why the link has failed.
+    #[must_use]
+    pub fn describe(&self, error: NotSent) -> Described {
+        let known = match error {
+            NotSent::NotConnected => Some(Known::Attached {
+                attached: u32::try_from(self.producer.gate().count()).unwrap_or(u32::MAX),
+                wanted: self.endpoint.config.subscribers,
+            }),
+            NotSent::Topic => self.endpoint.refused_topic.clone().map(Known::Topic),
+            NotSent::LinkFailed => self.link_failure().map(|why| Known::Link(Box::new(why))),
+            _ => None,
+        };
+        Described::new(error, known.unwrap_or(Known::Nothing))
     }
 
     /// Position after the last message sent.

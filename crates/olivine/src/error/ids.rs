@@ -54,8 +54,8 @@ ids! {
     SEND, NotSent, "send";
     BackPressured "back-pressured"
         "the ring is full: a reliable subscriber has not read far enough",
-        "find it with 'olivine top'; continue or end it, use a larger 'capacity=', or \
-         'slow=evict:TIME'";
+        "call again or wait; find it with 'olivine top', and continue or end it; or use a larger \
+         'capacity=' or 'slow=evict:TIME'";
     NotConnected "not-connected"
         "fewer reliable subscribers are attached than 'subscribers=' requires",
         "start them, or use a smaller number";
@@ -70,8 +70,8 @@ ids! {
         "the handle was made before a fork, and this is the child",
         "open the channel again in the child";
     LinkFailed "link-failed"
-        "the far side cannot be reached any more, and has not acknowledged everything",
-        "ask the handle for the failure of its link: it has another id";
+        "the far side cannot be reached any more, or the publisher was closed as failed",
+        "ask the handle for the failure of its link: it has another id; open the channel again";
 }
 
 ids! {

@@ -11,6 +11,7 @@ mod bridges;
 #[path = "../common/mod.rs"]
 mod common;
 mod conformance;
+mod described;
 mod durable;
 mod failing_publishers;
 mod files;

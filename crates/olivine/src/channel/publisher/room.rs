@@ -8,6 +8,9 @@ use crate::ring::layout::with_topic;
 use crate::uri::topic::{is_topic, trailer_length, write_trailer};
 use std::time::Duration;
 
+/// Most characters of a refused topic that are shown.
+const TOPIC_SHOWN: usize = 128;
+
 /// The topic of a message: its own, else the publisher's. An empty topic is none.
 fn topic_of<'t>(own: Option<&'t str>, default: Option<&'t str>) -> Option<&'t str> {
     own.or(default).filter(|topic| !topic.is_empty())
@@ -89,6 +92,9 @@ impl<T: ?Sized> Publisher<T> {
         own: Option<&str>,
     ) -> Result<(u64, usize), NotSent> {
         if own.is_some_and(|own| !own.is_empty() && !is_topic(own.as_bytes())) {
+            let given = own.unwrap_or_default().chars();
+            let given = given.take(TOPIC_SHOWN).collect::<String>();
+            self.endpoint.refused_topic = Some(given.into());
             return Err(NotSent::Topic);
         }
         let whole = self.carried(length, own);

@@ -1,0 +1,54 @@
+//! Why a message was not sent, with what its publisher knows of it.
+
+use super::{LinkError, NotSent, chain};
+use core::fmt;
+
+/// [`NotSent`] with what the publisher knows of it: its text has how many subscribers are attached,
+/// the topic that was refused, or why the link has failed.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Why the message was not sent.
+    pub error: NotSent,
+    known: Known,
+}
+
+/// What a publisher knows of an error.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// No more than the error says.
+    Nothing,
+    /// Reliable subscribers, and how many `subscribers=` asks for.
+    Attached { attached: u32, wanted: u32 },
+    /// What was given as a topic.
+    Topic(Box<str>),
+    /// The failure of the link.
+    Link(Box<LinkError>),
+}
+
+impl Described {
+    pub(crate) fn new(error: NotSent, known: Known) -> Self {
+        Self { error, known }
+    }
+
+    /// The id of the error, as [`NotSent::id`].
+    #[must_use]
+    pub fn id(&self) -> &'static str {
+        self.error.id()
+    }
+}
+
+impl fmt::Display for Described {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let error = &self.error;
+        match &self.known {
+            Known::Nothing => error.fmt(f),
+            Known::Attached { attached, wanted } => {
+                write!(f, "{error}; {attached} of 'subscribers={wanted}' are there")
+            }
+            Known::Topic(topic) => write!(f, "{error}; given was '{}'", topic.escape_default()),
+            Known::Link(why) => write!(f, "{error}: {}", chain(&**why)),
+        }
+    }
+}
+
+impl std::error::Error for Described {}

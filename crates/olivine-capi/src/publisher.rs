@@ -684,8 +684,9 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 ///
 /// For a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has
 /// everything. There the default 0 waits without bound, even if no far side answers: set `linger`
-/// for such channels. `LINK_FAILED` if the far side of a channel elsewhere did not get everything;
-/// `FORKED` in a forked child, whose parent's publisher goes on.
+/// for such channels. `BACK_PRESSURED` if that was over before the far side had everything:
+/// `olivine_last_error` says how many messages it has not acknowledged. `LINK_FAILED` if the link
+/// failed; `FORKED` in a forked child, whose parent's publisher goes on.
 ///
 /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
 /// it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at

@@ -266,7 +266,7 @@ impl From<&OpenError> for Status {
 impl From<NotSent> for Status {
     fn from(error: NotSent) -> Self {
         match error {
-            NotSent::BackPressured => Self::BackPressured,
+            NotSent::BackPressured | NotSent::Unacknowledged { .. } => Self::BackPressured,
             NotSent::NotConnected => Self::NotConnected,
             NotSent::Closed => Self::Closed,
             NotSent::TooLong { .. } => Self::TooLong,

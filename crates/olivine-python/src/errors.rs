@@ -168,7 +168,9 @@ pub(crate) fn of_sent(
         |publisher| publisher.describe(error).to_string(),
     );
     match error {
-        olivine::NotSent::BackPressured => BackPressured::new_err(text),
+        olivine::NotSent::BackPressured | olivine::NotSent::Unacknowledged { .. } => {
+            BackPressured::new_err(text)
+        }
         olivine::NotSent::NotConnected => NotConnected::new_err(text),
         olivine::NotSent::Closed => Closed::new_err(text),
         olivine::NotSent::TooLong { max } => with(py, TooLong::new_err(text), "max", max as u64),

@@ -368,7 +368,7 @@ impl Publisher {
     }
 
     /// Ends the stream, after up to `linger`; raises BackPressured if a subscriber had not read
-    /// everything by then.
+    /// everything by then, or a far side had not acknowledged it: the text says how much.
     ///
     /// On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has
     /// everything: without bound if `linger` is 0, the default. Set it for such channels:

@@ -37,6 +37,16 @@ pub enum NotSent {
          again or wait, or open with a smaller number"
     )]
     NotConnected,
+    /// Closing waited for the far side of a remote channel as long as it may, and the far side had
+    /// not acknowledged everything. With a `name=`, the next program of this name delivers the
+    /// rest.
+    #[error(
+        "closing waited {}, and the far side has not acknowledged {}: use a longer 'linger=', or \
+         a 'name=', whose next program delivers the rest",
+        seconds(_0.waited()),
+        unacknowledged(_0.messages())
+    )]
+    Unacknowledged(Unacknowledged),
     /// The publisher is closed.
     #[error("the publisher is closed: open the channel again")]
     Closed,
@@ -65,6 +75,49 @@ pub enum NotSent {
          acknowledged is undelivered; open the channel again"
     )]
     LinkFailed,
+}
+
+/// How much a far side has not acknowledged, and how long closing waited for it.
+// One number, as in `TooLong`: so a result of the hot path stays in two registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unacknowledged(u64);
+
+impl Unacknowledged {
+    pub(crate) fn new(messages: u64, waited: Duration) -> Self {
+        let most = u64::from(u32::MAX);
+        let milliseconds = u64::try_from(waited.as_millis()).unwrap_or(most);
+        Self(messages.min(most) << 32 | milliseconds.min(most))
+    }
+
+    /// Messages that it did not acknowledge, counted for each served far side; 0 if only the end of
+    /// the stream is missing.
+    #[must_use]
+    pub const fn messages(self) -> u64 {
+        self.0 >> 32
+    }
+
+    /// How long closing waited.
+    #[must_use]
+    pub const fn waited(self) -> Duration {
+        Duration::from_millis(self.0 & 0xffff_ffff)
+    }
+}
+
+/// A time in seconds, with a tenth if it is short.
+fn seconds(time: Duration) -> String {
+    match time.as_secs() {
+        whole @ 10.. => format!("{whole} s"),
+        whole => format!("{whole}.{} s", time.subsec_millis() / 100),
+    }
+}
+
+/// What a far side has not acknowledged.
+fn unacknowledged(messages: u64) -> String {
+    match messages {
+        0 => "the end of the stream".to_owned(),
+        1 => "1 message".to_owned(),
+        more => format!("{more} messages"),
+    }
 }
 
 /// A permanent failure to reach the far side of a channel. The bridge waits during a temporary

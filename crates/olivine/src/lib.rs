@@ -117,7 +117,7 @@ pub use channel::subscriber::Subscriber;
 pub use channel::typed::{Typed, TypedClaim};
 pub use error::{
     Damage, Described, Explanation, JournalError, LinkError, MessageTypeError, NotSent, OpenError,
-    ReceiveError, SealedError,
+    ReceiveError, SealedError, Unacknowledged,
 };
 #[cfg(not(loom))]
 pub use link::{LinkStage, LinkStatus};

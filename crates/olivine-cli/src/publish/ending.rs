@@ -177,7 +177,7 @@ fn undelivered(config: &Config) -> String {
 fn close(publisher: Publisher) -> Outcome<bool> {
     match publisher.close() {
         Ok(_) => Ok(false),
-        Err(NotSent::BackPressured) => Ok(true),
+        Err(NotSent::BackPressured | NotSent::Unacknowledged { .. }) => Ok(true),
         Err(error) => Err(error.into()),
     }
 }

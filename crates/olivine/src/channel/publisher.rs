@@ -13,7 +13,7 @@ use super::raw::BridgeLaneOwner;
 use super::sealed::Rendezvous;
 use super::take_lane::take_lane;
 use crate::error::described::Known;
-use crate::error::{Described, NotSent, OpenError};
+use crate::error::{Described, NotSent, OpenError, Unacknowledged};
 use crate::fork::ForkPage;
 use crate::link::Link;
 use crate::message::{Outgoing, Position};
@@ -26,7 +26,7 @@ use crate::uri::{Config, UriError};
 use crate::wait::{Hint, Sleeper};
 use core::fmt;
 use core::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Sends messages into a channel. Each publisher has its own lane.
 ///
@@ -411,13 +411,14 @@ impl<T: ?Sized> Publisher<T> {
     ///
     /// A listening publisher without `name=` waits for subscribers with a name that are away and do
     /// not have the end: for their `expire` or its own, whichever is shorter. Its own counts as
-    /// 30 s if it is never. Then it returns [`NotSent::BackPressured`].
+    /// 30 s if it is never. Then it returns [`NotSent::Unacknowledged`].
     ///
     /// # Errors
     ///
-    /// [`NotSent::BackPressured`] if a subscriber had not read everything after `linger`; the
-    /// publisher is closed nevertheless. [`NotSent::LinkFailed`] if the far side of a remote
-    /// channel did not get everything. [`NotSent::Forked`] in a forked child.
+    /// [`NotSent::BackPressured`] if a subscriber had not read everything after `linger`, and
+    /// [`NotSent::Unacknowledged`] if the far side of a remote channel had not acknowledged
+    /// everything; the publisher is closed nevertheless. [`NotSent::LinkFailed`] if the link
+    /// failed. [`NotSent::Forked`] in a forked child.
     pub fn close(mut self) -> Result<Position, NotSent> {
         self.end(&Ending::Closed)
     }
@@ -438,11 +439,21 @@ impl<T: ?Sized> Publisher<T> {
 
     pub(super) fn end(&mut self, ending: &Ending<'_>) -> Result<Position, NotSent> {
         let end = self.cursor();
+        let started = Instant::now();
         if self.finish_as(ending)? {
-            Ok(end)
-        } else {
-            Err(NotSent::BackPressured)
+            return Ok(end);
         }
+        let Some(link) = self.endpoint.link.as_ref().filter(|_| !self.is_local()) else {
+            return Err(NotSent::BackPressured);
+        };
+        let messages = link.control().status().undelivered;
+        let left = Unacknowledged::new(messages, started.elapsed());
+        Err(NotSent::Unacknowledged(left))
+    }
+
+    /// Whether the subscribers read this ring, and no bridge carries it to them.
+    fn is_local(&self) -> bool {
+        self.endpoint.link.is_none() || self.producer.pages().is_some()
     }
 
     pub(super) fn finish_as(&mut self, ending: &Ending<'_>) -> Result<bool, NotSent> {
@@ -457,7 +468,7 @@ impl<T: ?Sized> Publisher<T> {
             return Err(NotSent::Forked);
         }
         // A bridge waits for `linger` itself, once no message can follow.
-        let is_local = self.endpoint.link.is_none() || self.producer.pages().is_some();
+        let is_local = self.is_local();
         // The stream ends in any case, with its reason: the error of this wait is returned last.
         let drained = match !is_local || linger.is_zero() {
             true => Ok(true),

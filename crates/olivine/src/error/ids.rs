@@ -59,6 +59,9 @@ ids! {
     NotConnected "not-connected"
         "fewer reliable subscribers are attached than 'subscribers=' requires",
         "start them, or use a smaller number";
+    Unacknowledged "unacknowledged"
+        "closing waited as long as it may, and the far side has not acknowledged everything",
+        "use a longer 'linger=', or a 'name=', whose next program delivers the rest";
     Closed "closed" "this publisher was closed", "open the channel again";
     TooLong "too-long"
         "the message is longer than any that the ring takes",

@@ -477,6 +477,30 @@ fn archive(place: &TestFolder, port: u16) -> String {
     uri(port, &format!("role=connect&name=archive&dir={dir}"))
 }
 
+/// It said that the ring had no room.
+#[test]
+fn close_says_how_many_messages_the_far_side_has_not_acknowledged() {
+    let uri = uri(free_port(), "role=connect&linger=50ms");
+    let mut publisher = Publisher::<[u8]>::open(&uri).unwrap();
+    for _ in 0..3 {
+        publisher.publish(b"unsent").unwrap();
+    }
+    let error = publisher.close().unwrap_err();
+    assert!(
+        matches!(error, NotSent::Unacknowledged(left) if left.messages() == 3),
+        "{error}"
+    );
+    let text = error.to_string();
+    for word in [
+        "closing waited ",
+        " s, ",
+        "acknowledged 3 messages",
+        "'linger='",
+    ] {
+        assert!(text.contains(word), "{text}");
+    }
+}
+
 /// `close` was `Ok`, and the subscriber waited for ever.
 #[test]
 fn publisher_reports_a_named_subscriber_that_is_away_and_has_no_end() {
@@ -487,7 +511,15 @@ fn publisher_reports_a_named_subscriber_that_is_away_and_has_no_end() {
         publisher.link_status().unwrap().peers == 0
     });
     let error = publisher.close().unwrap_err();
-    assert!(matches!(error, NotSent::BackPressured), "{error}");
+    assert!(
+        matches!(error, NotSent::Unacknowledged(left) if left.messages() == 0),
+        "{error}"
+    );
+    let text = error.to_string();
+    assert!(
+        text.contains("not acknowledged the end of the stream:"),
+        "{text}"
+    );
 }
 
 /// Its own `expire` ends its session before the publisher gives it up. `close` was `Ok`.
@@ -507,7 +539,10 @@ fn publisher_reports_a_named_subscriber_that_expires_without_the_end() {
     proxy.set_down(true);
     proxy.cut();
     let error = closing.join().unwrap().unwrap_err();
-    assert!(matches!(error, NotSent::BackPressured), "{error}");
+    assert!(
+        matches!(error, NotSent::Unacknowledged(left) if left.messages() == 0),
+        "{error}"
+    );
     drop(subscriber);
 }
 

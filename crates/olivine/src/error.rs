@@ -290,7 +290,8 @@ pub enum ReceiveError {
     /// message that is published. Other lanes lose nothing by this.
     #[error(
         "overrun: {lost_bytes} bytes were skipped, because a publisher was free to overwrite the \
-         next message; go on, or use a larger 'capacity=' or 'delivery=reliable'"
+         next message: call again to go on with newer messages; read faster or use a larger \
+         'capacity=' to lose less, or 'delivery=reliable' to lose nothing"
     )]
     Overrun {
         /// Bytes of frames (headers and padding included) that were skipped.

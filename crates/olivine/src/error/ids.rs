@@ -118,8 +118,9 @@ ids! {
         "the stream has ended: every publisher has closed and everything was read",
         "nothing: this is the orderly end";
     Overrun "overrun"
-        "a publisher overwrote messages before this lossy subscriber read them",
-        "continue; use a larger 'capacity=', or 'delivery=reliable'";
+        "a publisher overwrote messages before this subscriber with 'delivery=latest' read them",
+        "call again: it continues with newer messages; read faster or use a larger 'capacity=' to \
+         lose less, or 'delivery=reliable' to lose nothing";
     Evicted "evicted"
         "the subscriber lost its place: it was in the way of a publisher that had no room for too \
          long, or was absent for too long",

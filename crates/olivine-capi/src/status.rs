@@ -222,7 +222,7 @@ impl From<&UriError> for Status {
         match error {
             UriError::NoScheme { .. } => Self::UriNoScheme,
             UriError::UnknownScheme { .. } => Self::UriUnknownScheme,
-            UriError::Name { .. } => Self::UriName,
+            UriError::Name { .. } | UriError::NoName { .. } => Self::UriName,
             UriError::Address { .. } => Self::UriAddress,
             UriError::Path { .. } => Self::UriPath,
             UriError::Socket { .. } => Self::UriSocket,

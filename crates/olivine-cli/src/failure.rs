@@ -184,7 +184,8 @@ impl From<Described> for Failure {
         let error = anyhow::Error::new(error).context("cannot export");
         assert_eq!(
             with_id(&error),
-            "cannot export: there is no journal /x [journal.missing]"
+            "cannot export: there is no journal /x: check the path, record it first, or wait for \
+             it with 'follow=yes' [journal.missing]"
         );
         assert_eq!(with_id(&anyhow::Error::msg("plain")), "plain");
     }

@@ -126,7 +126,7 @@ fn unacknowledged(messages: u64) -> String {
 #[non_exhaustive]
 pub enum LinkError {
     /// The operating system returned an error.
-    #[error("cannot {action} {place}")]
+    #[error("cannot {action} {place}{}", remedy(source))]
     Io {
         /// The attempted action.
         action: &'static str,
@@ -394,6 +394,19 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+/// What helps if the system refused a path or an address with `error`, in brackets.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => " (check the path: its folder must be there)",
+        io::ErrorKind::NotADirectory => " (check the path: a part of it is a file)",
+        io::ErrorKind::PermissionDenied => {
+            " (give this user the right to it, or name another place)"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => " (name a place that can be written)",
+        _ => "",
+    }
 }
 
 /// The cargo feature that contains the bridge of a scheme.

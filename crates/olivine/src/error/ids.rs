@@ -299,6 +299,9 @@ ids! {
     Name "name"
         "the name of the channel has other characters, or is too long",
         "use 1 to 64 of A-Z a-z 0-9 . _ - that do not start with a dot";
+    NoName "no-name"
+        "the URI ends before the name of its channel",
+        "write it behind the address: tcp://HOST:PORT/NAME, nats://HOST/NAME, or shm://NAME";
     Address "address" "the address is not HOST:PORT", "write example.org:9000 or [::1]:9000";
     Path "path" "the path of a journal is not absolute", "write file:// and an absolute path";
     Socket "socket"

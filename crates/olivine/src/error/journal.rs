@@ -1,5 +1,6 @@
 //! Why a journal could not be written or read.
 
+use super::remedy;
 use std::io;
 use std::path::PathBuf;
 
@@ -16,7 +17,7 @@ fn given(reason: &str) -> &str {
 #[non_exhaustive]
 pub enum JournalError {
     /// The operating system returned an error.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}{}", path.display(), remedy(source))]
     Io {
         /// The attempted action.
         action: &'static str,
@@ -41,7 +42,10 @@ pub enum JournalError {
         source: io::Error,
     },
     /// There is no such journal.
-    #[error("there is no journal {}", path.display())]
+    #[error(
+        "there is no journal {}: check the path, record it first, or wait for it with 'follow=yes'",
+        path.display()
+    )]
     Missing {
         /// Its path.
         path: PathBuf,
@@ -91,7 +95,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The file is not a journal.
-    #[error("{} is not a journal file: {problem}", path.display())]
+    #[error("{} is not a journal file: {problem}; name another path", path.display())]
     NotAJournal {
         /// The file.
         path: PathBuf,

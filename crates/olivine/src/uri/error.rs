@@ -32,6 +32,14 @@ pub enum UriError {
         /// The given name, control bytes escaped.
         name: String,
     },
+    /// The URI ends before the name of its channel.
+    #[error("'{uri}' names no channel: write {form}, with a name of your choice for NAME")]
+    NoName {
+        /// The given URI without its settings, control bytes escaped.
+        uri: String,
+        /// The right form.
+        form: String,
+    },
     /// Host and port break the grammar.
     #[error(
         "address '{address}' is not usable: {rule}; expected HOST:PORT, such as example.org:9000 \

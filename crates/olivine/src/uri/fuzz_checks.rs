@@ -44,6 +44,7 @@ fn refused(text: &str, error: &UriError) {
         UriError::NoScheme { .. } => !text.contains("://"),
         UriError::UnknownScheme { scheme } => has(scheme),
         UriError::Name { name } => has(name),
+        UriError::NoName { uri, .. } => has(uri),
         // A port is printed in another form: 00 as 0, and the default port if none was given.
         UriError::Address { address, .. } => {
             has(address.rsplit_once(':').map_or(address, |(host, _)| host))

@@ -36,6 +36,16 @@ pub(super) fn config<'a>(
         .split_once('?')
         .map_or((rest, None), |(name, query)| (name, Some(query)));
     let mut config = remote::read(scheme, channel)?;
+    let is_path = matches!(scheme, Scheme::File | Scheme::Sealed);
+    if config.channel().is_empty() && !is_path {
+        return Err(UriError::NoName {
+            uri: format!("{scheme}://{}", channel.escape_default()),
+            form: match config.address() {
+                Some(address) => format!("{scheme}://{address}/NAME"),
+                None => format!("{scheme}://NAME"),
+            },
+        });
+    }
     if scheme != Scheme::File {
         check_channel(config.channel())?;
     }
@@ -260,7 +270,7 @@ mod tests {
             ("ticks", "is not a channel URI"),
             ("", "is not a channel URI"),
             ("tpc://x", "unknown scheme 'tpc'"),
-            ("shm://", "channel name ''"),
+            ("shm://", "write shm://NAME"),
             ("shm://..", "channel name '..'"),
             ("shm://a/b", "channel name 'a/b'"),
             ("shm://a\0b", "channel name 'a\\u{0}b'"),
@@ -342,7 +352,10 @@ mod tests {
             ("tcp://::1:9000/x", "stands in brackets"),
             ("tcp://[h]:9000/x", "stands in brackets"),
             ("tcp://u@h:9000/x", "the host must be"),
-            ("tcp://h:9000", "channel name ''"),
+            (
+                "tcp://h:9000",
+                "'tcp://h:9000' names no channel: write tcp://h:9000/NAME",
+            ),
             ("tcp://h:9000/a/b", "channel name 'a/b'"),
             (
                 "tcp://h:9/x?role=both",

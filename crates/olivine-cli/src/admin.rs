@@ -95,7 +95,7 @@ fn reason(error: &OpenError) -> String {
                                       half made; 'olivine rm' removes it if it is empty, 'olivine \
                                       rm --force' with what it holds"
             .to_owned(),
-        error => chain(error),
+        error => format!("{} [{}]", chain(error), error.id()),
     }
 }
 

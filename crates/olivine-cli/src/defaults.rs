@@ -8,7 +8,7 @@ mod show;
 pub(crate) use show::run;
 
 use crate::args::channel;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, named};
 use crate::terminal::escaped;
 use clap::builder::OsStr;
 use clap::{Arg, ArgAction, Command};
@@ -287,7 +287,8 @@ fn checked(known: &Known, values: Vec<String>, origin: Origin) -> Outcome<Given>
         && let [value] = values.as_slice()
         && let Err(error) = channel::check(key, value)
     {
-        return Err(Failure::usage(format!("{origin}: {error}")));
+        let text = format!("{origin}: {error}");
+        return Err(Failure::Usage(named(text, error.id())));
     }
     Ok(Given {
         known: known.clone(),

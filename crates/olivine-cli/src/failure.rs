@@ -43,6 +43,11 @@ impl Failure {
         Self::Failed(anyhow::Error::msg(text.into()))
     }
 
+    /// A failure, with a text and the name that `olivine explain` knows.
+    pub(crate) fn named(text: impl Into<String>, id: &'static str) -> Self {
+        Self::Failed(named(text, id))
+    }
+
     /// An error of writing to standard output.
     pub(crate) fn stdout(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -101,13 +106,41 @@ fn id(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
         OpenError,
         ReceiveError,
         NotSent,
+        Described,
         LinkError,
         JournalError,
         SealedError,
         UriError,
-        MessageTypeError
-        Described,
+        MessageTypeError,
+        Named
     )
+}
+
+/// An error with a text, and the name that `olivine explain` knows.
+pub(crate) fn named(text: impl Into<String>, id: &'static str) -> anyhow::Error {
+    let text = text.into();
+    Named { text, id }.into()
+}
+
+/// A text of the tool in place of an error of the library.
+#[derive(Debug)]
+struct Named {
+    text: String,
+    id: &'static str,
+}
+
+impl std::fmt::Display for Named {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Named {}
+
+impl Named {
+    fn id(&self) -> &'static str {
+        self.id
+    }
 }
 
 /// Writes one line to standard error, with escaped control characters. Ignores write errors.
@@ -137,6 +170,12 @@ impl From<OpenError> for Failure {
 
 impl From<ReceiveError> for Failure {
     fn from(error: ReceiveError) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Described> for Failure {
+    fn from(error: Described) -> Self {
         Self::Failed(error.into())
     }
 }
@@ -174,12 +213,6 @@ mod tests {
 
     #[test]
     fn errors_of_the_library_end_with_their_name() {
-impl From<Described> for Failure {
-    fn from(error: Described) -> Self {
-        Self::Failed(error.into())
-    }
-}
-
         let error = JournalError::Missing { path: "/x".into() };
         let error = anyhow::Error::new(error).context("cannot export");
         assert_eq!(
@@ -188,6 +221,11 @@ impl From<Described> for Failure {
              it with 'follow=yes' [journal.missing]"
         );
         assert_eq!(with_id(&anyhow::Error::msg("plain")), "plain");
+        let id = NotSent::TooLong { max: 1 }.id();
+        let Failure::Failed(error) = Failure::named("too long for us", id) else {
+            panic!("another failure");
+        };
+        assert_eq!(with_id(&error), "too long for us [send.too-long]");
     }
 
     #[test]

@@ -13,10 +13,9 @@ use crate::args::carry::{RecordArgs, ReplayArgs};
 use crate::args::channel::full_uri;
 use crate::args::journal::{JournalArgs, JournalCommand};
 use crate::bridge::{Pair, carry, place};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, with_id};
 use crate::log;
 use olivine::admin;
-use olivine_bench::error::chain;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -144,7 +143,7 @@ fn every_channel() -> Outcome<Vec<String>> {
             Err(error) => log::warn(&format!(
                 "{} is not recorded: {}",
                 channel.name,
-                chain(&error)
+                with_id(&error.into())
             )),
         }
     }

@@ -348,11 +348,12 @@ impl Sender {
 
     /// The error for a message that the ring cannot take.
     fn too_long(&self, bytes: u64, max: usize) -> Failure {
-        Failure::failed(format!(
+        let text = format!(
             "message {} of {bytes} bytes is too long: this channel takes up to {max} bytes; {}",
             self.totals.messages + 1,
             remedy_of_length(bytes, self.publisher.capacity()),
-        ))
+        );
+        Failure::named(text, NotSent::TooLong { max }.id())
     }
 }
 

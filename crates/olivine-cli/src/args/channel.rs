@@ -1,6 +1,6 @@
 //! The settings of a channel as flags, made from the table of URI keys.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, named};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Command, error::Error};
 use olivine::{Config, End, Key, Scheme, UriError};
@@ -248,10 +248,11 @@ fn configured(uri: &str, given: &Given) -> Outcome<Config> {
         // Without the defaults it says what it always says.
         Err(error) => {
             let _ = parse(&pairs)?;
-            Err(Failure::usage(format!(
+            let text = format!(
                 "{error}; {} by default: 'olivine config --origin' says where that came from",
                 missing.join(" and ")
-            )))
+            );
+            Err(Failure::Usage(named(text, error.id())))
         }
     }
 }

@@ -2,10 +2,9 @@
 //! outline.
 
 use crate::args::Common;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, with_id};
 use crate::output::{print, print_json};
 use olivine::journal::{JournalError, Outline, Replay, ReplayState};
-use olivine_bench::error::chain;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -140,7 +139,7 @@ fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
             Ok(None) => break End::State(replay.state()),
-            Err(error) => break End::Damaged(chain(&error)),
+            Err(error) => break End::Damaged(with_id(&error.into())),
         };
         outline.first_ns.get_or_insert(run.time_ns);
         outline.last_ns = Some(run.time_ns);

@@ -1,13 +1,12 @@
 //! A part of a journal: which messages it has, and whether all of them could be read.
 
 use crate::args::journal::{PartArgs, Unfinished};
-use crate::failure::{Failure, Outcome, complain};
+use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::log;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use olivine::Start;
 use olivine::journal::{JournalError, Lane, Outline, Replay, Run, RunMessage};
-use olivine_bench::error::chain;
 use olivine_bench::text;
 use std::collections::HashMap;
 use std::path::Path;
@@ -191,7 +190,7 @@ pub(super) fn read(
     );
     let holes = missed.sentence();
     let accepts = part.unfinished == Unfinished::Accept;
-    let end = end.map(|error| chain(&error));
+    let end = end.map(|error| with_id(&error.into()));
     let joined = |parts: [Option<String>; 2]| {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         Some(parts.join("; ")).filter(|text| !text.is_empty())

@@ -147,7 +147,7 @@ impl Sender {
                 log::warn(&line);
                 self.stop.cut_short()
             }
-            Some(line) => Err(Failure::failed(line)),
+            Some(line) => Err(Failure::named(line, "send.unacknowledged")),
             None if self.cut && !endless => self.stop.cut_short(),
             None => Ok(()),
         }

@@ -121,8 +121,10 @@ impl Subscriber {
     /// than `limit`. To process each message safely, receive, iterate or give a handler.
     ///
     /// With a handler it hands out up to `limit` messages, views of the ring, and returns how
-    /// many. A handler that raises gets the same message again. It must not receive: a call of this
-    /// subscriber that would raises InUse.
+    /// many: also where it cannot go on behind some of them, because of an error or a refusal.
+    /// A handler that raises gets the same message again. Those before it are consumed, and its
+    /// exception has no count: count in the handler. It must not receive: a call of this subscriber
+    /// that would raises InUse.
     #[pyo3(signature = (limit = 256, handler = None))]
     fn poll<'py>(
         slf: &Bound<'py, Self>,
@@ -142,9 +144,18 @@ impl Subscriber {
         let mut count = 0_usize;
         while count < limit {
             let (message, serial) = {
-                let mut state = lock(py, slf.get())?;
-                let Some(found) = state.next_of(count, py)? else {
-                    break;
+                let mut state = match lock(py, slf.get()) {
+                    Ok(state) => state,
+                    // Another thread has it: the messages that were handed out are counted.
+                    Err(_) if count > 0 => break,
+                    Err(refused) => return Err(refused),
+                };
+                let found = match state.next_of(count, py) {
+                    Ok(Some(found)) => found,
+                    Ok(None) => break,
+                    // The next call refuses as well, if the reason is still there.
+                    Err(_) if count > 0 => break,
+                    Err(refused) => return Err(refused),
                 };
                 // Until its handler has returned it comes again.
                 state.again = Some(found.clone());
@@ -158,13 +169,15 @@ impl Subscriber {
             let handled = &slf.get().handled;
             let _ = handled.compare_exchange(serial, 0, Ordering::Relaxed, Ordering::Relaxed);
             done?;
-            let mut state = lock(py, slf.get())?;
+            count += 1;
+            let Ok(mut state) = lock(py, slf.get()) else {
+                break;
+            };
             // The handler may have released it, and what comes again is another one.
             if state.serial == serial {
                 state.again = None;
             }
             drop(state);
-            count += 1;
         }
         Ok(count.into_pyobject(py)?.into_any())
     }

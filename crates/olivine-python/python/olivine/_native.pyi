@@ -477,8 +477,10 @@ class Subscriber:
         than `limit`. To process each message safely, receive, iterate or give a handler.
 
         With a handler it hands out up to `limit` messages, views of the ring, and returns how
-        many. A handler that raises gets the same message again. It must not receive: a call of this
-        subscriber that would raises InUse.
+        many: also where it cannot go on behind some of them, because of an error or a refusal.
+        A handler that raises gets the same message again. Those before it are consumed, and its
+        exception has no count: count in the handler. It must not receive: a call of this subscriber
+        that would raises InUse.
         """
 
     @overload

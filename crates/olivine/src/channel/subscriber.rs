@@ -138,7 +138,8 @@ impl Subscriber {
     ///
     /// # Errors
     ///
-    /// [`ReceiveError`]; messages passed before it are consumed.
+    /// [`ReceiveError`]; messages passed before it are consumed, and are not counted for the
+    /// caller: a handler that must know counts itself.
     #[inline(always)]
     pub fn poll(
         &mut self,

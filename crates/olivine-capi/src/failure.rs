@@ -121,6 +121,12 @@ impl From<NotSent> for Failure {
     }
 }
 
+impl From<Described> for Failure {
+    fn from(error: Described) -> Self {
+        Self::Described(Box::new(error))
+    }
+}
+
 impl From<ReceiveError> for Failure {
     fn from(error: ReceiveError) -> Self {
         Self::Received(Box::new(error))

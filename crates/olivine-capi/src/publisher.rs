@@ -703,7 +703,9 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        unsafe { take(publisher) }?.into_publisher().close()?;
+        unsafe { take(publisher) }?
+            .into_publisher()
+            .close_described(None)?;
         Ok(())
     })
 }
@@ -728,7 +730,7 @@ pub unsafe extern "C" fn olivine_publisher_close_failed(
         let reason = unsafe { text("reason", reason) }?;
         // SAFETY: the contract is the same.
         let publisher = unsafe { take(publisher) }?.into_publisher();
-        publisher.close_failed(reason)?;
+        publisher.close_described(Some(reason))?;
         Ok(())
     })
 }

@@ -57,7 +57,7 @@ impl Sending {
     pub(crate) fn explained(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Sent(NotSent::BackPressured) => failure,
-            Failure::Sent(error) => Failure::Described(Box::new(self.look().describe(error))),
+            Failure::Sent(error) => self.look().describe(error).into(),
             other => other,
         }
     }

@@ -128,7 +128,7 @@ pub(crate) fn send_batch<M: Messages + ?Sized>(
         };
         *published += more;
         if !is_everyday(reason) {
-            return Err(of_sent(py, reason, Some(publisher)));
+            return Err(of_sent(py, reason, publisher));
         }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {

@@ -95,7 +95,7 @@ impl Claim {
         let (publisher, position) = claim.commit();
         let position = position
             .map(|position| position.0)
-            .map_err(|error| of_sent(py, error, Some(&publisher)));
+            .map_err(|error| of_sent(py, error, &publisher));
         *state = State::Open(publisher);
         position
     }

@@ -1,6 +1,6 @@
 //! How a stream ends: in order, or as failed with a reason.
 
-use olivine::{NotSent, Publisher as RustPublisher};
+use olivine::{Described, Publisher as RustPublisher};
 use pyo3::exceptions::{PyGeneratorExit, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -21,11 +21,13 @@ impl Ending {
     }
 
     /// Ends it, once.
-    pub(crate) fn end(&mut self) -> Result<(), NotSent> {
-        match (self.publisher.take(), &self.failure) {
-            (Some(publisher), Some(reason)) => publisher.close_failed(reason).map(|_| ()),
-            (Some(publisher), None) => publisher.close().map(|_| ()),
-            (None, _) => Ok(()),
+    pub(crate) fn end(&mut self) -> Result<(), Described> {
+        match self.publisher.take() {
+            Some(publisher) => {
+                let ended = publisher.close_described(self.failure.as_deref());
+                ended.map(|_| ())
+            }
+            None => Ok(()),
         }
     }
 }

@@ -161,13 +161,15 @@ pub(crate) fn of_system(action: &str, error: &io::Error) -> PyErr {
 pub(crate) fn of_sent(
     py: Python<'_>,
     error: olivine::NotSent,
-    publisher: Option<&olivine::Publisher>,
+    publisher: &olivine::Publisher,
 ) -> PyErr {
-    let text = publisher.map_or_else(
-        || error.to_string(),
-        |publisher| publisher.describe(error).to_string(),
-    );
-    match error {
+    of_described(py, &publisher.describe(error))
+}
+
+/// A message was not sent, or a stream not ended as it should be.
+pub(crate) fn of_described(py: Python<'_>, described: &olivine::Described) -> PyErr {
+    let text = described.to_string();
+    match described.error {
         olivine::NotSent::BackPressured | olivine::NotSent::Unacknowledged { .. } => {
             BackPressured::new_err(text)
         }

@@ -11,7 +11,7 @@ pub(crate) use state::{State, lock};
 use crate::arguments;
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{LinkFailed, NotSent, not_async, of_sent, ours, viewed};
+use crate::errors::{LinkFailed, NotSent, not_async, of_described, of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::stated::Stated;
@@ -89,7 +89,7 @@ impl Publisher {
         match publisher.try_publish(Outgoing::new(message.get(py)).label(label(tag, topic))) {
             Ok(position) => Ok(Some(position.0)),
             Err(error) if is_everyday(error) => Ok(None),
-            Err(error) => Err(of_sent(py, error, Some(publisher))),
+            Err(error) => Err(of_sent(py, error, publisher)),
         }
     }
 
@@ -541,7 +541,7 @@ impl Publisher {
         let mut ending = Ending::new(publisher, failure);
         // It may linger.
         let closed = aside(py, "closing", move || ending.end())?;
-        closed.map_err(|error| of_sent(py, error, None))
+        closed.map_err(|error| of_described(py, &error))
     }
 
     fn failure(&self) -> MutexGuard<'_, Option<String>> {

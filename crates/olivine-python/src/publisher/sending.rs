@@ -49,7 +49,7 @@ pub(crate) fn room(
     })?;
     found
         .unwrap_or(Err(last))
-        .map_err(|error| of_sent(py, error, Some(publisher)))
+        .map_err(|error| of_sent(py, error, publisher))
 }
 
 /// Sends within a time.
@@ -91,7 +91,7 @@ fn send_later(
             Err(again) => error = again,
         }
     }
-    Err(of_sent(py, error, Some(publisher)))
+    Err(of_sent(py, error, publisher))
 }
 
 impl Publisher {
@@ -207,7 +207,7 @@ impl Publisher {
                 Ok(Claim::new(slf, serial, span, views))
             }
             Err((publisher, error)) => {
-                let error = of_sent(py, error, Some(&publisher));
+                let error = of_sent(py, error, &publisher);
                 *state = State::Open(publisher);
                 Err(error)
             }
@@ -231,6 +231,6 @@ impl Publisher {
         })?;
         found
             .unwrap_or(Ok(false))
-            .map_err(|error| of_sent(py, error, Some(publisher)))
+            .map_err(|error| of_sent(py, error, publisher))
     }
 }

@@ -437,6 +437,17 @@ impl<T: ?Sized> Publisher<T> {
         self.end(&Ending::Failed(reason))
     }
 
+    /// As [`Publisher::close`], or with a reason as [`Publisher::close_failed`]. The error has what
+    /// the publisher knows of it, as from [`Publisher::describe`]: why the link has failed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Publisher::close`].
+    pub fn close_described(mut self, failure: Option<&str>) -> Result<Position, Described> {
+        let ended = self.end(&failure.map_or(Ending::Closed, Ending::Failed));
+        ended.map_err(|error| self.describe(error))
+    }
+
     pub(super) fn end(&mut self, ending: &Ending<'_>) -> Result<Position, NotSent> {
         let end = self.cursor();
         let started = Instant::now();

@@ -128,8 +128,10 @@ fn close_failed_is_reported_to_subscribers_and_to_a_journal() {
     let path = place.file("reason.olv");
     let mut publisher = Publisher::open(&file(&path)).unwrap();
     publisher.publish(Outgoing::new(b"before").tag(7)).unwrap();
-    let error = publisher.close_failed("no more ticks").unwrap_err();
-    assert_eq!(error, NotSent::LinkFailed);
+    let error = publisher.close_described(Some("no more ticks"));
+    let error = error.unwrap_err();
+    assert_eq!(error.error, NotSent::LinkFailed);
+    assert!(error.to_string().ends_with("no more ticks"), "{error}");
     let (tags, error) = received(&mut Subscriber::open(&file(&path)).unwrap());
     assert_eq!(tags, [7]);
     let ReceiveError::Failed(error) = error else {

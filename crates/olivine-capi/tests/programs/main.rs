@@ -2,12 +2,14 @@
 //! library, and run: among themselves, and with publishers and subscribers of Rust in this process.
 
 mod abi;
+mod checked;
 mod pairs;
 /// What `cargo xtask capi` does.
 #[path = "../../install.rs"]
 mod place;
 mod stage;
 
+use checked::{VALGRIND, has_valgrind};
 use olivine::{Config, MessageType, Outgoing, Publisher, ReceiveError, Subscriber};
 use stage::{Link, Running, TestFolder, WATCHDOG, numbered};
 
@@ -116,52 +118,6 @@ fn a_durable_name_and_removed_files_are_reported_in_c() {
             &*place.uri(&format!("{IMPATIENT}&name=archive")),
         ];
         assert_eq!(Running::launch(&program, &words).finish(), "found");
-    }
-}
-
-/// Runs a program, which fails if it touches memory of others or leaks.
-const VALGRIND: [&str; 4] = [
-    "valgrind",
-    "--quiet",
-    "--error-exitcode=9",
-    "--leak-check=full",
-];
-
-/// Whether there is valgrind; if not, a line says so.
-fn has_valgrind() -> bool {
-    let mut probe = std::process::Command::new(VALGRIND[0]);
-    let found = probe.arg("--version").output().is_ok();
-    if !found {
-        stage::skip("no valgrind, so programs in C were not run under it");
-    }
-    found
-}
-
-/// The programs read and write only their own memory, and leak none.
-#[test]
-fn valgrind_finds_nothing_in_programs_in_c() {
-    if !has_valgrind() {
-        return;
-    }
-    let impatient = format!("{IMPATIENT}&name=archive");
-    for (file, role, queries, said) in [
-        ("arrays.c", None, &[][..], "arrays"),
-        ("places.c", Some("inproc"), &[], "inside"),
-        ("places.c", Some("durable"), &["", "&name=archive"], "kept"),
-        ("places.c", Some("place"), &[IMPATIENT, &impatient], "found"),
-    ] {
-        let place = TestFolder::new();
-        let Some(program) = stage::compile("cc", WITH_LINES, file, Link::Static) else {
-            return;
-        };
-        let program = program.display().to_string();
-        let uris: Vec<String> = queries.iter().map(|query| place.uri(query)).collect();
-        let words = VALGRIND[1..].iter().copied();
-        let words = words.chain(["--errors-for-leak-kinds=definite,possible", &program]);
-        let words = words.chain(role);
-        let words = words.chain(uris.iter().map(String::as_str));
-        let words: Vec<&str> = words.collect();
-        assert_eq!(Running::launch("valgrind".as_ref(), &words).finish(), said);
     }
 }
 

@@ -26,6 +26,8 @@
 //! at 16 ms. ADR 0024 lists every edge. `docs/glossary.md` defines *nap*, *armed*, *hint* and the
 //! other terms.
 
+#[cfg(not(loom))]
+pub(crate) mod events;
 mod futex;
 mod idle;
 #[cfg(not(loom))]

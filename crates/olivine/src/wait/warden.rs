@@ -13,16 +13,15 @@
 //! The thread starts with the first watch and ends with the last sleeper that has a watch. Busy
 //! programs never start it.
 
-use super::{LongNaps, wake};
+use super::{LongNaps, events, wake};
 use crate::fork;
 use crate::region::Word;
 use crate::sync::{AtomicU64, Ordering};
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::HashMap;
 use std::io;
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::ManuallyDrop;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -345,16 +344,15 @@ impl Shared {
     }
 
     fn run(&self) {
-        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 8];
         loop {
-            let events = match epoll::wait(&self.epoll, &mut events, None) {
-                Ok((events, _)) => events,
-                Err(Errno::INTR) => continue,
+            let marks = match events::next(&self.epoll) {
+                Ok(marks) => marks,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // Waiting is impossible: sleepers check after each nap.
                 Err(_) => return,
             };
-            for event in events {
-                match event.data.u64() {
+            for mark in marks {
+                match mark {
                     END => return,
                     pid => self.report_death(pid),
                 }

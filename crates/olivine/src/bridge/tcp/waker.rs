@@ -11,18 +11,13 @@ use crate::link::Control;
 use crate::region::Word;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wait::warden::Watches;
-use crate::wait::{LongNaps, Sleeper, wake};
+use crate::wait::{LongNaps, Sleeper, events, wake};
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::io::Errno;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Events taken at a time: there are three descriptors.
-const EVENTS: usize = 3;
 
 /// A thread that waits for a socket on behalf of another one; ended and joined when dropped.
 #[derive(Debug)]
@@ -102,12 +97,11 @@ impl SocketWaker {
 }
 
 fn run(shared: &Shared, sleeper: &Sleeper) {
-    let mut events = [MaybeUninit::<epoll::Event>::uninit(); EVENTS];
     loop {
-        match epoll::wait(&shared.epoll, &mut events, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            // Waiting is impossible: without the waker, the sleeper checks after each nap.
-            Err(_) => return,
+        let outcome = events::next(&shared.epoll).map(drop);
+        // Waiting is impossible: without the waker, the sleeper checks after each nap.
+        if outcome.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+            return;
         }
         // Acquire: pairs with `drop`.
         if shared.ended.load(Ordering::Acquire) != 0 {

@@ -1,7 +1,9 @@
 //! Programs in C under a tool that checks each access to memory.
 
-use crate::{IMPATIENT, WITH_LINES};
-use crate::stage::{self, Link, Running, TestFolder};
+use crate::IMPATIENT;
+use crate::stage::{self, Link, Running, TestFolder, WATCHDOG, numbered};
+use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
+use std::path::Path;
 
 /// Runs a program, which fails if it touches memory of others or leaks.
 pub(crate) const VALGRIND: [&str; 4] = [
@@ -38,13 +40,60 @@ fn valgrind_finds_nothing_in_programs_in_c() {
         let Some(program) = stage::compile("cc", WITH_LINES, file, Link::Static) else {
             return;
         };
-        let program = program.display().to_string();
         let uris: Vec<String> = queries.iter().map(|query| place.uri(query)).collect();
-        let words = VALGRIND[1..].iter().copied();
-        let words = words.chain(["--errors-for-leak-kinds=definite,possible", &program]);
-        let words = words.chain(role);
-        let words = words.chain(uris.iter().map(String::as_str));
-        let words: Vec<&str> = words.collect();
-        assert_eq!(Running::launch("valgrind".as_ref(), &words).finish(), said);
+        let words = role.into_iter().chain(uris.iter().map(String::as_str));
+        assert_eq!(under_valgrind(&program, words).finish(), said);
     }
+    let place = TestFolder::new();
+    if let Some(program) = stage::compile("cc", "c11 -g", "roles.c", Link::Static) {
+        elsewhere(&program);
+    }
+}
+
+/// Starts a program of C, which fails with its first error and its first leak.
+fn under_valgrind<'a>(program: &'a Path, words: impl IntoIterator<Item = &'a str>) -> Running {
+    let own = VALGRIND[1..].iter().copied();
+    let own = own.chain(["--errors-for-leak-kinds=definite,possible"]);
+    let words = own.chain(program.to_str()).chain(words);
+    Running::launch("valgrind".as_ref(), &words.collect::<Vec<_>>())
+}
+
+/// Messages of a run, small and large.
+const MESSAGES: u64 = 250;
+
+/// Both ends of a connection, with the other end here, and of a journal.
+fn elsewhere(program: &Path) {
+    let count = MESSAGES.to_string();
+    let publish = |uri: &str| under_valgrind(program, ["publish", uri, &count]);
+    let subscribe = |uri: &str| under_valgrind(program, ["subscribe", uri]);
+    let published = format!("open\npublished {MESSAGES}");
+    let received = format!("open\nreceived {MESSAGES}");
+    let connected =
+        |address: String| format!("tcp://{address}/checked?role=connect&capacity=16KiB");
+    let listening = "tcp://127.0.0.1:0/checked?role=listen&capacity=16KiB&linger=1m";
+
+    let mut subscriber = Subscriber::open(listening).unwrap();
+    let running = publish(&connected(subscriber.link_status().unwrap().address));
+    for number in 0..MESSAGES {
+        let message = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
+        assert_eq!(*message, *numbered(number));
+    }
+    let end = subscriber.receive_timeout(WATCHDOG);
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    assert_eq!(running.finish(), published);
+
+    let mut publisher = Publisher::open(&format!("{listening}&subscribers=1")).unwrap();
+    let running = subscribe(&connected(publisher.link_status().unwrap().address));
+    for number in 0..MESSAGES {
+        let tag = u32::try_from(number).unwrap();
+        let message = numbered(number);
+        publisher.publish(Outgoing::new(&message).tag(tag)).unwrap();
+    }
+    publisher.close().unwrap();
+    assert_eq!(running.finish(), received);
+
+    let folder = TestFolder::new();
+    let journal = format!("file://{}/checked.journal", folder.0.path().display());
+    assert_eq!(publish(&journal).finish(), published);
+    assert_eq!(subscribe(&journal).finish(), received);
 }

@@ -32,18 +32,22 @@ struct Lane {
     wanting: bool,
 }
 
-/// A run of frames that is sent in blocks.
-#[derive(Debug)]
+/// A run of frames that is sent in blocks. Without frames left it is none.
+///
+/// No part is an `Option`: compilers compare the bytes of a `None` before they look whether there
+/// is a value. The result is right, but valgrind reports it.
+#[derive(Debug, Default)]
 struct Run {
     place: usize,
+    begin: u64,
     /// Next byte to write.
     at: u64,
     block_end: u64,
     end: u64,
     header: [u8; HEADER_BYTES],
     header_written: usize,
-    /// Start of the copy, if the frames had to be copied out.
-    copied_from: Option<u64>,
+    /// The frames had to be copied out, from `begin` on.
+    is_copied: bool,
 }
 
 /// Sends from `egress` until everything is delivered and nothing more will come (`Ok`), or the
@@ -66,7 +70,7 @@ pub(super) struct Sending<'a> {
 #[derive(Debug, Default)]
 struct State {
     lanes: Vec<Lane>,
-    run: Option<Run>,
+    run: Run,
     copy: Vec<u8>,
     turn: usize,
     /// [`Egress::fields_check`] of the fields that were compared with those of the far side.
@@ -111,10 +115,8 @@ impl Sending<'_> {
     /// next block would be taken for frames.
     fn finish_block(&mut self, state: &mut State) {
         let until = self.pipe.close_deadline();
-        while let Some(run) = &mut state.run
-            && self.pipe.is_block_partial
-        {
-            let Ok(count) = run.write(self.egress, self.pipe, &state.copy) else {
+        while state.run.has_frames() && self.pipe.is_block_partial {
+            let Ok(count) = state.run.write(self.egress, self.pipe, &state.copy) else {
                 return;
             };
             let left = until.saturating_duration_since(Instant::now());
@@ -161,7 +163,7 @@ impl Sending<'_> {
     fn read_input(&mut self, state: &mut State) -> Result<bool, ConnectionEnd> {
         state.polls = state.polls.wrapping_add(1);
         let awaited =
-            state.full || state.run.is_some() || state.lanes.iter().any(|lane| lane.wanting);
+            state.full || state.run.has_frames() || state.lanes.iter().any(|lane| lane.wanting);
         if !awaited && !state.polls.is_multiple_of(SOCKET_EVERY) {
             return Ok(false);
         }
@@ -203,8 +205,8 @@ impl Sending<'_> {
         };
         let before = self.egress.acknowledged(place);
         // A run that is still being written may be acknowledged in parts.
-        let run = state.run.as_ref().filter(|run| run.place == place);
-        let written = run.map_or(0, |run| run.at);
+        let is_of_run = state.run.has_frames() && state.run.place == place;
+        let written = if is_of_run { state.run.at } else { 0 };
         let taken = self.egress.acknowledge_checked(place, position, written);
         if !taken.map_err(ring)? {
             let text = format!(
@@ -227,10 +229,7 @@ impl Sending<'_> {
         self.announce(state)?;
         let mut moved = false;
         loop {
-            if state.run.is_none() {
-                state.run = self.next_run(state)?;
-            }
-            let Some(run) = &mut state.run else {
+            if !state.run.has_frames() && !self.next_run(state)? {
                 if self.pipe.pending().is_empty() {
                     state.full = !self.pipe.flush()?;
                     return Ok(moved);
@@ -238,7 +237,8 @@ impl Sending<'_> {
                 let flushed = self.pipe.flush()?;
                 state.full = !flushed;
                 return Ok(moved | flushed);
-            };
+            }
+            let run = &mut state.run;
             let count = run.write(self.egress, self.pipe, &state.copy)?;
             moved |= count > 0;
             if count == 0 {
@@ -249,7 +249,6 @@ impl Sending<'_> {
             if run.at == run.block_end {
                 if run.at == run.end {
                     self.egress.advance(run.place, run.end);
-                    state.run = None;
                 } else {
                     run.next_block(self.egress, &state.copy);
                 }
@@ -283,10 +282,11 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// The next frames to send, of the next lane; also sends ends of lanes and requests for room.
-    fn next_run(&mut self, state: &mut State) -> Result<Option<Run>, ConnectionEnd> {
+    /// Begins the next run, of the next lane, if there are frames to send; also sends ends of lanes
+    /// and requests for room.
+    fn next_run(&mut self, state: &mut State) -> Result<bool, ConnectionEnd> {
         if self.pipe.is_backlogged() {
-            return Ok(None);
+            return Ok(false);
         }
         for _ in 0..state.lanes.len() {
             let place = state.turn % state.lanes.len();
@@ -341,20 +341,21 @@ impl Sending<'_> {
                     .copy_frames(place, end, &mut state.copy)
                     .map_err(ring)?;
             }
-            let mut run = Run {
+            state.run = Run {
                 place,
+                begin: position,
                 at: position,
                 block_end: position,
                 end,
                 header: [0; HEADER_BYTES],
                 header_written: 0,
-                copied_from: checked.then_some(position),
+                is_copied: checked,
             };
-            run.next_block(self.egress, &state.copy);
+            state.run.next_block(self.egress, &state.copy);
             self.counters.carried(end - position);
-            return Ok(Some(run));
+            return Ok(true);
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Whether everything is delivered and nothing more will come.
@@ -372,7 +373,7 @@ impl Sending<'_> {
         // If no publisher has come, or one continues, the stream has no end to report: see
         // `may_leave`.
         let quiet = self.egress.is_ended()
-            && state.run.is_none()
+            && !state.run.has_frames()
             && state.lanes.iter().all(|lane| !lane.open)
             && self.pipe.pending().is_empty();
         Ok(quiet && self.egress.is_delivered().map_err(ring)?)
@@ -381,7 +382,7 @@ impl Sending<'_> {
     /// Whether an end is requested and everything is delivered, though publishers may continue.
     fn may_leave(&mut self, state: &State) -> Result<bool, ConnectionEnd> {
         let asked = matches!(self.control.stopping(), Some(Stop::Delivered(_)));
-        let quiet = asked && state.run.is_none() && self.pipe.pending().is_empty();
+        let quiet = asked && !state.run.has_frames() && self.pipe.pending().is_empty();
         // If every publisher has closed, this end is sent first.
         Ok(quiet && !self.egress.is_ended() && self.egress.is_delivered().map_err(ring)?)
     }
@@ -442,6 +443,21 @@ impl Sending<'_> {
 }
 
 impl Run {
+    /// Whether frames are left: this is a run.
+    fn has_frames(&self) -> bool {
+        self.at < self.end
+    }
+
+    /// What is left of the block.
+    fn block<'a>(&self, egress: &'a mut Egress, copy: &'a [u8]) -> &'a [u8] {
+        if self.is_copied {
+            let [at, end] = [self.at, self.block_end].map(|position| position - self.begin);
+            &copy[usize_of(at)..usize_of(end)]
+        } else {
+            egress.bytes(self.place, self.at, self.block_end)
+        }
+    }
+
     /// Writes as much of the block as the socket accepts; returns how many bytes that were.
     fn write(
         &mut self,
@@ -449,10 +465,7 @@ impl Run {
         pipe: &mut Pipe,
         copy: &[u8],
     ) -> Result<usize, ConnectionEnd> {
-        let bytes = match self.copied_from {
-            Some(from) => &copy[usize_of(self.at - from)..usize_of(self.block_end - from)],
-            None => egress.bytes(self.place, self.at, self.block_end),
-        };
+        let bytes = self.block(egress, copy);
         let header = &self.header[self.header_written..];
         let count = pipe.write([header, bytes])?;
         let of_header = count.min(header.len());
@@ -467,10 +480,7 @@ impl Run {
         let length = (self.end - self.at).min(FRAMES_MAX as u64);
         self.block_end = self.at + length;
         let lane = egress.lane(self.place);
-        let bytes = match self.copied_from {
-            Some(from) => &copy[usize_of(self.at - from)..usize_of(self.block_end - from)],
-            None => egress.bytes(self.place, self.at, self.block_end),
-        };
+        let bytes = self.block(egress, copy);
         self.header = wire::frames_header(lane, self.at, bytes);
         self.header_written = 0;
     }

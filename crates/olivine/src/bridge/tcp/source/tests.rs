@@ -62,7 +62,7 @@ fn lane_that_continues_the_stream_is_announced_before_the_end_of_the_last_one() 
     sending.announce(&mut state).unwrap();
     let _second = open();
     first.close().unwrap();
-    assert!(sending.next_run(&mut state).unwrap().is_none());
+    assert!(!sending.next_run(&mut state).unwrap());
     let mut decoder = Decoder::new();
     let mut bytes = Vec::new();
     Hello::default().put(&mut bytes);

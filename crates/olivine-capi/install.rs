@@ -25,6 +25,7 @@ pub(crate) fn place(source: &Path, built: &Path, prefix: &Path) -> io::Result<us
         "include/olivine.h",
         "include/olivine.hpp",
         "include/olivine_typed.hpp",
+        "include/olivine_values.hpp",
     ];
     for header in headers {
         copy(&source.join(header), &prefix.join(header))?;

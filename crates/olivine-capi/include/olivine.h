@@ -50,6 +50,9 @@
 #define OLIVINE_MESSAGE_INIT { sizeof(olivine_message), NULL, 0, 0, NULL, 0, 0, 0 }
 #define OLIVINE_CLAIM_INIT { sizeof(olivine_claim), NULL, 0 }
 #define OLIVINE_STATS_INIT { sizeof(olivine_stats), 0, 0, 0, 0, 0 }
+#define OLIVINE_LINK_STATUS_INIT \
+    { sizeof(olivine_link_status), OLIVINE_LINK_STAGE_NONE, 0, NULL, NULL, 0, 0, 0, 0, 0, 0, \
+      0, 0, 0 }
 
 
 // What a call answers. `status / 100` is the family: 0 nothing is wrong, 1 wrong use of this
@@ -67,7 +70,8 @@ enum olivine_status
   OLIVINE_STATUS_OK = 0,
   // What the call waits for did not happen within the time-out; nothing is wrong.
   // `olivine_subscriber_try_receive` has a time-out of 0: it answers this where there is no
-  // message.
+  // message. Where no far side of a channel elsewhere has ever been connected, the text of a
+  // call that waits says so, and why.
   OLIVINE_STATUS_TIMED_OUT = 1,
   // A pointer that must not be NULL is.
   OLIVINE_STATUS_NULL_ARGUMENT = 101,
@@ -192,6 +196,31 @@ typedef int32_t olivine_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// The state of the bridge behind a handle. Later versions may add values.
+enum olivine_link_stage
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // There is no bridge: `shm://` and `inproc://`.
+  OLIVINE_LINK_STAGE_NONE = 0,
+  // No far side is connected: the bridge waits for one, or tries again.
+  OLIVINE_LINK_STAGE_WAITING = 1,
+  // A far side is connected.
+  OLIVINE_LINK_STAGE_CONNECTED = 2,
+  // The far side has ended the channel.
+  OLIVINE_LINK_STAGE_ENDED = 3,
+  // It failed; the next call of the handle returns the reason.
+  OLIVINE_LINK_STAGE_FAILED = 4,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum olivine_link_stage olivine_link_stage;
+#else
+typedef int32_t olivine_link_stage;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // What a durable subscriber found of its name when it was opened. Later versions may add values.
 enum olivine_durable
 #if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
@@ -224,6 +253,43 @@ typedef struct olivine_publisher olivine_publisher;
 
 // Receives messages of a channel from all its publishers, in order for each publisher.
 typedef struct olivine_subscriber olivine_subscriber;
+
+// The state of the bridge behind a handle (`tcp://`, `nats://`, `file://`, `shm+fd://`), and its
+// counters. Begin with `OLIVINE_LINK_STATUS_INIT`.
+//
+// `note` and `address` are in buffers of the calling thread: valid until this thread asks for the
+// status of a link again, or ends. They are cut at 2047 bytes.
+typedef struct olivine_link_status {
+  // Bytes of this structure, for later versions of it.
+  size_t struct_size;
+  // The state; `NONE` if there is no bridge, and then the rest is 0 and empty.
+  olivine_link_stage stage;
+  // Far sides connected now.
+  uint32_t peers;
+  // What it waits for, or its newest problem: one line, empty if there is none. Never NULL.
+  const char *note;
+  // Address on which it waits for far sides, such as `127.0.0.1:4000`; empty if it does not.
+  // Never NULL.
+  const char *address;
+  // Connections made so far.
+  uint64_t connections;
+  // Connections that broke or could not be made.
+  uint64_t failures;
+  // Far sides that were refused.
+  uint64_t refusals;
+  // Far subscribers that were given up without all messages or the end.
+  uint64_t abandoned;
+  // Messages that were not delivered; known once the bridge has ended.
+  uint64_t undelivered;
+  // Messages that arrived; a sending bridge counts bytes only.
+  uint64_t messages;
+  // Bytes of frames carried, headers and padding included.
+  uint64_t bytes;
+  // Bytes of frames that the far side has acknowledged, or that this side has.
+  uint64_t acknowledged_bytes;
+  // Position in the journal behind the last message that a replay delivered; 0 elsewhere.
+  uint64_t journal_position;
+} olivine_link_status;
 
 // A setting by key and value, as a URI has them: `{"capacity", "4MiB"}`.
 typedef struct olivine_setting {
@@ -355,6 +421,23 @@ const char *olivine_version(void);
 // `OLIVINE_STATUS_TIMED_OUT`. The text is in a buffer of the thread, and is valid until the thread
 // ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
 const char *olivine_last_error(void);
+
+// Fills `*status` with the state of the bridge behind a publisher: whether a far side is
+// connected, and why not. The stage is `NONE` for `shm://` and `inproc://`. Never waits.
+//
+// # Safety
+//
+// `publisher` is open; `status` begins with its size.
+olivine_status olivine_publisher_link_status(const struct olivine_publisher *publisher,
+                                             struct olivine_link_status *status);
+
+// As `olivine_publisher_link_status`, for the bridge behind a subscriber.
+//
+// # Safety
+//
+// `subscriber` is open; `status` begins with its size.
+olivine_status olivine_subscriber_link_status(const struct olivine_subscriber *subscriber,
+                                              struct olivine_link_status *status);
 
 // Opens the channel that `uri` names as a publisher, and creates it if necessary. `*publisher` is
 // the new handle; close it with `olivine_publisher_close`. On failure it is unchanged, and nothing

@@ -3,7 +3,7 @@
 use crate::status::Status;
 use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_char};
-use olivine::{Described, NotSent, OpenError, ReceiveError, UriError};
+use olivine::{Described, LinkStatus, NotSent, OpenError, ReceiveError, UriError};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -27,8 +27,15 @@ pub(crate) enum Failure {
     ClaimOpen,
     /// There is none.
     NoClaim,
-    /// The time is over.
-    TimedOut,
+    /// The time is over, and perhaps why.
+    TimedOut {
+        why: Option<Box<str>>,
+    },
+    /// The time is over, and no far side has been connected.
+    Unreached {
+        error: NotSent,
+        why: Box<str>,
+    },
     /// What the system said.
     System {
         action: &'static str,
@@ -43,7 +50,19 @@ pub(crate) enum Failure {
     Received(Box<ReceiveError>),
 }
 
+/// Why a wait is in vain so far, if no far side has ever been connected.
+pub(crate) fn unreached(link: Option<LinkStatus>) -> Option<Box<str>> {
+    Some(link?.unreached()?.into())
+}
+
 impl Failure {
+    /// A wait was longer than its time-out.
+    #[cold]
+    pub(crate) fn timed_out(link: Option<LinkStatus>) -> Self {
+        let why = unreached(link);
+        Self::TimedOut { why }
+    }
+
     fn status(&self) -> Status {
         match self {
             Self::Null { .. } => Status::NullArgument,
@@ -51,11 +70,11 @@ impl Failure {
             Self::InUse { .. } => Status::InUse,
             Self::ClaimOpen => Status::ClaimOpen,
             Self::NoClaim => Status::NoClaim,
-            Self::TimedOut => Status::TimedOut,
+            Self::TimedOut { .. } => Status::TimedOut,
             Self::System { .. } => Status::System,
             Self::Panicked => Status::Panicked,
             Self::Open(error) => error.as_ref().into(),
-            Self::Sent(error) => (*error).into(),
+            Self::Sent(error) | Self::Unreached { error, .. } => (*error).into(),
             Self::Described(described) => described.error.into(),
             Self::Received(error) => error.as_ref().into(),
         }
@@ -73,7 +92,10 @@ impl Failure {
                 "the publisher has an open claim: commit it or abort it first".to_owned()
             }
             Self::NoClaim => "there is no open claim to commit: claim first".to_owned(),
-            Self::TimedOut => {
+            Self::TimedOut { why: Some(why) } => {
+                format!("what the call waits for did not happen within the time-out: {why}")
+            }
+            Self::TimedOut { why: None } => {
                 "what the call waits for did not happen within the time-out, which is 0 for a call \
                  that never waits: call again, or wait longer"
                     .to_owned()
@@ -87,6 +109,7 @@ impl Failure {
             Self::Open(error) => chain(error.as_ref()),
             Self::Sent(error) => error.to_string(),
             Self::Described(described) => described.to_string(),
+            Self::Unreached { error, why } => format!("{error}: {why}"),
             Self::Received(error) => chain(error.as_ref()),
         }
     }
@@ -145,11 +168,39 @@ struct Last {
 /// Bytes of the longest text, its NUL included.
 const TEXT_BYTES: usize = 2048;
 
+/// Where a thread has a text that a caller reads.
+pub(crate) struct Text([Cell<u8>; TEXT_BYTES]);
+
+impl Text {
+    /// An empty one.
+    pub(crate) const fn new() -> Self {
+        Self([const { Cell::new(0) }; TEXT_BYTES])
+    }
+
+    /// Its bytes, which end with a NUL.
+    pub(crate) fn as_ptr(&self) -> *const c_char {
+        self.0.as_ptr().cast()
+    }
+
+    /// Copies `said` and adds a NUL; a text that is too long is cut between two characters.
+    pub(crate) fn write(&self, said: &str) {
+        let fits = (0..TEXT_BYTES)
+            .rev()
+            .find(|end| said.is_char_boundary(*end));
+        let said = &said[..fits.unwrap_or(0).min(said.len())];
+        // A NUL inside would end the text early; none of our texts has one.
+        let bytes = said.bytes().map(|byte| if byte == 0 { b'?' } else { byte });
+        for (place, byte) in self.0.iter().zip(bytes.chain([0])) {
+            place.set(byte);
+        }
+    }
+}
+
 thread_local! {
     static LAST: RefCell<Last> = RefCell::default();
     /// The text a caller received: it stays here as long as the thread lives, also after later
     /// failures.
-    static TEXT: [Cell<u8>; TEXT_BYTES] = const { [const { Cell::new(0) }; TEXT_BYTES] };
+    static TEXT: Text = const { Text::new() };
 }
 
 /// Runs a call: its failure, or a panic, becomes a status, and is kept for [`olivine_last_error`].
@@ -198,29 +249,16 @@ pub extern "C" fn olivine_last_error() -> *const c_char {
             let failure = failure.as_ref()?;
             TEXT.with(|text| {
                 if !*is_written {
-                    write(text, &failure.text());
+                    text.write(&failure.text());
                     *is_written = true;
                 }
-                Some(text.as_ptr().cast::<c_char>())
+                Some(text.as_ptr())
             })
         })
     });
     match text {
         Ok(Ok(Some(text))) => text,
         _ => NOTHING.as_ptr(),
-    }
-}
-
-/// Copies `said` into `text` and adds a NUL; a text that is too long is cut between two characters.
-fn write(text: &[Cell<u8>; TEXT_BYTES], said: &str) {
-    let fits = (0..TEXT_BYTES)
-        .rev()
-        .find(|end| said.is_char_boundary(*end));
-    let said = &said[..fits.unwrap_or(0).min(said.len())];
-    // A NUL inside would end the text early; none of our texts has one.
-    let bytes = said.bytes().map(|byte| if byte == 0 { b'?' } else { byte });
-    for (place, byte) in text.iter().zip(bytes.chain([0])) {
-        place.set(byte);
     }
 }
 

@@ -13,6 +13,7 @@
 mod argument;
 pub mod failure;
 mod handle;
+pub mod link;
 pub mod publisher;
 mod sending;
 pub mod status;

@@ -80,10 +80,13 @@ unsafe fn publish(
                 end.check("length", length)?;
                 let publisher = end.idle()?;
                 Ok(match timeout() {
-                    None => publisher.publish(message),
-                    NOT_AT_ALL => publisher.try_publish(message),
-                    Some(timeout) => publisher.publish_timeout(message, timeout),
-                }?)
+                    None => publisher.publish(message)?,
+                    NOT_AT_ALL => publisher.try_publish(message)?,
+                    Some(timeout) => {
+                        let sent = publisher.publish_timeout(message, timeout);
+                        sent.map_err(|error| end.timed_out(error))?
+                    }
+                })
             })
         }?;
         // SAFETY: the contract is the same.
@@ -129,7 +132,11 @@ unsafe fn publish_batch(
                 Ok(match done {
                     Ok(all) => (all, Ok(())),
                     Err(BatchNotSent { published, reason }) => {
-                        (published, Err(end.explained(reason.into())))
+                        let why = match timeout {
+                            NOT_AT_ALL => reason.into(),
+                            _ => end.timed_out(reason),
+                        };
+                        (published, Err(end.explained(why)))
                     }
                 })
             })
@@ -545,14 +552,13 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
     timeout_ms: i64,
 ) -> Status {
     guard(|| {
+        let timeout = timeout(timeout_ms);
         // SAFETY: the contract is the same.
-        let reached = unsafe {
+        unsafe {
             send(publisher, |end| {
-                let publisher = end.idle()?;
-                Ok(publisher.wait_for_subscribers(count, timeout(timeout_ms))?)
+                end.reach(|publisher| publisher.wait_for_subscribers(count, timeout))
             })
-        }?;
-        reached.then_some(()).ok_or_else(|| Failure::TimedOut)
+        }
     })
 }
 
@@ -568,13 +574,13 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
     timeout_ms: i64,
 ) -> Status {
     guard(|| {
+        let timeout = timeout(timeout_ms);
         // SAFETY: the contract is the same.
-        let reached = unsafe {
+        unsafe {
             send(publisher, |end| {
-                Ok(end.idle()?.wait_drained(timeout(timeout_ms))?)
+                end.reach(|publisher| publisher.wait_drained(timeout))
             })
-        }?;
-        reached.then_some(()).ok_or_else(|| Failure::TimedOut)
+        }
     })
 }
 

@@ -1,6 +1,6 @@
 //! A publisher with the claim that it has open, and the length of its messages.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, unreached};
 use olivine::{ClaimingPublisher, NotSent, Outgoing, Publisher as RustPublisher};
 use std::time::Duration;
 
@@ -62,6 +62,31 @@ impl Sending {
         }
     }
 
+    /// Why nothing was sent within a time: with the reason where no far side has been connected.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn timed_out(&self, error: NotSent) -> Failure {
+        let waits = matches!(error, NotSent::BackPressured | NotSent::NotConnected);
+        match waits
+            .then(|| unreached(self.look().link_status()))
+            .flatten()
+        {
+            Some(why) => Failure::Unreached { error, why },
+            None => error.into(),
+        }
+    }
+
+    /// Waits until the publisher reaches something, as `wait` does.
+    pub(crate) fn reach(
+        &mut self,
+        wait: impl FnOnce(&mut RustPublisher) -> Result<bool, NotSent>,
+    ) -> Result<(), Failure> {
+        if wait(self.idle()?)? {
+            return Ok(());
+        }
+        Err(Failure::timed_out(self.look().link_status()))
+    }
+
     /// Reserves a message within a time; returns its place. `again` makes the same `room`: so the
     /// room stays in registers, and the slow path makes its own.
     #[inline(always)]
@@ -91,7 +116,8 @@ impl Sending {
         timeout: Option<Duration>,
     ) -> Result<*mut u8, Failure> {
         let room = room()?;
-        self.idle()?.wait_for_room(room, timeout)?;
+        let waited = self.idle()?.wait_for_room(room, timeout);
+        waited.map_err(|error| self.timed_out(error))?;
         Ok(self.publisher.try_claim(room)?.as_mut_ptr())
     }
 

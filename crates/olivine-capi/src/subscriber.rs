@@ -307,17 +307,15 @@ unsafe fn receive(
                     Some(Duration::ZERO) => subscriber.try_receive()?,
                     Some(timeout) => subscriber.receive_timeout(timeout)?,
                 };
-                Ok(received.as_ref().map(Message::of))
+                match received.as_ref().map(Message::of) {
+                    Some(received) => Ok(received),
+                    None if timeout == Some(Duration::ZERO) => Err(Failure::TimedOut { why: None }),
+                    None => Err(Failure::timed_out(subscriber.link_status())),
+                }
             })
         }?;
         // SAFETY: the contract is the same.
-        unsafe {
-            fill(
-                "message",
-                message,
-                received.ok_or_else(|| Failure::TimedOut)?,
-            )
-        }
+        unsafe { fill("message", message, received) }
     })
 }
 
@@ -388,12 +386,14 @@ pub unsafe extern "C" fn olivine_subscriber_wait(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let found = unsafe {
+        unsafe {
             with(subscriber, |subscriber| {
-                Ok(subscriber.wait(timeout(timeout_ms).unwrap_or(Duration::MAX))?)
+                if subscriber.wait(timeout(timeout_ms).unwrap_or(Duration::MAX))? {
+                    return Ok(());
+                }
+                Err(Failure::timed_out(subscriber.link_status()))
             })
-        }?;
-        found.then_some(()).ok_or_else(|| Failure::TimedOut)
+        }
     })
 }
 

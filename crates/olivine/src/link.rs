@@ -89,6 +89,27 @@ pub struct LinkStatus {
     pub is_place_given_up: bool,
 }
 
+impl LinkStatus {
+    /// Why a wait is in vain so far, if no far side has ever been connected: what the bridge waits
+    /// for, its newest problem, and how often it tried. One line.
+    #[must_use]
+    pub fn unreached(&self) -> Option<String> {
+        if self.stage != LinkStage::Waiting || self.connections > 0 {
+            return None;
+        }
+        let mut text = "no far side has been connected".to_owned();
+        if !self.note.is_empty() {
+            text = format!("{text}: {}", self.note);
+        }
+        match self.failures {
+            0 => {}
+            1 => text.push_str(", 1 try"),
+            tries => text = format!("{text}, {tries} tries"),
+        }
+        Some(text)
+    }
+}
+
 /// How a bridge is asked to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -177,6 +177,14 @@ fn claim_and_commit_take_little_more_than_publish() {
 }
 
 #[test]
+fn a_far_side_that_never_comes_is_reported_in_c() {
+    let place = TestFolder::new();
+    if let Some(program) = stage::compile("cc", LOWEST_C, "links.c", Link::Shared) {
+        assert_eq!(Running::launch(&program, &[]).finish(), "linked");
+    }
+}
+
+#[test]
 fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
     let place = TestFolder::new();
     for (compiler, standard) in [("c++", "c++17"), ("c++", "c++20"), ("clang++", "c++17")] {

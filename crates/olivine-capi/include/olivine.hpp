@@ -136,6 +136,18 @@ Opened opened(Open open, const std::string &uri, const Settings &settings, Type.
     return handle;
 }
 
+// The state of a link as `ask` fills it; nothing without a bridge.
+template <class Raw>
+std::optional<LinkStatus> link_status(olivine_status (*ask)(const Raw *, olivine_link_status *),
+    const Raw *raw) {
+    olivine_link_status status = OLIVINE_LINK_STATUS_INIT;
+    check(ask(raw, &status));
+    if (status.stage == OLIVINE_LINK_STAGE_NONE) {
+        return std::nullopt;
+    }
+    return LinkStatus(status);
+}
+
 } // namespace detail
 
 class Publisher;
@@ -334,6 +346,11 @@ class Publisher {
         check(olivine_publisher_check_unlinked(handle_.get(), &is_unlinked));
         return is_unlinked != 0;
     }
+    // Whether a far side is connected, and why not; nothing for `shm://` and `inproc://`.
+    std::optional<LinkStatus> link_status() const {
+        return detail::link_status<olivine_publisher>(olivine_publisher_link_status,
+            handle_.get());
+    }
     olivine_stats stats() const {
         olivine_stats stats = OLIVINE_STATS_INIT;
         check(olivine_publisher_stats(handle_.get(), &stats));
@@ -526,6 +543,11 @@ class Subscriber {
         int is_unlinked = 0;
         check(olivine_subscriber_check_unlinked(handle_.get(), &is_unlinked));
         return is_unlinked != 0;
+    }
+    // Whether a far side is connected, and why not; nothing for `shm://` and `inproc://`.
+    std::optional<LinkStatus> link_status() const {
+        return detail::link_status<olivine_subscriber>(olivine_subscriber_link_status,
+            handle_.get());
     }
     // Readable when there is a message or the end of the stream, and at times without either:
     // read until nothing is left, which arms it again. Belongs to the subscriber.

@@ -179,6 +179,31 @@ class Message : public Bytes {
     olivine_message message_;
 };
 
+// The state of the bridge behind a handle (`tcp://`, `nats://`, `file://`, `shm+fd://`), and its
+// counters: as olivine_link_status, which explains each. The texts are copies.
+struct LinkStatus {
+    explicit LinkStatus(const olivine_link_status &status)
+        : stage(status.stage), peers(status.peers), note(status.note), address(status.address),
+          connections(status.connections), failures(status.failures), refusals(status.refusals),
+          abandoned(status.abandoned), undelivered(status.undelivered), messages(status.messages),
+          bytes(status.bytes), acknowledged_bytes(status.acknowledged_bytes),
+          journal_position(status.journal_position) {}
+
+    olivine_link_stage stage;
+    std::uint32_t peers;
+    std::string note;
+    std::string address;
+    std::uint64_t connections;
+    std::uint64_t failures;
+    std::uint64_t refusals;
+    std::uint64_t abandoned;
+    std::uint64_t undelivered;
+    std::uint64_t messages;
+    std::uint64_t bytes;
+    std::uint64_t acknowledged_bytes;
+    std::uint64_t journal_position;
+};
+
 // Settings by key and value, as a URI has them: {{"capacity", "4MiB"}}. Also made of a map, a
 // vector of pairs, or anything else that goes over pairs of text, and added to at run time.
 class Settings {

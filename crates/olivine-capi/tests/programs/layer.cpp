@@ -288,6 +288,23 @@ static void durable(const char *uri) {
     WANT(next_of(uri, forget) == '2');
 }
 
+static void links() {
+    using namespace olivine;
+    const Publisher inside("inproc://links");
+    WANT(!inside.link_status());
+    // No program listens at this address.
+    Subscriber subscriber("tcp://127.0.0.1:1/links");
+    WANT(!subscriber.wait(std::chrono::milliseconds(1)));
+    WANT(std::string_view(olivine_last_error()).find("no far side") != std::string_view::npos);
+    const auto away = subscriber.link_status();
+    WANT(away && away->stage == OLIVINE_LINK_STAGE_WAITING && away->failures > 0);
+    const Publisher publisher("tcp://127.0.0.1:0/links?linger=1ms");
+    const auto listening = publisher.link_status();
+    WANT(listening && listening->address.find("127.0.0.1:") == 0 && listening->connections == 0);
+    // Its texts are copies.
+    WANT(away->note.find("127.0.0.1:1") != std::string::npos && away->address.empty());
+}
+
 int main(int count, char **words) {
     WANT(count == 2);
     refusals();
@@ -297,6 +314,7 @@ int main(int count, char **words) {
     stream();
     unwinding();
     durable(words[1]);
+    links();
     std::puts("layered");
     return 0;
 }

@@ -52,6 +52,10 @@ template <class Raw> struct Cell {
     bool orphaned = false;
 };
 
+// What a handle is called in texts.
+inline const char *name_of(const olivine_publisher *) noexcept { return "publisher"; }
+inline const char *name_of(const olivine_subscriber *) noexcept { return "subscriber"; }
+
 // A handle that is closed once: with `Destroy` by default, with `Unwind` if an exception that was
 // thrown after its construction destroys it.
 template <class Raw, olivine_status (*Destroy)(Raw *), olivine_status (*Unwind)(Raw *) = Destroy>
@@ -71,8 +75,19 @@ class Handle {
     Handle &operator=(const Handle &) = delete;
     ~Handle() { abandon(); }
 
-    // NULL once closed or moved from: the calls then answer a status.
+    // NULL once closed or moved from.
     Raw *get() const noexcept { return cell_ ? cell_->raw : nullptr; }
+    // For a call. UsageError once closed or moved from.
+    Raw *live() const {
+        Raw *raw = get();
+        if (raw == nullptr) {
+            const std::string what = std::string("the ") + name_of(raw);
+            fail<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, (cell_
+                ? what + " is closed: open another one"
+                : what + " was moved from: use the new one").c_str());
+        }
+        return raw;
+    }
     // Where opening stores the pointer; for a new handle only.
     Raw **place() noexcept { return &cell_->raw; }
     const std::shared_ptr<Cell<Raw>> &cell() const noexcept { return cell_; }
@@ -178,11 +193,11 @@ class Claim {
     // Makes the message visible; where the publisher is then.
     Position commit() {
         Position position = 0;
-        check(olivine_publisher_commit(let_go(), &position));
+        check(olivine_publisher_commit(last_call(), &position));
         return position;
     }
     // Gives the message up, as destroying it does.
-    void abort() { check(olivine_publisher_abort(let_go())); }
+    void abort() { check(olivine_publisher_abort(last_call())); }
 
   private:
     friend class Publisher;
@@ -196,6 +211,17 @@ class Claim {
     olivine_publisher *let_go() noexcept {
         const Cell publisher = std::move(publisher_);
         return publisher ? publisher->raw : nullptr;
+    }
+
+    // The same, for a call. UsageError instead of NULL.
+    olivine_publisher *last_call() {
+        olivine_publisher *publisher = let_go();
+        if (publisher == nullptr) {
+            detail::fail<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT,
+                "the claim is gone: it was committed, given up or moved from, or its publisher was "
+                "closed; claim again");
+        }
+        return publisher;
     }
 
     Cell publisher_;
@@ -240,7 +266,7 @@ class Publisher {
     std::optional<Position> try_publish(Bytes message, Label label = {}) {
         Position position = 0;
         const olivine_label with = {label.topic, label.tag};
-        return everyday(olivine_publisher_try_publish(handle_.get(), message.data(),
+        return everyday(olivine_publisher_try_publish(handle_.live(), message.data(),
             message.size(), &with, &position))
                    ? std::optional(position)
                    : std::nullopt;
@@ -249,7 +275,7 @@ class Publisher {
     Position publish(Bytes message, Label label = {}) {
         Position position = 0;
         const olivine_label with = {label.topic, label.tag};
-        check(olivine_publisher_publish(handle_.get(), message.data(), message.size(), &with,
+        check(olivine_publisher_publish(handle_.live(), message.data(), message.size(), &with,
             &position));
         return position;
     }
@@ -257,7 +283,7 @@ class Publisher {
     Position publish_timeout(Bytes message, Timeout timeout, Label label = {}) {
         Position position = 0;
         const olivine_label with = {label.topic, label.tag};
-        check(olivine_publisher_publish_timeout(handle_.get(), message.data(), message.size(),
+        check(olivine_publisher_publish_timeout(handle_.live(), message.data(), message.size(),
             &with, timeout.ms(),
                                                 &position));
         return position;
@@ -270,7 +296,7 @@ class Publisher {
         const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
         const olivine_status status =
-            olivine_publisher_try_publish_batch(handle_.get(), parts.data(),
+            olivine_publisher_try_publish_batch(handle_.live(), parts.data(),
                 parts.size(), &published);
         return batch(status, published, sent);
     }
@@ -279,7 +305,7 @@ class Publisher {
         const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
         const olivine_status status =
-            olivine_publisher_publish_batch(handle_.get(), parts.data(),
+            olivine_publisher_publish_batch(handle_.live(), parts.data(),
                 parts.size(), &published);
         return batch(status, published, sent);
     }
@@ -289,7 +315,7 @@ class Publisher {
         const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
         const olivine_status status =
-            olivine_publisher_publish_batch_timeout(handle_.get(), parts.data(),
+            olivine_publisher_publish_batch_timeout(handle_.live(), parts.data(),
                 parts.size(), timeout.ms(), &published);
         return batch(status, published, sent);
     }
@@ -298,7 +324,7 @@ class Publisher {
     std::optional<Claim> try_claim(std::size_t length, Label label = {}) {
         olivine_claim claim = OLIVINE_CLAIM_INIT;
         const olivine_label with = {label.topic, label.tag};
-        if (!everyday(olivine_publisher_try_claim(handle_.get(), length, &with, &claim))) {
+        if (!everyday(olivine_publisher_try_claim(handle_.live(), length, &with, &claim))) {
             return std::nullopt;
         }
         return Claim(handle_.cell(), claim);
@@ -309,51 +335,51 @@ class Publisher {
     Claim claim_timeout(std::size_t length, Timeout timeout, Label label = {}) {
         olivine_claim claim = OLIVINE_CLAIM_INIT;
         const olivine_label with = {label.topic, label.tag};
-        check(olivine_publisher_claim_timeout(handle_.get(), length, &with, timeout.ms(), &claim));
+        check(olivine_publisher_claim_timeout(handle_.live(), length, &with, timeout.ms(), &claim));
         return Claim(handle_.cell(), claim);
     }
 
     // Waits until `count` reliable subscribers are attached; whether they are.
     bool wait_for_subscribers(std::size_t count, Timeout timeout = {}) {
-        return in_time(olivine_publisher_wait_for_subscribers(handle_.get(), count, timeout.ms()));
+        return in_time(olivine_publisher_wait_for_subscribers(handle_.live(), count, timeout.ms()));
     }
     // Waits until every live reliable subscriber has read everything; whether they have.
     bool wait_drained(Timeout timeout = {}) {
-        return in_time(olivine_publisher_wait_drained(handle_.get(), timeout.ms()));
+        return in_time(olivine_publisher_wait_drained(handle_.live(), timeout.ms()));
     }
 
     Position cursor() const {
         Position position = 0;
-        check(olivine_publisher_cursor(handle_.get(), &position));
+        check(olivine_publisher_cursor(handle_.live(), &position));
         return position;
     }
     // Longest message in bytes.
     std::size_t message_max() const {
         std::size_t length = 0;
-        check(olivine_publisher_message_max(handle_.get(), &length));
+        check(olivine_publisher_message_max(handle_.live(), &length));
         return length;
     }
     // Counts the reliable subscribers attached now, by a system call for each; reclaims those that
     // died.
     std::size_t count_subscribers() const {
         std::size_t count = 0;
-        check(olivine_publisher_count_subscribers(handle_.get(), &count));
+        check(olivine_publisher_count_subscribers(handle_.live(), &count));
         return count;
     }
     // Whether the files of the channel were removed while it was open: openers get a new channel.
     bool check_unlinked() const {
         int is_unlinked = 0;
-        check(olivine_publisher_check_unlinked(handle_.get(), &is_unlinked));
+        check(olivine_publisher_check_unlinked(handle_.live(), &is_unlinked));
         return is_unlinked != 0;
     }
     // Whether a far side is connected, and why not; nothing for `shm://` and `inproc://`.
     std::optional<LinkStatus> link_status() const {
         return detail::link_status<olivine_publisher>(olivine_publisher_link_status,
-            handle_.get());
+            handle_.live());
     }
     olivine_stats stats() const {
         olivine_stats stats = OLIVINE_STATS_INIT;
-        check(olivine_publisher_stats(handle_.get(), &stats));
+        check(olivine_publisher_stats(handle_.live(), &stats));
         return stats;
     }
 
@@ -436,18 +462,18 @@ class Subscriber {
     // The next message, or nothing where there is none. Never sleeps. Throws EndOfStream.
     std::optional<Message> try_receive() {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        return in_time(olivine_subscriber_try_receive(handle_.get(), &message), message);
+        return in_time(olivine_subscriber_try_receive(handle_.live(), &message), message);
     }
     // The next message; waits for it. Throws EndOfStream.
     Message receive() {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        check(olivine_subscriber_receive(handle_.get(), &message));
+        check(olivine_subscriber_receive(handle_.live(), &message));
         return Message(message);
     }
     // The next message; nothing when the time is over. Throws EndOfStream.
     std::optional<Message> receive_timeout(Timeout timeout) {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        return in_time(olivine_subscriber_receive_timeout(handle_.get(), timeout.ms(), &message),
+        return in_time(olivine_subscriber_receive_timeout(handle_.live(), timeout.ms(), &message),
             message);
     }
 
@@ -478,7 +504,7 @@ class Subscriber {
         std::size_t count = 0;
         const detail::SubscriberHandle::Call call(handle_);
         const olivine_status status =
-            olivine_subscriber_poll(handle_.get(), hand_over, &context, limit, &count);
+            olivine_subscriber_poll(handle_.live(), hand_over, &context, limit, &count);
         if (context.thrown) {
             std::rethrow_exception(context.thrown);
         }
@@ -494,8 +520,8 @@ class Subscriber {
     std::size_t poll_into(void *array, std::size_t row_length, std::size_t rows,
         olivine_detail *details = nullptr, std::size_t *copied = nullptr) {
         std::size_t count = 0;
-        const olivine_status status = olivine_subscriber_poll_into(handle_.get(), array, row_length,
-            rows, details, &count);
+        const olivine_status status = olivine_subscriber_poll_into(handle_.live(), array,
+            row_length, rows, details, &count);
         if (copied != nullptr) {
             *copied = count;
         }
@@ -505,7 +531,7 @@ class Subscriber {
 
     // Waits until a poll would find something; whether it would.
     bool wait(Timeout timeout = {}) {
-        const olivine_status status = olivine_subscriber_wait(handle_.get(), timeout.ms());
+        const olivine_status status = olivine_subscriber_wait(handle_.live(), timeout.ms());
         if (status == OLIVINE_STATUS_TIMED_OUT) {
             return false;
         }
@@ -513,47 +539,47 @@ class Subscriber {
         return true;
     }
     // Ends the life of the message received last, and gives its room back now.
-    void release() { check(olivine_subscriber_release(handle_.get())); }
+    void release() { check(olivine_subscriber_release(handle_.live())); }
 
     Position position() const {
         Position position = 0;
-        check(olivine_subscriber_position(handle_.get(), &position));
+        check(olivine_subscriber_position(handle_.live(), &position));
         return position;
     }
     // Bytes published and not read yet.
     std::uint64_t lag() const {
         std::uint64_t lag = 0;
-        check(olivine_subscriber_lag(handle_.get(), &lag));
+        check(olivine_subscriber_lag(handle_.live(), &lag));
         return lag;
     }
     // Bytes lost to overruns.
     std::uint64_t lost_bytes() const {
         std::uint64_t lost_bytes = 0;
-        check(olivine_subscriber_lost_bytes(handle_.get(), &lost_bytes));
+        check(olivine_subscriber_lost_bytes(handle_.live(), &lost_bytes));
         return lost_bytes;
     }
     // What it found of its name when it was opened; OLIVINE_DURABLE_NONE without a name.
     olivine_durable durable() const {
         olivine_durable durable = OLIVINE_DURABLE_NONE;
-        check(olivine_subscriber_durable(handle_.get(), &durable));
+        check(olivine_subscriber_durable(handle_.live(), &durable));
         return durable;
     }
     // Whether the files of the channel were removed while it was open: openers get a new channel.
     bool check_unlinked() const {
         int is_unlinked = 0;
-        check(olivine_subscriber_check_unlinked(handle_.get(), &is_unlinked));
+        check(olivine_subscriber_check_unlinked(handle_.live(), &is_unlinked));
         return is_unlinked != 0;
     }
     // Whether a far side is connected, and why not; nothing for `shm://` and `inproc://`.
     std::optional<LinkStatus> link_status() const {
         return detail::link_status<olivine_subscriber>(olivine_subscriber_link_status,
-            handle_.get());
+            handle_.live());
     }
     // Readable when there is a message or the end of the stream, and at times without either:
     // read until nothing is left, which arms it again. Belongs to the subscriber.
     int event_fd() {
         int descriptor = -1;
-        check(olivine_subscriber_event_fd(handle_.get(), &descriptor));
+        check(olivine_subscriber_event_fd(handle_.live(), &descriptor));
         return descriptor;
     }
 
@@ -565,8 +591,8 @@ class Subscriber {
     // Leaves the channel and forgets a durable name. Throws where it has left: the name is kept
     // then.
     void unsubscribe() {
-        check(handle_.get() == nullptr ? olivine_subscriber_unsubscribe(nullptr)
-                                       : handle_.give_back(olivine_subscriber_unsubscribe));
+        static_cast<void>(handle_.live());
+        check(handle_.give_back(olivine_subscriber_unsubscribe));
     }
 
     // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives
@@ -600,7 +626,7 @@ class Subscriber {
       private:
         void step() {
             olivine_message message = OLIVINE_MESSAGE_INIT;
-            const olivine_status status = olivine_subscriber_receive(subscriber_->handle_.get(),
+            const olivine_status status = olivine_subscriber_receive(subscriber_->handle_.live(),
                 &message);
             if (status == OLIVINE_STATUS_END_OF_STREAM) {
                 subscriber_ = nullptr;

@@ -29,6 +29,17 @@ template <class Thrown, class Call> static bool throws(olivine_status status, Ca
     return false;
 }
 
+// Whether `call` is refused because the handle is gone, in these words.
+template <class Call> static bool gone(std::string_view words, Call &&call) {
+    try {
+        call();
+    } catch (const olivine::UsageError &error) {
+        return error.status() == OLIVINE_STATUS_NULL_ARGUMENT &&
+               std::string_view(error.what()).find(words) == 0;
+    }
+    return false;
+}
+
 static void refusals() {
     using namespace olivine;
     WANT(throws<UriError>(OLIVINE_STATUS_URI_VALUE, [] { Publisher("shm://x?capacity=1"); }));
@@ -42,12 +53,24 @@ static void refusals() {
                          [&] { publisher.publish(std::string(1 << 20, 'x')); }));
     Publisher moved = std::move(publisher);
     WANT(moved.message_max() > 1000);
-    WANT(throws<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT,
-        [&] { publisher.try_publish("moved from"); }));
+    WANT(gone("the publisher was moved from", [&] { publisher.try_publish("moved from"); }));
     publisher.close();
     moved.close();
     moved.close();
-    WANT(throws<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, [&] { moved.try_publish("closed"); }));
+    WANT(gone("the publisher is closed", [&] { moved.try_publish("closed"); }));
+    WANT(gone("the publisher is closed", [&] { moved.claim(1); }));
+    Subscriber subscriber("inproc://layer");
+    Subscriber other = std::move(subscriber);
+    WANT(gone("the subscriber was moved from", [&] { subscriber.try_receive(); }));
+    WANT(gone("the subscriber was moved from", [&] { subscriber.begin(); }));
+    other.close();
+    WANT(gone("the subscriber is closed", [&] { other.poll([](const Message &) {}, 1); }));
+    WANT(gone("the subscriber is closed", [&] { other.unsubscribe(); }));
+    Publisher claiming("inproc://layer");
+    Claim claim = claiming.claim(1);
+    claiming.close();
+    WANT(gone("the claim is gone", [&] { claim.commit(); }));
+    WANT(gone("the claim is gone", [&] { claim.abort(); }));
 }
 
 static void values() {

@@ -3,7 +3,7 @@
 
 use crate::arguments;
 use crate::errors::Error;
-use crate::views::{Held, has_objects, objects};
+use crate::views::{Held, refuse_dtype, refuse_objects};
 use pyo3::exceptions::{PyBufferError, PyImportError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -45,9 +45,7 @@ impl Rows {
                 array.get_type().name()?
             )));
         }
-        if has_objects(array)? {
-            return Err(objects());
-        }
+        refuse_objects(array)?;
         let access = if writable { ffi::PyBUF_WRITABLE } else { 0 };
         let flags = ffi::PyBUF_ND | ffi::PyBUF_FORMAT | access;
         let held = match Held::of(array, flags) {
@@ -61,9 +59,7 @@ impl Rows {
             }
         };
         let view = held.get();
-        if held.holds_addresses(array)? {
-            return Err(objects());
-        }
+        held.refuse_addresses(array)?;
         let dimensions = usize::try_from(view.ndim).unwrap_or(0);
         if dimensions == 0 || view.shape.is_null() {
             return Err(PyValueError::new_err(
@@ -269,9 +265,7 @@ impl<'py> Empty<'py> {
             refused
         })?;
         let dtype = numpy.getattr("dtype")?.call1((dtype,))?;
-        if dtype.getattr("hasobject")?.is_truthy()? {
-            return Err(objects());
-        }
+        refuse_dtype(&dtype)?;
         let row = dtype.getattr("itemsize")?.extract::<usize>()?;
         if row == 0 {
             return Err(PyValueError::new_err(

@@ -76,9 +76,10 @@ fn message_type(stated: &Bound<'_, PyAny>) -> PyResult<MessageType> {
     };
     let fields = py.import("olivine._fields")?;
     let found = fields.call_method1("stated", (kind,))?;
-    let Some((size, align, fields)) = found.extract::<Option<(usize, usize, String)>>()? else {
-        return Err(objects());
-    };
+    if let Ok(field) = found.extract::<String>() {
+        return Err(objects(&field));
+    }
+    let (size, align, fields) = found.extract::<(usize, usize, String)>()?;
     MessageType::new(&name, size, align)
         .and_then(|stated| stated.with_fields(&fields))
         .map_err(|error| PyValueError::new_err(error.to_string()))

@@ -107,25 +107,29 @@ impl Held {
     /// nothing in another process.
     fn of_bytes(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         match Self::of(object, ffi::PyBUF_ND | ffi::PyBUF_FORMAT) {
-            Ok(held) if held.holds_addresses(object)? => Err(objects()),
-            Ok(held) => Ok(held),
+            Ok(held) => {
+                held.refuse_addresses(object)?;
+                Ok(held)
+            }
             // numpy shows no dates with their format, but their bytes.
-            Err(_) if has_objects(object)? => Err(objects()),
-            Err(_) => Self::of(object, ffi::PyBUF_SIMPLE).map_err(|error| {
-                // numpy says it by ValueError, others by BufferError.
-                match Self::of(object, ffi::PyBUF_STRIDED_RO) {
-                    Ok(_) => not_in_a_row(&error.value(object.py()).to_string()),
-                    Err(_) => error,
-                }
-            }),
+            Err(_) => {
+                refuse_objects(object)?;
+                Self::of(object, ffi::PyBUF_SIMPLE).map_err(|error| {
+                    // numpy says it by ValueError, others by BufferError.
+                    match Self::of(object, ffi::PyBUF_STRIDED_RO) {
+                        Ok(_) => not_in_a_row(&error.value(object.py()).to_string()),
+                        Err(_) => error,
+                    }
+                })
+            }
         }
     }
 
-    /// Whether the elements of this view of `object` are addresses: objects or pointers.
+    /// Refuses a view of `object` whose elements are addresses: objects or pointers.
     ///
     /// The class says it of an object of ctypes, also behind a memoryview: formats of ctypes show
     /// unions and packed structures as bytes, and names in them may have any character.
-    pub(crate) fn holds_addresses(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    pub(crate) fn refuse_addresses(&self, object: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = object.py();
         let shown = match object.cast::<PyMemoryView>() {
             Ok(view) => &view.getattr(intern!(py, "obj"))?,
@@ -136,12 +140,12 @@ impl Held {
         if class.get_type().is(py.get_type::<PyType>())
             || shown.getattr_opt(intern!(py, "_b_base_"))?.is_none()
         {
-            return Ok(holds_addresses(self.format()));
+            return match holds_addresses(self.format()) {
+                true => Err(objects("")),
+                false => Ok(()),
+            };
         }
-        let fields = py.import(intern!(py, "olivine._fields"))?;
-        fields
-            .call_method1(intern!(py, "has_addresses"), (class,))?
-            .is_truthy()
+        refuse_address(&class)
     }
 
     /// The format of its elements; empty if the view has none.
@@ -277,14 +281,28 @@ pub(crate) fn not_in_a_row(why: &str) -> PyErr {
     ))
 }
 
-/// Whether `object` has a type of elements, as arrays of numpy have, with Python objects.
-pub(crate) fn has_objects(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = object.py();
-    let Some(dtype) = object.getattr_opt(intern!(py, "dtype"))? else {
-        return Ok(false);
-    };
-    let has = dtype.getattr_opt(intern!(py, "hasobject"))?;
-    has.map_or(Ok(false), |has| has.is_truthy())
+/// Refuses an object with a type of elements, as arrays of numpy have, that has Python objects.
+pub(crate) fn refuse_objects(object: &Bound<'_, PyAny>) -> PyResult<()> {
+    let dtype = object.getattr_opt(intern!(object.py(), "dtype"))?;
+    dtype.map_or(Ok(()), |dtype| refuse_dtype(&dtype))
+}
+
+/// Refuses a dtype with Python objects.
+pub(crate) fn refuse_dtype(dtype: &Bound<'_, PyAny>) -> PyResult<()> {
+    let has = dtype.getattr_opt(intern!(dtype.py(), "hasobject"))?;
+    match has.map_or(Ok(false), |has| has.is_truthy())? {
+        true => refuse_address(dtype),
+        false => Ok(()),
+    }
+}
+
+/// Refuses a type of ctypes or a dtype with a field that is an address or a Python object.
+fn refuse_address(kind: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = kind.py();
+    let fields = py.import(intern!(py, "olivine._fields"))?;
+    let field = fields.call_method1(intern!(py, "address"), (kind,))?;
+    let field = field.extract::<Option<String>>()?;
+    field.map_or(Ok(()), |field| Err(objects(&field)))
 }
 
 /// Whether a format of the buffer protocol has elements that are addresses: objects or pointers.
@@ -303,10 +321,14 @@ fn holds_addresses(format: &[u8]) -> bool {
     })
 }
 
-/// The refusal of Python objects and addresses.
-pub(crate) fn objects() -> PyErr {
-    PyTypeError::new_err(
-        "elements that are Python objects or addresses mean nothing in another process: use a \
-         dtype of numbers, or of text and bytes with a length (\"S16\", \"U8\")",
-    )
+/// The refusal of Python objects and addresses; `field` is the path of one, if it has a name.
+pub(crate) fn objects(field: &str) -> PyErr {
+    let named = match field {
+        "" | "value" => String::new(),
+        field => format!("field '{field}' is one; "),
+    };
+    PyTypeError::new_err(format!(
+        "elements that are Python objects or addresses mean nothing in another process: {named}use \
+         a dtype of numbers, or of text and bytes with a length (\"S16\", \"U8\")"
+    ))
 }

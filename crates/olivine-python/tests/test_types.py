@@ -196,9 +196,24 @@ class Types(Case):
 
         Node._fields_ = [("next", ctypes.POINTER(Node))]
         function = ctypes.CFUNCTYPE(None)
-        for kind in [Node, Either, Whole, ctypes.py_object, ctypes.c_void_p * 2, function]:
-            with self.subTest(kind), self.assertRaisesRegex(TypeError, "objects or addresses"):
+        class Outer(ctypes.Structure):
+            _fields_ = [("id", ctypes.c_int), ("whole", Whole)]
+
+        for kind, field in [
+            (Node, "next"),
+            (Either, "text"),
+            (Whole, "either.text"),
+            (Outer, "whole.either.text"),
+            (Outer * 2, "whole.either.text"),
+            (ctypes.py_object, None),
+            (ctypes.c_void_p * 2, None),
+            (function, None),
+        ]:
+            said = f"process: field '{field}' is one; use" if field else "process: use"
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, said):
                 Publisher("inproc://refused", type=("q", kind))
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, said):
+                Publisher("inproc://arrays").publish_array((kind * 2)())
 
     @unittest.skipUnless(numpy, "no numpy")
     def test_classes_and_objects_of_python_are_refused_as_a_type(self):
@@ -208,9 +223,20 @@ class Types(Case):
         for kind in [int, float, bool, str, dict, object, Plain, None, ctypes.Structure, Quote()]:
             with self.subTest(kind), self.assertRaisesRegex(TypeError, "no layout in memory"):
                 Publisher("inproc://refused", type=("q", kind))
-        for kind in ["O", numpy.object_, [("a", "f8"), ("b", "O")], ("O", 2)]:
-            with self.subTest(kind), self.assertRaisesRegex(TypeError, "objects or addresses"):
+        for kind, field in [
+            ("O", None),
+            (numpy.object_, None),
+            ([("a", "f8"), ("b", "O")], "b"),
+            ([("a", "f8"), ("b", [("c", "O"), ("d", "O")], 2)], "b.c"),
+            (("O", 2), None),
+        ]:
+            said = f"process: field '{field}' is one; use" if field else "process: use"
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, said):
                 Publisher("inproc://refused", type=("q", kind))
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, said):
+                Subscriber("inproc://arrays").receive_array(kind)
+            with self.subTest(kind), self.assertRaisesRegex(TypeError, said):
+                Publisher("inproc://arrays").publish_array(numpy.zeros(2, dtype=kind))
         for kind in ["nonsense", 7]:
             with self.subTest(kind), self.assertRaisesRegex(TypeError, "not a dtype of numpy"):
                 Publisher("inproc://refused", type=("q", kind))

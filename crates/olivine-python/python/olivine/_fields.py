@@ -10,15 +10,13 @@ _ELEMENTS_MAX = 64
 
 
 def stated(kind):
-    """Size, alignment and fields of a stated type. None where values hold objects or addresses."""
+    """Size, alignment and fields of a stated type. The path of a field that is an object or an
+    address, if there is one.
+    """
     if isinstance(kind, type) and _is_of_ctypes(kind):
-        if has_addresses(kind):
-            return None
-        return ctypes.sizeof(kind), ctypes.alignment(kind), text(kind)
+        return address(kind) or (ctypes.sizeof(kind), ctypes.alignment(kind), text(kind))
     dtype = _dtype(kind)
-    if dtype.hasobject:
-        return None
-    return dtype.itemsize, dtype.alignment, text(dtype)
+    return address(dtype) or (dtype.itemsize, dtype.alignment, text(dtype))
 
 
 def _dtype(kind):
@@ -52,16 +50,30 @@ def _is_of_ctypes(kind):
     return True
 
 
-def has_addresses(kind):
-    """Whether values of a type of ctypes hold addresses or Python objects."""
-    if issubclass(kind, ctypes.Array):
-        return has_addresses(kind._type_)
-    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
-        own = (field[1] for base in kind.__mro__ for field in base.__dict__.get("_fields_", ()))
-        return any(has_addresses(part) for part in own)
-    code = getattr(kind, "_type_", None)
-    # All others are pointers and functions.
-    return not isinstance(code, str) or code in "OPXZz"
+def address(kind, name=""):
+    """The path of the first field of `kind` that is an address or a Python object: `order.price`.
+
+    `value` in what is not a structure. None where there is none.
+    """
+    if not isinstance(kind, type):  # A dtype of numpy is an object.
+        base, parts = kind.base, []
+        if base.names is not None:
+            parts = [(part, base.fields[part][0]) for part in base.names]
+        is_address = base.hasobject and not parts
+    elif issubclass(kind, ctypes.Array):
+        return address(kind._type_, name)
+    elif issubclass(kind, (ctypes.Structure, ctypes.Union)):
+        bases = reversed(kind.__mro__)
+        parts = [field[:2] for base in bases for field in base.__dict__.get("_fields_", ())]
+        is_address = False
+    else:
+        code, parts = getattr(kind, "_type_", None), []
+        # All others are pointers and functions.
+        is_address = not isinstance(code, str) or code in "OPXZz"
+    if is_address:
+        return name or "value"
+    found = (address(part, f"{name}.{own}" if name else own) for own, part in parts)
+    return next(filter(None, found), None)
 
 
 def text(kind):

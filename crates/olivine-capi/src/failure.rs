@@ -31,11 +31,6 @@ pub(crate) enum Failure {
     TimedOut {
         why: Option<Box<str>>,
     },
-    /// The time is over, and no far side has been connected.
-    Unreached {
-        error: NotSent,
-        why: Box<str>,
-    },
     /// What the system said.
     System {
         action: &'static str,
@@ -74,7 +69,7 @@ impl Failure {
             Self::System { .. } => Status::System,
             Self::Panicked => Status::Panicked,
             Self::Open(error) => error.as_ref().into(),
-            Self::Sent(error) | Self::Unreached { error, .. } => (*error).into(),
+            Self::Sent(error) => (*error).into(),
             Self::Described(described) => described.error.into(),
             Self::Received(error) => error.as_ref().into(),
         }
@@ -109,7 +104,6 @@ impl Failure {
             Self::Open(error) => chain(error.as_ref()),
             Self::Sent(error) => error.to_string(),
             Self::Described(described) => described.to_string(),
-            Self::Unreached { error, why } => format!("{error}: {why}"),
             Self::Received(error) => chain(error.as_ref()),
         }
     }

@@ -66,14 +66,7 @@ impl Sending {
     #[cold]
     #[inline(never)]
     pub(crate) fn timed_out(&self, error: NotSent) -> Failure {
-        let waits = matches!(error, NotSent::BackPressured | NotSent::NotConnected);
-        match waits
-            .then(|| unreached(self.look().link_status()))
-            .flatten()
-        {
-            Some(why) => Failure::Unreached { error, why },
-            None => error.into(),
-        }
+        self.look().describe(error).into()
     }
 
     /// Waits until the publisher reaches something, as `wait` does.

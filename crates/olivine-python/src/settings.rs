@@ -171,8 +171,10 @@ pub(crate) fn link<'py>(py: Python<'py>, status: &LinkStatus) -> PyResult<Bound<
     dict.set_item("failures", status.failures)?;
     dict.set_item("refusals", status.refusals)?;
     dict.set_item("abandoned", status.abandoned)?;
+    dict.set_item("undelivered", status.undelivered)?;
     dict.set_item("messages", status.messages)?;
     dict.set_item("bytes", status.bytes)?;
     dict.set_item("acknowledged_bytes", status.acknowledged_bytes)?;
+    dict.set_item("journal_position", status.journal_position)?;
     Ok(dict)
 }

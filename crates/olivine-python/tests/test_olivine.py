@@ -102,7 +102,23 @@ class Sending(Case):
         while recorder.link_status["acknowledged_bytes"] == 0:
             pass
         self.assertEqual(recorder.link_status["stage"], "connected")
+        self.assertEqual(recorder.link_status["undelivered"], 0)
         recorder.close()
+        with Subscriber(f"file://{self.folder}/journal") as reader:
+            reader.receive()
+            while reader.link_status["journal_position"] == 0:
+                pass
+
+    def test_a_far_side_that_never_comes_is_named_where_nothing_has_room(self):
+        # No program listens at this address.
+        uri = "tcp://127.0.0.1:1/nowhere?role=connect&capacity=4KiB&linger=1ms"
+        publisher = Publisher(uri)
+        said = "no far side has been connected: waiting for 127.0.0.1:1: .*, [0-9]+ tr(y|ies)$"
+        with self.assertRaisesRegex(olivine.BackPressured, said):
+            while True:
+                publisher.publish_timeout(bytes(512), timeout=0.001)
+        with self.assertRaises(olivine.NotSent):
+            publisher.close()
 
     def test_topics(self):
         publisher = Publisher("inproc://topics", topic="a.b")

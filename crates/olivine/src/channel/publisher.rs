@@ -321,9 +321,18 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// `error`, of a call of this publisher, with what the publisher knows of it: how many
-    /// subscribers are attached, the topic that it refused last, or why the link has failed.
+    /// subscribers are attached, the topic that it refused last, why the link has failed, or that no
+    /// far side has ever been connected.
     #[must_use]
     pub fn describe(&self, error: NotSent) -> Described {
+        let waits = matches!(
+            error,
+            NotSent::BackPressured | NotSent::NotConnected | NotSent::Unacknowledged { .. }
+        );
+        let link = waits.then(|| self.link_status()).flatten();
+        if let Some(why) = link.and_then(|link| link.unreached()) {
+            return Described::new(error, Known::Unreached(why.into()));
+        }
         let known = match error {
             NotSent::NotConnected => Some(Known::Attached {
                 attached: u32::try_from(self.producer.gate().count()).unwrap_or(u32::MAX),

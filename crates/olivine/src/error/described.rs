@@ -4,7 +4,7 @@ use super::{LinkError, NotSent, chain};
 use core::fmt;
 
 /// [`NotSent`] with what the publisher knows of it: its text has how many subscribers are attached,
-/// the topic that was refused, or why the link has failed.
+/// the topic that was refused, why the link has failed, or why no far side has been connected.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// Why the message was not sent.
@@ -21,6 +21,8 @@ pub(crate) enum Known {
     Attached { attached: u32, wanted: u32 },
     /// What was given as a topic.
     Topic(Box<str>),
+    /// Why no far side has been connected.
+    Unreached(Box<str>),
     /// The failure of the link.
     Link(Box<LinkError>),
 }
@@ -46,6 +48,7 @@ impl fmt::Display for Described {
                 write!(f, "{error}; {attached} of 'subscribers={wanted}' are there")
             }
             Known::Topic(topic) => write!(f, "{error}; given was '{}'", topic.escape_default()),
+            Known::Unreached(why) => write!(f, "{error}: {why}"),
             Known::Link(why) => write!(f, "{error}: {}", chain(&**why)),
         }
     }

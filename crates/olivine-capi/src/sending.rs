@@ -1,6 +1,6 @@
 //! A publisher with the claim that it has open, and the length of its messages.
 
-use crate::failure::{Failure, unreached};
+use crate::failure::Failure;
 use olivine::{ClaimingPublisher, NotSent, Outgoing, Publisher as RustPublisher};
 use std::time::Duration;
 

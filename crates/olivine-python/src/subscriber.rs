@@ -33,6 +33,9 @@ use std::time::{Duration, Instant};
 /// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
 ///
+/// `for` waits for each message. `async for` does not block the loop, and its messages are copies.
+/// Both end when the last publisher closes, and a later loop goes on with what comes then.
+///
 /// In a forked child every call raises Forked, and closing lets go of the child's copy: see Forked.
 #[pyclass(frozen, weakref, module = "olivine")]
 pub(crate) struct Subscriber {

@@ -38,6 +38,13 @@ class Help(unittest.TestCase):
             if inspect.isclass(member) or inspect.isroutine(member):
                 self.assertTrue(member.__doc__, name)
 
+    def test_loops_are_explained(self):
+        # The text of a slot is Python's own: the class explains it.
+        for words in ["`for`", "`async for`"]:
+            self.assertIn(words, inspect.getdoc(olivine.Subscriber))
+        self.assertTrue(aio.Subscriber.__aiter__.__doc__)
+        self.assertIn("journal", olivine.settings("from"))
+
     def test_the_texts_are_those_of_the_stubs(self):
         with open(os.environ["OLIVINE_STUBS"], encoding="utf-8") as file:
             tree = ast.parse(file.read())

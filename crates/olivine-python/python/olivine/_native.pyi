@@ -432,6 +432,9 @@ class Subscriber:
     Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
     states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
 
+    `for` waits for each message. `async for` does not block the loop, and its messages are copies.
+    Both end when the last publisher closes, and a later loop goes on with what comes then.
+
     In a forked child every call raises Forked, and closing lets go of the child's copy: see Forked.
     """
 
@@ -620,11 +623,10 @@ class Subscriber:
         Raises Closed, and keeps the name, if it has left.
         """
 
-    # `for` and `async for` end when the last publisher closes. That is not final: if a publisher
-    # opens later, a new loop goes on with its messages, and so does `receive`.
     def __iter__(self) -> Iterator[Message]: ...
     def __next__(self) -> Message: ...
-    def __aiter__(self) -> AsyncIterator[Message]: ...
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """For `async for`: copies of the messages, without blocking the loop."""
     def __enter__(self) -> Self:
         """The subscriber. Raises Closed where it is closed."""
 

@@ -267,6 +267,7 @@ class Subscriber(_End):
         self.handle.__exit__(exception, value, traceback)
 
     def __aiter__(self):
+        """Copies of the messages, until the end of the stream. A later loop goes on."""
         return Messages(self.handle)
 
     def __iter__(self):
@@ -311,6 +312,7 @@ class Messages:
         self._left = TURN_MAX
 
     def __aiter__(self):
+        """Itself: one loop reads it."""
         return self
 
     async def __anext__(self):

@@ -147,6 +147,11 @@ keys! { KEYS {
     /// overwrite. Without a reliable subscriber that is most of a ring. With reliable subscribers
     /// that keep up it is between the last message and a whole ring: the publisher frees what all
     /// of them have read about once a lap.
+    ///
+    /// In a journal, `oldest` is its first message, `time:DATE` the first one that was recorded
+    /// then or later, and `position:BYTES` the first one at that journal position or later: the
+    /// bytes of frames that were recorded before it. The rows of `olivine journal export` have it
+    /// as `journal_position`.
     from(config: Config, start: Start) in Config {
         getter: get_from -> Start = config.from,
         value: "START", schemes: EVERYWHERE, end: Subscriber,

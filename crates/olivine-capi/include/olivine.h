@@ -27,8 +27,8 @@
 //   olivine_subscriber_event_fd and an eventfd that the other thread writes.
 // - ThreadSanitizer does not see the library's synchronisation. Where a message hands over memory
 //   of the process, say so: __tsan_release before it is sent, __tsan_acquire after it arrived. Its
-//   reports inside the library end with TSAN_OPTIONS=suppressions=FILE, where FILE has the line
-//   called_from_lib:libolivine.so.
+//   reports inside the shared library end with TSAN_OPTIONS=suppressions=FILE, where FILE has this
+//   line: called_from_lib:libolivine.so
 //
 // Each verb has three forms: try_x never waits, x waits by the channel's wait strategy, x_timeout
 // waits for `timeout_ms` milliseconds at most (negative: as long as it takes).

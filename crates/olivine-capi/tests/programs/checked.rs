@@ -4,6 +4,7 @@ use crate::IMPATIENT;
 use crate::stage::{self, Link, Running, TestFolder, WATCHDOG, numbered};
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
+use std::process::Command;
 
 /// Runs a program, which fails if it touches memory of others or leaks.
 pub(crate) const VALGRIND: [&str; 4] = [
@@ -15,7 +16,7 @@ pub(crate) const VALGRIND: [&str; 4] = [
 
 /// Whether there is valgrind; if not, a line says so.
 pub(crate) fn has_valgrind() -> bool {
-    let mut probe = std::process::Command::new(VALGRIND[0]);
+    let mut probe = Command::new(VALGRIND[0]);
     let found = probe.arg("--version").output().is_ok();
     if !found {
         stage::skip("no valgrind, so programs in C were not run under it");
@@ -96,4 +97,59 @@ fn elsewhere(program: &Path) {
     let journal = format!("file://{}/checked.journal", folder.0.path().display());
     assert_eq!(publish(&journal).finish(), published);
     assert_eq!(subscribe(&journal).finish(), received);
+}
+
+/// What `olivine.h` says that a file of suppressions has.
+fn suppression() -> String {
+    let header = std::fs::read_to_string(stage::source("include/olivine.h")).unwrap();
+    let line = header
+        .lines()
+        .find_map(|line| line.split_once("line: called_from_lib:"));
+    format!("called_from_lib:{}\n", line.unwrap().1)
+}
+
+/// Whether a program runs under ThreadSanitizer here; if not, a line says so.
+fn has_thread_sanitizer(place: &TestFolder) -> bool {
+    let file = place.0.path().join("probe.c");
+    let probe = file.with_extension("");
+    std::fs::write(&file, "int main(void) { return 0; }\n").unwrap();
+    let mut compile = Command::new("cc");
+    compile
+        .arg("-fsanitize=thread")
+        .arg(&file)
+        .arg("-o")
+        .arg(&probe);
+    let succeeds = |command: &mut Command| {
+        let output = command.output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    let found = succeeds(&mut compile) && succeeds(&mut Command::new(probe));
+    if !found {
+        stage::skip("no ThreadSanitizer, so its suppressions were not tested");
+    }
+    found
+}
+
+/// Reports inside the library end with the line that the header has, and only with it.
+#[test]
+fn thread_sanitizer_finds_nothing_with_the_suppression_of_the_header() {
+    let place = TestFolder::new();
+    if !has_thread_sanitizer(&place) {
+        return;
+    }
+    let flags = "c11 -g -fsanitize=thread";
+    let Some(program) = place.compile("cc", flags, "links.c", Link::Shared) else {
+        return;
+    };
+    let file = place.0.path().join("suppressions");
+    std::fs::write(&file, suppression()).unwrap();
+    let run = |options: &str| {
+        let mut command = Command::new(&program);
+        let output = command.env("TSAN_OPTIONS", options).output().unwrap();
+        let reported = String::from_utf8_lossy(&output.stderr).contains("ThreadSanitizer");
+        (output.status.success(), reported)
+    };
+    assert_eq!(run(""), (false, true));
+    let options = format!("suppressions={}", file.display());
+    assert_eq!(run(&options), (true, false));
 }

@@ -47,6 +47,8 @@ class Types(Case):
             publisher.publish_batch([bytes(24), b"other"])
         self.assertEqual(raised.exception.published, 0)
         self.assertIsNone(subscriber.try_receive())
+        # Nothing but the length of bytes is compared.
+        self.assertEqual(publisher.publish_batch([bytes(24), (ctypes.c_int * 6)()]), 2)
 
     def test_another_type_and_a_publisher_of_bytes_are_refused(self):
         self.typed(Quote)

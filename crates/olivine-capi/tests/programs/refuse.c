@@ -141,6 +141,31 @@ static void messages(void) {
     WANT_OK(olivine_publisher_close(publisher));
 }
 
+// Bytes on a channel of values: their length is compared, of each message of a batch.
+static void values(void) {
+    const olivine_type type = {"pair v1", 8, 4, "one u32, two u32"};
+    const olivine_part parts[] = {{"eight!!!", 8, NULL, 0}, {"seven!!", 7, NULL, 0}};
+    olivine_publisher *publisher = NULL;
+    olivine_subscriber *subscriber = NULL;
+    olivine_message message = OLIVINE_MESSAGE_INIT;
+    olivine_claim claim = OLIVINE_CLAIM_INIT;
+    size_t count = 9;
+    WANT_OK(olivine_subscriber_open_typed("inproc://values", NULL, 0, &type, &subscriber));
+    WANT_OK(olivine_publisher_open_typed("inproc://values", NULL, 0, &type, &publisher));
+    WANT(olivine_publisher_try_publish(publisher, "seven!!", 7, NULL, NULL)
+        == OLIVINE_STATUS_BAD_ARGUMENT);
+    WANT(says("is 7, and values of the channel's type have 8 bytes"));
+    WANT(olivine_publisher_try_claim(publisher, 7, NULL, &claim) == OLIVINE_STATUS_BAD_ARGUMENT);
+    WANT(olivine_publisher_publish_batch(publisher, parts, 2, &count)
+        == OLIVINE_STATUS_BAD_ARGUMENT);
+    WANT(says("'messages[].length' is 7") && count == 0);
+    WANT(olivine_subscriber_try_receive(subscriber, &message) == OLIVINE_STATUS_TIMED_OUT);
+    WANT_OK(olivine_publisher_publish_batch(publisher, parts, 1, &count));
+    WANT(count == 1);
+    WANT_OK(olivine_publisher_close(publisher));
+    WANT_OK(olivine_subscriber_close(subscriber));
+}
+
 static void claims(void) {
     olivine_publisher *publisher = NULL;
     olivine_subscriber *subscriber = NULL;
@@ -192,6 +217,7 @@ static void claims(void) {
 int main(void) {
     arguments();
     messages();
+    values();
     claims();
     puts("refused");
     return 0;

@@ -1,7 +1,7 @@
 //! Programs in C under a tool that checks each access to memory.
 
-use crate::IMPATIENT;
 use crate::stage::{self, Link, Running, TestFolder, WATCHDOG, numbered};
+use crate::{IMPATIENT, WITH_LINES};
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 use std::process::Command;
@@ -45,8 +45,7 @@ fn valgrind_finds_nothing_in_programs_in_c() {
         let words = role.into_iter().chain(uris.iter().map(String::as_str));
         assert_eq!(under_valgrind(&program, words).finish(), said);
     }
-    let place = TestFolder::new();
-    if let Some(program) = stage::compile("cc", "c11 -g", "roles.c", Link::Static) {
+    if let Some(program) = stage::compile("cc", WITH_LINES, "roles.c", Link::Static) {
         elsewhere(&program);
     }
 }
@@ -138,7 +137,7 @@ fn thread_sanitizer_finds_nothing_with_the_suppression_of_the_header() {
         return;
     }
     let flags = "c11 -g -fsanitize=thread";
-    let Some(program) = place.compile("cc", flags, "links.c", Link::Shared) else {
+    let Some(program) = stage::compile("cc", flags, "links.c", Link::Shared) else {
         return;
     };
     let file = place.0.path().join("suppressions");

@@ -178,7 +178,6 @@ fn claim_and_commit_take_little_more_than_publish() {
 
 #[test]
 fn a_far_side_that_never_comes_is_reported_in_c() {
-    let place = TestFolder::new();
     if let Some(program) = stage::compile("cc", LOWEST_C, "links.c", Link::Shared) {
         assert_eq!(Running::launch(&program, &[]).finish(), "linked");
     }

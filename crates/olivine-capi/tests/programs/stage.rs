@@ -109,6 +109,9 @@ pub(crate) fn compile(compiler: &str, standard: &str, name: &str, link: Link) ->
     let make = |program: &Path| {
         let mut command = Command::new(compiler);
         command.arg("-o").arg(program).arg(&object);
+        // A sanitizer is also linked.
+        let sanitizers = standard.split(' ').filter(|word| word.starts_with("-fsan"));
+        command.args(sanitizers);
         if link == Link::Shared {
             // By its path and not by its name: a static one is beside it.
             command.arg(libraries().join("libolivine_capi.so"));

@@ -321,8 +321,8 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// `error`, of a call of this publisher, with what the publisher knows of it: how many
-    /// subscribers are attached, the topic that it refused last, why the link has failed, or that no
-    /// far side has ever been connected.
+    /// subscribers are attached, the topic that it refused last, why the link has failed, or that
+    /// no far side has ever been connected.
     #[must_use]
     pub fn describe(&self, error: NotSent) -> Described {
         let waits = matches!(

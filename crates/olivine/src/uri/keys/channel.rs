@@ -148,8 +148,8 @@ keys! { KEYS {
     /// that keep up it is between the last message and a whole ring: the publisher frees what all
     /// of them have read about once a lap.
     ///
-    /// In a journal, `oldest` is its first message, `time:DATE` the first one that was recorded
-    /// then or later, and `position:BYTES` the first one at that journal position or later: the
+    /// In a journal, `oldest` is its first message, `time:DATE` the first message that was recorded
+    /// then or later, and `position:BYTES` the first message at that journal position or later: the
     /// bytes of frames that were recorded before it. The rows of `olivine journal export` have it
     /// as `journal_position`.
     from(config: Config, start: Start) in Config {

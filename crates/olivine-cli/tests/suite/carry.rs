@@ -1,7 +1,7 @@
 //! `record` and `replay`, and topics from one end of the tool to the other.
 
 use crate::common::{TestFolder, awkward_text, hear, json, said, until};
-use olivine::LaneState;
+use olivine::{LaneState, ReceiveError, Subscriber};
 use rustix::process::{Resource, Rlimit, Signal};
 use std::io::{BufRead, BufReader};
 
@@ -260,6 +260,51 @@ fn replay_into_the_same_ring_says_that_it_continues_and_waits_for_its_subscriber
     let output = reader.output();
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(lines(&output.stdout), ["one", "two"]);
+}
+
+/// A later replay into the ring went on silently behind files that were removed before it came.
+#[test]
+fn replay_reports_files_of_its_journal_that_were_removed_before_it_came_back() {
+    let place = TestFolder::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("t.olv").display().to_string();
+    let journal = format!("file://{file}?rotate=4KiB&sync=never");
+    let publish = |letter: &str| {
+        let published = place.run(&["pub", &journal, &letter.repeat(5_000)]);
+        assert!(published.status.success(), "{}", said(&published));
+    };
+    publish("a");
+    let follower = place.start(&["replay", &file, "again", "--follow"]);
+    until("a message", || {
+        let info = place.look("again");
+        info.is_some_and(|info| info.publishers.iter().any(|one| one.cursor > 0))
+    });
+    follower.signal(Signal::INT);
+    let output = follower.output();
+    assert!(output.status.success(), "{}", said(&output));
+    for letter in ["b", "c", "d"] {
+        publish(letter);
+    }
+    for gone in ["", ".000001", ".000002"] {
+        std::fs::remove_file(format!("{file}{gone}")).unwrap();
+    }
+    // The ring stays as long as a participant has it open.
+    let ring = format!("shm://again?from=oldest&dir={}", place.path().display());
+    let mut keeper = Subscriber::open(&ring).unwrap();
+    let reader = place.start(&["sub", "again", "--from", "oldest"]).reading();
+    let failed = place.run(&["replay", &file, "again", "--subscribers", "2"]);
+    for output in [failed, reader.output()] {
+        let report = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{report}");
+        let words = "messages are missing: 10016 bytes of all channels";
+        assert!(report.contains(words), "{report}");
+    }
+    let replayed = place.run(&["replay", &file, "again", "--subscribers", "1"]);
+    assert!(replayed.status.success(), "{}", said(&replayed));
+    assert_eq!(*keeper.receive().unwrap(), [b'a'; 5_000]);
+    let failure = keeper.receive().unwrap_err();
+    assert!(matches!(failure, ReceiveError::Failed(_)), "{failure}");
+    assert_eq!(*keeper.receive().unwrap(), [b'd'; 5_000]);
 }
 
 #[test]

@@ -240,6 +240,9 @@ ids! {
     Hole "hole"
         "messages between two recorded ones were never recorded",
         "continue behind them with 'unfinished=accept'; a durable recorder leaves no holes";
+    Removed "removed"
+        "the oldest files were removed before a replay that had begun came to them",
+        "replay it again: it goes on with what is left. Remove files later, or replay sooner";
     NoZstd "no-zstd"
         "the journal is compressed, and this build cannot read that",
         "build with the feature 'zstd'";

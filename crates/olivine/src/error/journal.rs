@@ -186,6 +186,24 @@ pub enum JournalError {
         /// Missing bytes.
         bytes: u64,
     },
+    /// Its oldest files were removed after a replay had begun, and before it came to their
+    /// messages. Everything before them was delivered.
+    #[error(
+        "messages are missing: {bytes} bytes of all channels from position {position} of {} on \
+         were removed with its oldest files before they were replayed, and it begins at position \
+         {start} now: replay it again to go on there",
+        path.display()
+    )]
+    Removed {
+        /// The journal.
+        path: PathBuf,
+        /// The first position that is missing.
+        position: u64,
+        /// Where the journal begins now.
+        start: u64,
+        /// Missing bytes of frames, those of channels that were not replayed included.
+        bytes: u64,
+    },
     /// The journal is compressed, and this build has no zstd.
     #[error(
         "{} needs zstd, which this build does not have: build with the cargo feature 'zstd'",

@@ -18,7 +18,7 @@ pub(crate) fn uri(path: &Path, query: &str) -> String {
 }
 
 /// Numbered messages of many lengths.
-fn message(n: u32) -> Vec<u8> {
+pub(crate) fn message(n: u32) -> Vec<u8> {
     let length = usize::try_from(n % 97).unwrap();
     [&n.to_le_bytes()[..], &vec![b'x'; length]].concat()
 }
@@ -34,7 +34,7 @@ pub(crate) fn record(uri: &str, numbers: std::ops::Range<u32>) {
 }
 
 /// Numbers of the messages up to the end of the stream; each message is checked.
-fn replayed(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
+pub(crate) fn replayed(subscriber: &mut Subscriber) -> (Vec<u32>, ReceiveError) {
     let mut numbers = Vec::new();
     loop {
         match subscriber.receive() {
@@ -292,7 +292,7 @@ fn torn_tail_is_reported_and_damage_is_an_error() {
 }
 
 /// Appends the numbers to the recording of a channel, behind `missed` bytes that it did not get.
-fn append_behind(recorder: &mut Recorder, numbers: std::ops::Range<u32>, missed: u64) {
+pub(crate) fn append_behind(recorder: &mut Recorder, numbers: std::ops::Range<u32>, missed: u64) {
     let id = recorder.lane(&lanes()[0]).unwrap();
     let mut at = recorder.end(id) + missed;
     for n in numbers {

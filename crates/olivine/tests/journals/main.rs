@@ -9,6 +9,7 @@ mod failed;
 mod file;
 #[path = "../common/recording.rs"]
 mod recording;
+mod removed;
 mod types;
 
 use common::{TestFolder, until};

@@ -5,6 +5,7 @@
 //! where it ended.
 
 mod awaited;
+mod removed;
 mod replaying;
 
 use super::lane::Lane;
@@ -204,6 +205,7 @@ impl Inlet for JournalInlet {
         let reported_hole = resumed_at_hole
             .filter(|_| is_reported)
             .or_else(|| resumed_at(&ingress, journal ^ PAST_HOLE));
+        removed::resume_behind(&mut ingress, &replay).map_err(failed)?;
         // It is kept until something behind the hole is delivered.
         let source = match reported_hole {
             Some(_) => journal ^ PAST_HOLE,
@@ -246,6 +248,8 @@ impl Inlet for JournalInlet {
             is_live: !was_there || is_owed || replay.is_recorded_into().map_err(unread)?,
             saw_end: false,
             holes: (0, 0),
+            removed: 0,
+            passed: 0,
             accepts_holes: self.accepts_unfinished(),
             reported_hole,
             continues,
@@ -264,6 +268,10 @@ impl Inlet for JournalInlet {
             status.note.clone_from(&replaying.continues);
         });
         control.tried();
+        if is_resumed {
+            let start = replay.position();
+            replaying.check_removed(start, control).map_err(failed)?;
+        }
         self.replay(&mut replay, &mut replaying, control)
             .map_err(failed)
     }
@@ -330,7 +338,14 @@ impl JournalInlet {
                     return Ok(());
                 }
             }
-            if let Some(run) = replay.next_run().map_err(link_error)? {
+            let run = match replay.next_run() {
+                Ok(run) => run,
+                Err(error) => {
+                    self.pass_removed(error, replay, replaying, control)?;
+                    continue;
+                }
+            };
+            if let Some(run) = run {
                 if self.wants(run.lane) {
                     replaying.check(run.lane)?;
                     looked_again = false;
@@ -343,6 +358,7 @@ impl JournalInlet {
                     }
                 } else {
                     awaited.saw(&run.lane.channel);
+                    replaying.pass_to(run.journal_position + run.frames.len() as u64)?;
                 }
                 continue;
             }

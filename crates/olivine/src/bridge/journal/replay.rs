@@ -408,6 +408,17 @@ impl Replay {
             .map_err(term::refused("watch", folder))
     }
 
+    /// Path of the journal.
+    pub(super) fn path(&self) -> &Path {
+        &self.base
+    }
+
+    /// Position of the first frame of the newest file.
+    pub(super) fn newest_start(&self) -> Result<u64, JournalError> {
+        let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
+        Ok(source(&self.base, newest)?.header.position.get())
+    }
+
     /// Number of the journal.
     pub(super) fn journal(&self) -> u64 {
         self.walk.source.header.journal.get()

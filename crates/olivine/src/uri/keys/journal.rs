@@ -64,7 +64,8 @@ keys! { KEYS {
 
     /// How a subscriber of a `file://` journal reads a recording that is not finished or has holes.
     ///
-    /// `fail` returns an error at its end or at a hole. `accept` reads it like a complete one.
+    /// `fail` returns an error at its end, at a hole, and once where a `name=` had not read files
+    /// that were removed. `accept` reads it like a complete one.
     unfinished(file: FileSettings, unfinished: Unfinished) in FileSettings {
         getter: get_unfinished -> Option<Unfinished> = file.unfinished,
         value: "CHOICE", schemes: JOURNAL, end: Subscriber,

@@ -41,6 +41,10 @@ pub(super) struct Replaying {
     pub(super) saw_end: bool,
     /// Holes that were passed, and the bytes that are missing there.
     pub(super) holes: (u64, u64),
+    /// Bytes of all channels that were removed with the oldest files and passed.
+    pub(super) removed: u64,
+    /// Nothing before this journal position is left to deliver.
+    pub(super) passed: u64,
     /// They do not end the replay.
     pub(super) accepts_holes: bool,
     /// Position of a hole that a replay before this one reported.
@@ -62,7 +66,7 @@ impl Replaying {
         let opened = self.destination.open_from(self.source, LANE, self.position);
         opened.map_err(|why| not_taken(why, &self.path))?;
         self.is_open = true;
-        Ok(())
+        self.pass_to(self.passed)
     }
 
     /// At the end of a followed journal: a recorder that closed it in order ends the stream, like a
@@ -128,15 +132,22 @@ impl Replaying {
         true
     }
 
-    /// The holes that were passed, for the status.
+    /// The removed files and the holes that were passed, for the status.
     pub(super) fn holes_note(&self) -> String {
-        match self.holes {
-            (0, _) => String::new(),
-            (holes, bytes) => format!(
+        let mut notes = Vec::new();
+        if self.removed > 0 {
+            notes.push(format!(
+                "{} bytes were removed with the oldest files of {} before they were replayed",
+                self.removed, self.path
+            ));
+        }
+        if let (holes @ 1.., bytes) = self.holes {
+            notes.push(format!(
                 "{bytes} bytes were never recorded in {}, in {holes} places",
                 self.path
-            ),
+            ));
         }
+        notes.join("; ")
     }
 
     /// Refuses lanes that do not fit the ring.
@@ -253,7 +264,7 @@ fn first_header(frames: &[u8]) -> u64 {
     u64::from_le_bytes(frames.first_chunk().copied().unwrap_or_default())
 }
 
-fn not_taken(why: NotTaken, place: &str) -> LinkError {
+pub(super) fn not_taken(why: NotTaken, place: &str) -> LinkError {
     match why {
         NotTaken::Ring(source) => crate::bridge::ring_error(source),
         other => LinkError::Damaged {

@@ -124,7 +124,7 @@ ids! {
     Evicted "evicted"
         "the subscriber lost its place: it was in the way of a publisher that had no room for too \
          long, or was absent for too long",
-        "open it again; read faster, or use a longer 'slow=evict:' or 'expire='";
+        "open it again; read faster, or use a longer 'slow=evict:TIME' or 'expire='";
     Corrupt "corrupt"
         "a lane holds words that no publisher of this version writes",
         "stop the users of the channel, remove it with 'olivine rm', and start them again";
@@ -183,7 +183,7 @@ ids! {
         "build with the feature that the error names";
     HugePages "hugepages"
         "'hugepages=require' cannot be met",
-        "see the reason behind it, or use 'hugepages=prefer'";
+        "see the reason behind it, or use 'hugepages=try'";
 }
 
 ids! {
@@ -356,6 +356,37 @@ mod tests {
             assert!(!entry.meaning.is_empty() && !entry.remedy.is_empty());
         }
         assert!(seen.len() > 70, "{}", seen.len());
+    }
+
+    /// A value that no key has was recommended.
+    #[test]
+    fn settings_in_explanations_are_accepted() {
+        let places = [
+            "shm://x",
+            "tcp://localhost:1/x",
+            "nats://localhost:1/x",
+            "file:///x",
+        ];
+        let mut count = 0;
+        for entry in TABLES.into_iter().flatten() {
+            let texts = [entry.meaning, entry.remedy];
+            let quoted = texts
+                .iter()
+                .flat_map(|text| text.split('\'').skip(1).step_by(2));
+            let is_setting = |text: &&str| text.contains('=') && !text.contains([' ', '$']);
+            for setting in quoted.filter(is_setting) {
+                let (key, value) = setting.split_once('=').unwrap();
+                if key.is_empty() || value.is_empty() {
+                    continue;
+                }
+                count += 1;
+                let setting = setting.replace("TIME", "1s");
+                let mut uris = places.iter().map(|place| format!("{place}?{setting}"));
+                let is_accepted = uris.any(|uri| crate::Config::parse(&uri).is_ok());
+                assert!(is_accepted, "{} names '{setting}'", entry.id);
+            }
+        }
+        assert!(count >= 4, "{count} settings");
     }
 
     // The models have no message types.

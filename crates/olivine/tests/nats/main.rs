@@ -191,24 +191,29 @@ fn killed_server_loses_and_repeats_nothing() {
 
 #[test]
 fn full_stream_holds_the_publisher_back() {
-    full_stream_loses_nothing("max_bytes=16KiB", "\"max_bytes\":16384,", 5000);
+    full_stream_loses_nothing("", "&max_bytes=16KiB", "\"max_bytes\":16384,", 5000);
 }
 
 #[test]
 fn stream_with_the_most_messages_holds_the_publisher_back() {
-    full_stream_loses_nothing("max_messages=64", "\"max_msgs\":64,", 1000);
+    full_stream_loses_nothing("", "&max_messages=64", "\"max_msgs\":64,", 1000);
+}
+
+/// The server answers with another code than for a full stream, and the bridge ended.
+#[test]
+fn full_account_holds_the_publisher_back() {
+    let account = "accounts { A { jetstream { max_file: 20000, max_mem: 20000 }, \
+                   users: [{ user: a, password: a }] } }\nno_auth_user: a\n";
+    full_stream_loses_nothing(account, "", "\"max_bytes\":-1,", 5000);
 }
 
 /// All of `count` messages arrive in order through a stream with the limit `limit`, which the
-/// server shows as `shown`.
-fn full_stream_loses_nothing(limit: &str, shown: &str, count: u64) {
-    let Some(server) = server("") else {
+/// server shows as `shown`; `config` is added to the server's.
+fn full_stream_loses_nothing(config: &str, limit: &str, shown: &str, count: u64) {
+    let Some(server) = server(config) else {
         return;
     };
-    let uri = server.uri(
-        "full",
-        &format!("retention=interest&{limit}&capacity=16KiB"),
-    );
+    let uri = server.uri("full", &format!("retention=interest{limit}&capacity=16KiB"));
     let mut subscriber = joined(&uri);
     let publishing = publish_numbers(uri, count);
     let mut said = false;

@@ -325,7 +325,9 @@ impl Outgoing<'_> {
     fn refusal(&self, error: &Refusal) -> Result<String, SessionEnd> {
         // Known but not stored yet: it is in flight through the cluster.
         let is_under_way = error.error_code() == ErrorCode::STREAM_DUPLICATE_MESSAGE_CONFLICT;
-        if error.code() >= 500 || is_under_way {
+        // The limit of the account, which the server does not count among its own.
+        let is_account_full = error.error_code() == ErrorCode::ACCOUNT_RESOURCES_EXCEEDED;
+        if error.code() >= 500 || is_under_way || is_account_full {
             return Ok(error.to_string());
         }
         Err(self.refused(format!("it stores no more messages: {error}")))

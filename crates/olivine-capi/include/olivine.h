@@ -702,10 +702,11 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 // either way.
 //
 // For a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has
-// everything. There the default 0 waits without bound, even if no far side answers: set `linger`
-// for such channels. `BACK_PRESSURED` if that was over before the far side had everything:
-// `olivine_last_error` says how many messages it has not acknowledged. `LINK_FAILED` if the link
-// failed; `FORKED` in a forked child, whose parent's publisher goes on.
+// everything. There the default 0 waits without bound for a far side that is connected; an absent
+// one of `tcp://` or `nats://` is given up after `expire`, or 30 s if that is never.
+// `BACK_PRESSURED` if that was over before the far side had everything: `olivine_last_error` says
+// how many messages it has not acknowledged. `LINK_FAILED` if the link failed; `FORKED` in a
+// forked child, whose parent's publisher goes on.
 //
 // Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
 // it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at

@@ -5,9 +5,9 @@
 // status is of; what is an everyday outcome is a value: no room is an empty optional, and so is a
 // time-out.
 //
-// Without exceptions (-fno-exceptions) what would be thrown is printed to the standard error, and
-// the program aborts: also where a channel cannot be opened. To survive that, call olivine.h. The
-// end of the stream ends `for (... : subscriber)` without it.
+// Without exceptions (-fno-exceptions) what would be thrown, also the end of the stream from each
+// call, is printed to the standard error, and the program aborts: also where a channel cannot be
+// opened. To survive that, call olivine.h. Only `for (... : subscriber)` ends with the stream.
 //
 // A signal ends no call that waits: wait in slices by a Timeout, and look between them.
 //

@@ -22,13 +22,13 @@ A URI names a channel and its settings: `scheme://address[?key=value&…]`.
 | `file` | an absolute path of a file: a journal | `channel=`, else the file name |
 
 A file name counts up to its last dot. A URI has no escapes. A repeated key, an unknown key and a
-key that the scheme does not have are errors; only a default of the last may stand (`tls=no`). The
-options of the bindings and the methods of `Config` have the same names, values and defaults; so
-have the flags of `olivine pub` and `sub`, which are those of the keys of `shm`. `olivine record`
-and `replay` have flags for keys of `file`. All other keys stand in the URI. The methods for keys of
-`tcp`, `nats`, `file` and `shm+fd` are in the groups `Config::tcp`, `nats`, `file` and `sealed`
-(keys of `shm+fd`). A size is a number of bytes, or a number with `KiB`, `MiB` or `GiB`. A duration
-is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
+key that the scheme does not have are errors; only a value that changes nothing may stand (`tls=no`,
+`follow=no`, `peers=own`). The options of the bindings and the methods of `Config` have the same
+names, values and defaults; so have the flags of `olivine pub` and `sub`, which are those of the
+keys of `shm`. `olivine record` and `replay` have flags for keys of `file`. All other keys stand in
+the URI. The methods for keys of `tcp`, `nats`, `file` and `shm+fd` are in the groups `Config::tcp`,
+`nats`, `file` and `sealed` (keys of `shm+fd`). A size is a number of bytes, or a number with `KiB`,
+`MiB` or `GiB`. A duration is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
 
 Keys marked *channel* shape the channel. The first publisher fixes them. A subscriber that comes
 first fixes only what it names. A value that differs from a live channel's is an error. `mode` is

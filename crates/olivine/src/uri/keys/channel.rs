@@ -148,6 +148,9 @@ keys! { KEYS {
     /// that keep up it is between the last message and a whole ring: the publisher frees what all
     /// of them have read about once a lap.
     ///
+    /// Over `tcp://` and `nats://` this counts from the connection: what was sent before it is
+    /// missed. Give `oldest` to get it, or `subscribers=` to the publisher.
+    ///
     /// In a journal, `oldest` is its first message, `time:DATE` the first message that was recorded
     /// then or later, and `position:BYTES` the first message at that journal position or later: the
     /// bytes of frames that were recorded before it. The rows of `olivine journal export` have it
@@ -206,6 +209,9 @@ keys! { KEYS {
     }
 
     /// Reliable subscribers a publisher waits for before its first message.
+    ///
+    /// A bridge counts as one, connected or not: that of a `tcp://` publisher that connects, and
+    /// those of `nats://` and `file://`. `link_status` says whether the far side is there.
     subscribers(config: Config, count: u32) in Config {
         getter: get_subscribers -> u32 = config.subscribers,
         value: "COUNT", schemes: EVERYWHERE, end: Publisher,
@@ -325,7 +331,8 @@ keys! { KEYS {
     /// Attached subscribers of `shm://`, `shm+fd://` and `inproc://` lose nothing, also if closing
     /// does not wait: the ring outlives the publisher. For other schemes 0 sets no bound: closing
     /// waits until the far side has everything. A `tcp://` publisher that listens waits for the far
-    /// sides that have connected; before the first one closing does not wait. Closing gives up a
+    /// sides that have connected; before the first one closing does not wait. What a `name=` keeps
+    /// then is delivered by the next program that opens the URI with this name. Closing gives up a
     /// `tcp://` or `nats://` far side that has been absent for `expire`, or 30 s if that is never.
     /// On a full disk closing waits for ever unless `linger` is set.
     ///

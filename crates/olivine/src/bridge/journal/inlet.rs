@@ -341,8 +341,11 @@ impl JournalInlet {
             let run = match replay.next_run() {
                 Ok(run) => run,
                 Err(error) => {
-                    self.pass_removed(error, replay, replaying, control)?;
-                    continue;
+                    let is_damaged = matches!(error, JournalError::Damaged { .. });
+                    if is_damaged && self.pass_removed(replay, replaying, control)? {
+                        continue;
+                    }
+                    return Err(link_error(error));
                 }
             };
             if let Some(run) = run {
@@ -383,6 +386,10 @@ impl JournalInlet {
                 return Ok(());
             }
             if !self.config.groups.file.follow && state != ReplayState::Growing {
+                let is_cut = matches!(state, ReplayState::NextMissing { .. });
+                if looked_again && is_cut && self.pass_removed(replay, replaying, control)? {
+                    continue;
+                }
                 if looked_again && self.is_over(replay, replaying)? {
                     break;
                 }

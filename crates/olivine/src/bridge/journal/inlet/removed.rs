@@ -78,31 +78,30 @@ impl Replaying {
 }
 
 impl JournalInlet {
-    /// After an `error` of `replay`: if the file that should follow was removed with all before it,
-    /// that is a loss like one before the start. If it is accepted, `replay` continues behind it.
+    /// Where `replay` cannot go on: if the file that should follow was removed with all before it,
+    /// that is a loss like one before the start. If it is accepted, `replay` continues behind it:
+    /// `true`. `false` if that was not the reason.
     ///
     /// # Errors
     ///
-    /// That loss; `error` in other cases.
+    /// That loss.
     pub(super) fn pass_removed(
         &self,
-        error: JournalError,
         replay: &mut Replay,
         replaying: &mut Replaying,
         control: &Control,
-    ) -> Result<(), LinkError> {
+    ) -> Result<bool, LinkError> {
         let is_started = replaying.is_open || replaying.is_resumed;
-        if let JournalError::Damaged { .. } = error
-            && is_started
+        if is_started
             && let Ok(left) = Replay::open(self.path())
             && left.journal() == replaying.journal
             && left.position() > replay.position()
         {
             replaying.check_removed(left.position(), control)?;
             *replay = left;
-            return Ok(());
+            return Ok(true);
         }
-        Err(link_error(error))
+        Ok(false)
     }
 }
 

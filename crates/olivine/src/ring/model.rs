@@ -55,6 +55,12 @@ fn sleeps(prepared: Prepared, park: &Word) -> bool {
     prepared == Prepared::Sleep && park.load(Ordering::Relaxed) == 1
 }
 
+/// The sleeper does not sleep on a message.
+fn assert_awake(prepared: Prepared, park: &Word, consumer: &Consumer) {
+    let asleep = sleeps(prepared, park) && consumer.has_next();
+    assert!(!asleep, "asleep on a message");
+}
+
 /// The words of a channel, and the rings of its lanes.
 #[derive(Clone)]
 struct Channel {

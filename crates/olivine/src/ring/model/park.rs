@@ -19,10 +19,7 @@ fn a_sleeper_is_woken_by_the_message_it_missed() {
         receive(&mut consumer);
         let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
         publisher.join().unwrap();
-        assert!(
-            !(sleeps(prepared, &park) && consumer.has_next()),
-            "asleep on a message"
-        );
+        assert_awake(prepared, &park, &consumer);
     });
 }
 
@@ -166,6 +163,18 @@ fn a_sleeper_that_stays_armed_is_woken_by_the_message_it_missed() {
     });
 }
 
+/// A sleep, and a waker that leaves the hint: it stands.
+fn sleep_once(channel: &Channel) {
+    let (park, hint) = (channel.park(0), channel.hint());
+    let first = prepare_sleep(&park, Some(&hint), || false);
+    assert_eq!(first, Prepared::Sleep);
+    wake_sleepers(&channel.control, &channel.geometry, Hint::Stays);
+    assert_eq!(
+        hint.load(Ordering::Relaxed) & (RAISED | COVERED),
+        RAISED | COVERED
+    );
+}
+
 /// The hint stands after the first sleep: no barrier precedes the second one.
 #[test]
 fn a_sleeper_under_a_standing_hint_is_woken_by_the_message_it_missed() {
@@ -174,20 +183,11 @@ fn a_sleeper_under_a_standing_hint_is_woken_by_the_message_it_missed() {
         let mut producer = channel.producer(0);
         let consumer = channel.gating(0, 0);
         let (park, hint) = (channel.park(0), channel.hint());
-        let first = prepare_sleep(&park, Some(&hint), || false);
-        assert_eq!(first, Prepared::Sleep);
-        wake_sleepers(&channel.control, &channel.geometry, Hint::Stays);
-        assert_eq!(
-            hint.load(Ordering::Relaxed) & (RAISED | COVERED),
-            RAISED | COVERED
-        );
+        sleep_once(&channel);
         let publisher = thread::spawn(move || assert!(send(&mut producer, 1)));
         let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
         publisher.join().unwrap();
-        assert!(
-            !(sleeps(prepared, &park) && consumer.has_next()),
-            "asleep on a message"
-        );
+        assert_awake(prepared, &park, &consumer);
     });
 }
 
@@ -199,9 +199,7 @@ fn a_standing_hint_that_is_lowered_loses_no_sleeper() {
         let mut producer = channel.producer(0);
         let consumer = channel.gating(0, 0);
         let (park, hint) = (channel.park(0), channel.hint());
-        let first = prepare_sleep(&park, Some(&hint), || false);
-        assert_eq!(first, Prepared::Sleep);
-        wake_sleepers(&channel.control, &channel.geometry, Hint::Stays);
+        sleep_once(&channel);
         let other = channel.clone();
         let waker =
             thread::spawn(move || wake_sleepers(&other.control, &other.geometry, Hint::Lowered));
@@ -209,10 +207,7 @@ fn a_standing_hint_that_is_lowered_loses_no_sleeper() {
         let prepared = prepare_sleep(&park, Some(&hint), || consumer.has_next());
         publisher.join().unwrap();
         waker.join().unwrap();
-        assert!(
-            !(sleeps(prepared, &park) && consumer.has_next()),
-            "asleep on a message"
-        );
+        assert_awake(prepared, &park, &consumer);
     });
 }
 

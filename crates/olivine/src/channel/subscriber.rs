@@ -271,7 +271,7 @@ impl<T: ?Sized> Subscriber<T> {
             .then(|| Instant::now().checked_add(timeout))
             .flatten();
         let strategy = self.slow_state.config.wait;
-        let mut idle = self.slow_state.park_looks.begin(strategy);
+        let mut idle = self.slow_state.park_looks.begin(strategy, timeout);
         if self.lanes.iter().any(Consumer::has_next) {
             return Ok(true);
         }

@@ -1,5 +1,7 @@
 //! How an endpoint waits before it sleeps in the kernel.
 
+use std::time::{Duration, Instant};
+
 use crate::uri::WaitStrategy;
 
 /// Rounds after which `adaptive` parks: some 50 µs.
@@ -9,9 +11,11 @@ const ADAPTIVE_ROUNDS: u32 = 600;
 const BARE_ROUNDS: u32 = 20;
 /// Looks at the next headers in such a round.
 const ROUND: u32 = 32;
-/// Looks before the first sleep of a wait with `park`, where that may save the sleep: some 15 µs, a
-/// little more than a sleep and a wake-up cost.
-const PARK_ROUND: u32 = 512;
+/// How long a wait with `park` looks before its first sleep, where that may save the sleep: about
+/// twice what a sleep and a wake-up cost on a virtual machine. A time, not a number of looks: one
+/// pause takes 20 ns on some CPUs and 70 on others.
+const PARK_LOOK: Duration = Duration::from_micros(25);
+
 /// Counts the rounds of an endpoint that waits, and says what to do before the next one.
 ///
 /// A round is, of a subscriber, up to [`ROUND`] looks at the next headers, a pause after each, and
@@ -23,13 +27,15 @@ pub(crate) struct Idle {
     strategy: WaitStrategy,
     rounds: u32,
     looks: u32,
-    /// Looks of this round at most.
+    /// Looks of this round before its end is checked.
     most: u32,
+    /// Until when this round goes on, if it looks longer to save a sleep.
+    try_until: Option<Instant>,
 }
 
 /// Decides in which waits a subscriber with `park` looks longer before it sleeps.
 ///
-/// A subscriber of messages that come every 10 µs saves most of its sleeps. Where they come later,
+/// A subscriber of messages that come every 20 µs saves most of its sleeps. Where they come later,
 /// the looks are lost: it tries again after 1, 3, 7 and then 15 waits.
 #[derive(Debug, Default)]
 pub(crate) struct ParkLooks {
@@ -40,12 +46,12 @@ pub(crate) struct ParkLooks {
 }
 
 impl ParkLooks {
-    /// A wait begins.
-    pub(crate) fn begin(&mut self, strategy: WaitStrategy) -> Idle {
+    /// A wait of at most `timeout` begins.
+    pub(crate) fn begin(&mut self, strategy: WaitStrategy, timeout: Duration) -> Idle {
         let mut idle = Idle::new(strategy);
         if strategy == WaitStrategy::Park {
             match self.pause {
-                0 => idle.most = PARK_ROUND,
+                0 => idle.try_until = Some(Instant::now() + PARK_LOOK.min(timeout)),
                 _ => self.pause -= 1,
             }
         }
@@ -55,7 +61,7 @@ impl ParkLooks {
     /// The wait of `idle` has found a message by a look.
     #[inline(always)]
     pub(crate) fn found(&mut self, idle: &Idle) {
-        if idle.is_try() && idle.looks > ROUND {
+        if idle.try_until.is_some() && idle.looks > ROUND {
             self.failed = 0;
         }
     }
@@ -63,7 +69,7 @@ impl ParkLooks {
     /// The looks of a round of `idle` are over.
     #[inline(always)]
     pub(crate) fn missed(&mut self, idle: &Idle) {
-        if idle.is_try() {
+        if idle.try_until.is_some() {
             self.failed = (self.failed + 1).min(4);
             self.pause = (1 << self.failed) - 1;
         }
@@ -86,6 +92,7 @@ impl Idle {
             rounds: 0,
             looks: 0,
             most: ROUND,
+            try_until: None,
         }
     }
 
@@ -93,20 +100,27 @@ impl Idle {
     #[inline(always)]
     pub(crate) fn keep_spinning(&mut self) -> bool {
         self.looks += 1;
-        self.looks <= self.most
-            && (self.strategy == WaitStrategy::Spin || self.rounds < BARE_ROUNDS)
+        if self.looks <= self.most {
+            self.strategy == WaitStrategy::Spin || self.rounds < BARE_ROUNDS
+        } else {
+            self.goes_on()
+        }
     }
 
-    /// Whether this round looks longer to save a sleep.
-    fn is_try(&self) -> bool {
-        self.most > ROUND
+    /// Whether a round that looks longer to save a sleep has time left.
+    fn goes_on(&mut self) -> bool {
+        let goes_on = self.try_until.is_some_and(|end| Instant::now() < end);
+        if goes_on {
+            self.most += ROUND;
+        }
+        goes_on
     }
 
     /// A round found nothing.
     #[inline]
     pub(crate) fn step(&mut self) -> Step {
         self.rounds = self.rounds.saturating_add(1);
-        (self.looks, self.most) = (0, ROUND);
+        (self.looks, self.most, self.try_until) = (0, ROUND, None);
         match self.strategy {
             WaitStrategy::Park => return Step::Park,
             WaitStrategy::Adaptive if self.rounds > ADAPTIVE_ROUNDS => return Step::Park,
@@ -137,24 +151,25 @@ mod tests {
         assert_eq!(steps(WaitStrategy::Adaptive, ADAPTIVE_ROUNDS + 5), 5);
     }
 
-    /// Looks of a wait whose message comes at look `comes`, up to its first sleep.
-    fn looks(park: &mut ParkLooks, strategy: WaitStrategy, comes: u32) -> u32 {
-        let mut idle = park.begin(strategy);
-        while idle.keep_spinning() {
-            if idle.looks == comes {
-                park.found(&idle);
-                return idle.looks;
-            }
+    /// Begins a wait without a time-out, in which a look finds a message, or none does. Whether it
+    /// looked longer.
+    fn waits(park: &mut ParkLooks, strategy: WaitStrategy, finds: bool) -> bool {
+        let mut idle = park.begin(strategy, Duration::MAX);
+        let looks_longer = idle.try_until.is_some();
+        if finds {
+            idle.looks = ROUND + 1;
+            park.found(&idle);
+        } else {
+            park.missed(&idle);
         }
-        park.missed(&idle);
-        idle.looks - 1
+        looks_longer
     }
 
     #[test]
     fn longer_looks_that_find_nothing_are_tried_again_after_longer_pauses() {
         let mut park = ParkLooks::default();
         let tries: Vec<u32> = (0..64)
-            .filter(|_| looks(&mut park, WaitStrategy::Park, u32::MAX) == PARK_ROUND)
+            .filter(|_| waits(&mut park, WaitStrategy::Park, false))
             .collect();
         assert_eq!(tries, [0, 2, 6, 14, 30, 46, 62]);
     }
@@ -163,19 +178,32 @@ mod tests {
     fn longer_looks_that_find_messages_go_on() {
         let mut park = ParkLooks::default();
         for _ in 0..100 {
-            assert_eq!(looks(&mut park, WaitStrategy::Park, 400), 400);
+            assert!(waits(&mut park, WaitStrategy::Park, true));
         }
         // A miss pauses the next wait only.
-        let misses = [u32::MAX, u32::MAX, 400, 400];
-        let looked = misses.map(|comes| looks(&mut park, WaitStrategy::Park, comes));
-        assert_eq!(looked, [PARK_ROUND, ROUND, 400, 400]);
+        let finds = [false, false, true, true];
+        let longer = finds.map(|finds| waits(&mut park, WaitStrategy::Park, finds));
+        assert_eq!(longer, [true, false, true, true]);
     }
 
     #[test]
     fn other_strategies_have_no_longer_looks() {
         for strategy in [WaitStrategy::Yield, WaitStrategy::Adaptive] {
             let mut park = ParkLooks::default();
-            assert_eq!(looks(&mut park, strategy, u32::MAX), ROUND);
+            assert!(!waits(&mut park, strategy, false), "{strategy:?}");
         }
+    }
+
+    #[test]
+    fn longer_looks_end_with_their_time_or_the_time_out() {
+        let looks = |idle: &mut Idle| (0..1_000).take_while(|_| idle.keep_spinning()).count();
+        let mut park = ParkLooks::default();
+        let now = Instant::now();
+        let mut idle = park.begin(WaitStrategy::Park, Duration::MAX);
+        assert!(idle.try_until.is_some_and(|end| end >= now + PARK_LOOK));
+        idle.try_until = Some(now + Duration::from_secs(3600));
+        assert_eq!(looks(&mut idle), 1_000);
+        let mut idle = park.begin(WaitStrategy::Park, Duration::ZERO);
+        assert_eq!(looks(&mut idle), ROUND as usize);
     }
 }

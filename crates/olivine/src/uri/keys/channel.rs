@@ -111,7 +111,7 @@ keys! { KEYS {
     /// `park` sleeps in the kernel, `adaptive` spins for about 50 µs, then sleeps.
     ///
     /// In each wait, a subscriber with `park` looks 32 times before each of its first 20 sleeps. It
-    /// looks 512 times (some 15 µs) before the first one while that finds messages.
+    /// looks for 25 µs before the first one while that finds messages.
     wait(config: Config, strategy: WaitStrategy) in Config {
         getter: get_wait -> WaitStrategy = config.wait,
         value: "STRATEGY", schemes: EVERYWHERE, end: Both,

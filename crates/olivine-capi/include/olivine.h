@@ -710,7 +710,7 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 //
 // Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
 // it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
-// least 2 s and at most `expire`. A far side that stands still costs one `timeout` more: 16 s.
+// least 2 s and at most `expire`. A far side that does not answer adds one `timeout`: 16 s in all.
 // Then the end counts as received: `OK`. `linger` bounds all of that.
 // A listening publisher without `name` waits for named subscribers that are away and do not have
 // the end: for their `expire` or its own, whichever is shorter. Its own counts as 30 s if it is

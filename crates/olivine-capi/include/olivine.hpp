@@ -385,15 +385,15 @@ class Publisher {
 
     // Ends the stream; throws if a subscriber had not read everything when `linger` was over.
     // Destroying does the same without an error. Both wait for `linger`. With the default 0, they
-    // wait without bound for the far side of a channel elsewhere (`tcp://`, `nats://`, `file://`):
-    // set `linger` for such channels.
-    // Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
-    // before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
-    // default, at least 2 s and at most `expire`. A far side that stands still costs one `timeout`
-    // more: 16 s. Then the end counts as received. `linger` bounds all of that.
-    // A listening publisher without `name` waits for named subscribers that are away and do not
-    // have the end: for their `expire` or its own, whichever is shorter. Its own counts as 30 s if
-    // it is never. Then it throws.
+    // wait without bound for the far side of a channel elsewhere (`tcp://`, `nats://`, `file://`)
+    // that is connected, and for a full disk: set `linger` for such channels. An absent far side of
+    // `tcp://` or `nats://` is given up after `expire`, or 30 s if that is never. Over `tcp://` the
+    // far side also confirms the end of the stream. If the connection breaks before it does,
+    // closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at least 2 s
+    // and at most `expire`. A far side that does not answer adds one `timeout`: 16 s in all. Then
+    // the end counts as received. `linger` bounds all of that. A listening publisher without `name`
+    // waits for named subscribers that are away and do not have the end: for their `expire` or its
+    // own, whichever is shorter. Its own counts as 30 s if it is never. Then it throws.
     void close() { check(handle_.give_back(olivine_publisher_close)); }
     // As `close`, but ends the stream as failed: subscribers get `reason` after the last message.
     // Destroying does this where an exception destroys the publisher: it leaves the scope in which

@@ -697,7 +697,7 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 ///
 /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
 /// it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
-/// least 2 s and at most `expire`. A far side that stands still costs one `timeout` more: 16 s.
+/// least 2 s and at most `expire`. A far side that does not answer adds one `timeout`: 16 s in all.
 /// Then the end counts as received: `OK`. `linger` bounds all of that.
 /// A listening publisher without `name` waits for named subscribers that are away and do not have
 /// the end: for their `expire` or its own, whichever is shorter. Its own counts as 30 s if it is

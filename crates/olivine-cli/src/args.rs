@@ -35,7 +35,7 @@ const TEMPLATE: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help
 
 const EXAMPLES: &str = "\
 Examples:
-  olivine demo                                a demonstration of ten seconds
+  olivine demo                                a demonstration of seven seconds
   olivine sub shm://ticks                     print the messages of a channel
   olivine pub shm://ticks hello               send one message
   olivine pub shm://log --stdin lines < file  send a file, line by line

@@ -371,14 +371,15 @@ impl Publisher {
     /// everything by then, or a far side had not acknowledged it: the text says how much.
     ///
     /// On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has
-    /// everything: without bound if `linger` is 0, the default. Set it for such channels:
-    /// `linger="5s"`. A publisher that is collected ends its stream in the same way, without an
-    /// error.
+    /// everything. If `linger` is 0, the default, it waits without bound for a far side that is
+    /// connected, and for a full disk: set it for such channels, `linger="5s"`. An absent far side
+    /// of tcp:// or nats:// is given up after `expire`, or 30 s if that is never. A publisher that
+    /// is collected ends its stream in the same way, without an error.
     ///
     /// Over tcp:// the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
-    /// default, at least 2 s and at most `expire`. A far side that stands still costs one
-    /// `timeout` more: 16 s. Then the end counts as received. `linger` bounds all of that.
+    /// default, at least 2 s and at most `expire`. A far side that does not answer adds
+    /// one `timeout`: 16 s in all. Then the end counts as received. `linger` bounds all of that.
     /// A listening publisher without `name` waits for named subscribers that are away and do
     /// not have the end: for their `expire` or its own, whichever is shorter. Its own counts as
     /// 30 s if it is never. Then it raises.

@@ -285,9 +285,9 @@ pub enum ReceiveError {
     /// and reads no message, waits for the next publisher instead.
     #[error("end of stream: every publisher has closed and everything was read")]
     Closed,
-    /// Unread messages of a `delivery=latest` subscriber were overwritten. It skipped everything
-    /// that the publisher of their lane has published until now, and continues there with the next
-    /// message that is published. Other lanes lose nothing by this.
+    /// A publisher was free to overwrite the next message of a `delivery=latest` subscriber. It
+    /// skipped everything that the publisher of that lane has published until now, and continues
+    /// there with the next message that is published. Other lanes lose nothing by this.
     #[error(
         "overrun: {lost_bytes} bytes were skipped, because a publisher was free to overwrite the \
          next message: call again to go on with newer messages; read faster or use a larger \

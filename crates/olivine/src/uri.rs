@@ -3,7 +3,8 @@
 //! `scheme://[host:port/]channel[?key=value&…]`; [`remote`] describes the part before the `?`. Each
 //! key is one row of a table in [`keys`]. The keys, the methods of [`Config`], the flags of the
 //! tool and the options of the bindings have the same names, units, ranges and defaults. The
-//! grammar is strict: no escapes, no repeated keys, and nothing is ignored.
+//! grammar is strict: no escapes, no repeated and no unknown keys. A key of the other end is
+//! accepted and has no effect: both ends may use one URI.
 
 mod error;
 #[cfg(any(test, fuzzing))]

@@ -1,6 +1,6 @@
 //! One-way latency at a fixed rate, measured from the due time of each message.
 //!
-//! Measures: from the planned send time to the check in each subscriber, an open loop: a late send
+//! Measures: from the intended send time to the check in each subscriber, an open loop: a late send
 //! counts as latency. Does not measure: saturation; choose rates well below the throughput.
 
 use super::registry::Scenario;
@@ -31,7 +31,7 @@ const WARM_UP_SHARE: u64 = 4;
 /// One way at a rate.
 pub const SCENARIO: Scenario = Scenario {
     name: "latency",
-    about: "one-way latency at a fixed rate, from the planned send time (open loop)",
+    about: "one-way latency at a fixed rate, from the intended send time (open loop)",
     heading: "One way at a fixed rate, from the intended send time",
     load: Load::Open,
     keys: &[

@@ -112,7 +112,7 @@ pub(crate) struct TcpArgs {
 #[derive(Debug, Args)]
 pub(crate) struct LoadArgs {
     /// Requests per second over all connections, evenly spaced; latency counts
-    /// from the planned send time [default: as fast as replies come]
+    /// from the intended send time [default: as fast as replies come]
     #[arg(
         long, short, value_name = "RATE", allow_negative_numbers = true,
         value_parser = values::steady_rate

@@ -21,7 +21,7 @@ Examples:
   olivine pub shm://x --type 't v1: n u64' '{\"n\":1}'
 
 Without MESSAGE and --stdin, messages are generated. Each has a sequence number,
-its planned send time and a pattern; 'sub --verify' checks them.
+its intended send time and a pattern; 'sub --verify' checks them.
 
 Besides the settings below, a URI of these schemes accepts these keys:";
 
@@ -227,7 +227,7 @@ impl ReportArgs {
 pub(crate) enum Stat {
     // Messages and bytes per second at the end
     Throughput,
-    // Percentiles from the planned send time (subscriber, generated messages)
+    // Percentiles from the intended send time (subscriber, generated messages)
     Latency,
     // One row per interval while running
     Interval,

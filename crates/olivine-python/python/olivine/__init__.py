@@ -17,7 +17,7 @@ exists. Code that takes the address of a buffer and releases the buffer is not c
 `torch.frombuffer(memoryview(message), ...)` the view, which the tensor keeps, and not the message.
 Iterating, and `poll` without a handler, give copies.
 
-`receive_array`, `poll_into` and `publish_array` move many messages of one length in one call, as
+`receive_array`, `poll_into` and `publish_array` copy many messages of one length in one call, as
 rows of an array of numpy. `olivine.aio` is for asyncio. `olivine.settings()` lists all settings.
 
 Time-outs are seconds from 0; infinity and None wait for as long as it takes. ValueError refuses a

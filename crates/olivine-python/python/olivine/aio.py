@@ -281,7 +281,7 @@ class Subscriber(_End):
     async def receive_array(self, dtype, limit=None, *, details=False):
         """Messages as rows of a new array; waits for the first one.
 
-        As `olivine.Subscriber.receive_array`.
+        As `olivine.Subscriber.receive_array`, without its `timeout`: use `asyncio.timeout`.
         """
 
         def receive():

@@ -408,15 +408,18 @@ impl<T: ?Sized> Publisher<T> {
     /// Attached subscribers lose nothing in either case.
     ///
     /// For a remote channel (`tcp://`, `nats://`, `file://`) it waits up to `linger` until the far
-    /// side has everything. There `linger=0`, the default, waits without a bound: set a `linger`
-    /// for such channels. Dropping waits as long.
+    /// side has everything. There `linger=0`, the default, waits without bound for a far side that
+    /// is connected, and for a full disk: set a `linger` for such channels. An absent far side of
+    /// `tcp://` or `nats://` is given up after `expire`, or 30 s if that is never. Dropping waits
+    /// as long.
     ///
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
-    /// default, at least 2 s and at most `expire`. A far side that stands still costs one `timeout`
-    /// more: 16 s. Then the end counts as received, and closing succeeds. `linger` bounds all of
-    /// that. A far side that has left in order, because its bridge was stopped, is not waited for
-    /// once it has every message: without `name=` its next bridge ends the stream as failed.
+    /// default, at least 2 s and at most `expire`. A far side that is connected and does not answer
+    /// adds one `timeout`: 16 s in all. Then the end counts as received, and closing succeeds.
+    /// `linger` bounds all of that. A far side that has left in order, because its bridge was
+    /// stopped, is not waited for once it has every message: without `name=` its next bridge ends
+    /// the stream as failed.
     ///
     /// A listening publisher without `name=` waits for subscribers with a name that are away and do
     /// not have the end: for their `expire` or its own, whichever is shorter. Its own counts as

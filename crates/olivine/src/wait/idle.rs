@@ -18,7 +18,7 @@ const PARK_LOOK: Duration = Duration::from_micros(25);
 
 /// Counts the rounds of an endpoint that waits, and says what to do before the next one.
 ///
-/// A round is, of a subscriber, up to [`ROUND`] looks at the next headers, a pause after each, and
+/// For a subscriber, a round is up to [`ROUND`] looks at the next headers, a pause after each, and
 /// then one check of everything that ends the wait. So an `adaptive` subscriber looks 20 × 32
 /// times. Then it checks once a round, with a pause, until 600 rounds are over, and parks. A
 /// publisher has no looks, only the check for room.

@@ -237,7 +237,8 @@ pub(super) fn wait(
     }
 }
 
-/// Listens on the first address of the host that works.
+/// Listens on the first address of the host that this machine has. If another program listens there
+/// that is the error: on the next address of the host two listeners would not see each other.
 ///
 /// A forked child closes its copy: a successor can listen once this process has died.
 pub(super) fn listen(host: &str, port: u16) -> io::Result<(ClosedInChildren, SocketAddr)> {
@@ -246,13 +247,24 @@ pub(super) fn listen(host: &str, port: u16) -> io::Result<(ClosedInChildren, Soc
     let listener = ClosedInChildren::open(|| {
         // The standard library sets SO_REUSEADDR, so a restarted listener does not wait for old
         // connections.
-        let listener = TcpListener::bind(&addresses[..])?;
+        let listener = bind(&addresses)?;
         listener.set_nonblocking(true)?;
         local = Some(listener.local_addr()?);
         Ok(listener.into())
     })?;
     let local = local.ok_or(io::ErrorKind::AddrNotAvailable)?;
     Ok((listener, local))
+}
+
+fn bind(addresses: &[SocketAddr]) -> io::Result<TcpListener> {
+    let mut failure = io::ErrorKind::AddrNotAvailable.into();
+    for address in addresses {
+        match TcpListener::bind(address) {
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => failure = error,
+            bound => return bound,
+        }
+    }
+    Err(failure)
 }
 
 /// The next connection in the queue, and its address.
@@ -361,3 +373,27 @@ fn connect_to(
 
 /// Longest wait without a check for an end request.
 pub(super) const NAP: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn second_listener_does_not_take_the_next_address_of_the_host() {
+        let first = bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+        let taken = first.local_addr().unwrap();
+        let next = SocketAddr::new([127, 0, 0, 2].into(), taken.port());
+        let refused = bind(&[taken, next]).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn listener_skips_addresses_that_the_machine_lacks() {
+        // Of a documentation network, and so of no machine.
+        let absent = "192.0.2.1:0".parse().unwrap();
+        let listener = bind(&[absent, "127.0.0.1:0".parse().unwrap()]).unwrap();
+        assert!(listener.local_addr().unwrap().ip().is_loopback());
+        assert!(bind(&[absent]).is_err());
+        assert!(bind(&[]).is_err());
+    }
+}

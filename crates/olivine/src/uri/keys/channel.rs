@@ -124,10 +124,11 @@ keys! { KEYS {
     ///
     /// They wait for a `reliable` one. They do not wait for a `latest` one: when they need room,
     /// they overwrite what it has not read. It gets each message, in order, that no publisher was
-    /// free to overwrite before. A publisher is free to overwrite an eighth of the ring ahead of
-    /// what it writes, or all that each reliable subscriber has read. Otherwise the next call
-    /// returns `Overrun`, after which the subscriber continues in that publisher's lane with the
-    /// next message that is published there. `lost_bytes` counts what it skipped.
+    /// free to overwrite before. Without a reliable subscriber a publisher may overwrite up to an
+    /// eighth of the ring beyond its last message; with some, all that each of them has read.
+    /// Otherwise the next call returns `Overrun`, after which the subscriber continues in that
+    /// publisher's lane with the next message that is published there. `lost_bytes` counts what it
+    /// skipped. Messages that were skipped are not counted, only bytes.
     ///
     /// A `latest` subscriber cannot have a `name`. Over `tcp://` `latest` is for a program that is
     /// slow: a slow or broken link holds the publisher back with either kind, until `expire=`, or
@@ -145,16 +146,17 @@ keys! { KEYS {
     /// `now` is the next message of each publisher's lane that is there, and the first one of each
     /// lane that comes later. `oldest` is the oldest message that its publisher is not yet free to
     /// overwrite. Without a reliable subscriber that is most of a ring. With reliable subscribers
-    /// that keep up it is between the last message and a whole ring: the publisher frees what all
-    /// of them have read about once a lap.
+    /// that keep up it is anything from the last message to a whole ring: a publisher frees what
+    /// all of them have read only when it reaches its limit, about once a lap.
     ///
     /// Over `tcp://` and `nats://` this counts from the connection: what was sent before it is
     /// missed. Give `oldest` to get it, or `subscribers=` to the publisher.
     ///
-    /// In a journal, `oldest` is its first message, `time:DATE` the first message that was recorded
-    /// then or later, and `position:BYTES` the first message at that journal position or later: the
-    /// bytes of frames that were recorded before it. The rows of `olivine journal export` have it
-    /// as `journal_position`.
+    /// In a journal, `oldest` is its first message, and `now` the next one to be recorded after
+    /// opening, so nothing of a finished journal. `time:DATE` is the first message that was
+    /// recorded then or later. `position:BYTES` is the first message whose journal position is
+    /// BYTES or more. The journal position of a message is the number of bytes of all frames that
+    /// were recorded before it; the rows of `olivine journal export` have it as `journal_position`.
     from(config: Config, start: Start) in Config {
         getter: get_from -> Start = config.from,
         value: "START", schemes: EVERYWHERE, end: Subscriber,
@@ -338,10 +340,10 @@ keys! { KEYS {
     ///
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout=` plus 1 s, so 11 s by
-    /// default, at least 2 s and at most `expire=`. A far side that stands still costs one
-    /// `timeout=` more: 16 s. Then the end counts as received, and closing succeeds. A listening
-    /// publisher without `name=` also waits for named subscribers that are away and have not
-    /// received the end. `linger=` bounds all of that.
+    /// default, at least 2 s and at most `expire=`. A far side that is connected and does not
+    /// answer adds one `timeout=`: 16 s in all. Then the end counts as received, and closing
+    /// succeeds. A listening publisher without `name=` also waits for named subscribers that are
+    /// away and have not received the end. `linger=` bounds all of that.
     linger(config: Config, duration: Duration) in Config {
         getter: get_linger -> Duration = config.linger,
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,

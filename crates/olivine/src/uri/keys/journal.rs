@@ -14,7 +14,10 @@ const JOURNAL: Schemes = Schemes {
 };
 
 keys! { KEYS {
-    /// What a message recorded in a `file://` journal survives.
+    /// When a message in a `file://` journal is forced to the disk, and so what it survives.
+    ///
+    /// `block`: before it counts as recorded. `interval:`: at most that much later. `never`: when
+    /// the kernel does so. [What survives what](journal.md#what-survives-what).
     sync(file: FileSettings, policy: SyncPolicy) in FileSettings {
         getter: get_sync -> Option<SyncPolicy> = file.sync,
         value: "POLICY", schemes: JOURNAL, end: Publisher,

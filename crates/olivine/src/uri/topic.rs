@@ -81,6 +81,7 @@ impl core::str::FromStr for TopicFilter {
     }
 }
 
+/// Whether a topic or filter is valid: no word is empty, and wildcards are whole words.
 fn is_filter(text: &[u8]) -> bool {
     let mut ended = false;
     (1..=TOPIC_LENGTH_MAX).contains(&text.len())
@@ -93,7 +94,7 @@ fn is_filter(text: &[u8]) -> bool {
         })
 }
 
-/// Whether a topic or filter is valid: no word is empty, and wildcards are whole words.
+/// Whether the filter matches the topic. Both are valid.
 fn matches(filter: &[u8], topic: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     while let (Some(wanted), Some(found)) = (filter.get(at), topic.get(place)) {

@@ -724,9 +724,9 @@ olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 // As `olivine_publisher_close`, but ends the stream as failed: after the last message subscribers
 // get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
 //
-// `reason` is a text of at most 480 bytes; the rest is cut. On `NULL_ARGUMENT`, `BAD_ARGUMENT`
-// and `IN_USE` the handle is unchanged. A channel elsewhere answers `LINK_FAILED`, also where all
-// was delivered: its bridge fails with the reason as well. A journal keeps the reason.
+// `reason` is a text of at most 480 bytes; the rest is cut, and a blank one is replaced by "no
+// reason was given". On `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE` the handle is unchanged. `OK`
+// once the far side of a channel elsewhere has the reason, too. A journal keeps the reason.
 //
 // # Safety
 //

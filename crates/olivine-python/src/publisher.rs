@@ -11,7 +11,7 @@ pub(crate) use state::{State, lock};
 use crate::arguments;
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{LinkFailed, NotSent, not_async, of_described, of_sent, ours, viewed};
+use crate::errors::{NotSent, closed, not_async, of_described, of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::stated::Stated;
@@ -384,16 +384,19 @@ impl Publisher {
     /// not have the end: for their `expire` or its own, whichever is shorter. Its own counts as
     /// 30 s if it is never. Then it raises.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.end(py, None)
+        self.end(py, None).map(|_| ())
     }
 
     /// As `close`, but ends the stream as failed: after the last message subscribers get
     /// ReceiveError with `reason` instead of EndOfStream. A journal keeps the reason.
     ///
-    /// On a channel elsewhere (tcp://, nats://, file://) it raises LinkFailed, also where all was
-    /// delivered.
+    /// On a channel elsewhere (tcp://, nats://, file://) it returns once the far side has the
+    /// reason, too. Raises Closed where the publisher is closed: its stream has ended.
     fn close_failed(&self, py: Python<'_>, reason: String) -> PyResult<()> {
-        self.end(py, Some(reason))
+        match self.end(py, Some(reason))? {
+            true => Ok(()),
+            false => Err(closed("publisher")),
+        }
     }
 
     /// The publisher. Raises Closed where it is closed.
@@ -438,16 +441,13 @@ impl Publisher {
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
                 Ok(())
             }
-            // The program's exception leaves the block on each transport. Closing as failed answers
-            // LinkFailed on a channel elsewhere; the rest is a note.
+            // The program's exception leaves the block on each transport; this one is a note.
             Err(error) if is_failed && error.is_instance_of::<NotSent>(py) => {
-                if !error.is_instance_of::<LinkFailed>(py) {
-                    // Python 3.10 has no notes.
-                    let _ = value.call_method1("add_note", (error.value(py).str()?,));
-                }
+                // Python 3.10 has no notes.
+                let _ = value.call_method1("add_note", (error.value(py).str()?,));
                 Ok(())
             }
-            done => done,
+            done => done.map(|_| ()),
         }
     }
 
@@ -521,14 +521,15 @@ impl Publisher {
     }
 
     /// Closes it; as failed where there is a reason, now or from an earlier call that was refused.
-    fn end(&self, py: Python<'_>, failure: Option<String>) -> PyResult<()> {
+    /// Whether it was open.
+    fn end(&self, py: Python<'_>, failure: Option<String>) -> PyResult<bool> {
         if ours(self.opener, "publisher").is_err() {
             self.leave_to_parent(py);
-            return Ok(());
+            return Ok(true);
         }
         let publisher = match self.take(py) {
             Ok(Some(publisher)) => publisher,
-            Ok(None) => return Ok(()),
+            Ok(None) => return Ok(false),
             Err(refused) => {
                 // The stream is still open. It ends with this reason when a later call closes it,
                 // or when it is collected.
@@ -541,8 +542,9 @@ impl Publisher {
         let failure = failure.or_else(|| self.failure().take());
         let mut ending = Ending::new(publisher, failure);
         // It may linger.
-        let closed = aside(py, "closing", move || ending.end())?;
-        closed.map_err(|error| of_described(py, &error))
+        let ended = aside(py, "closing", move || ending.end())?;
+        ended.map_err(|error| of_described(py, &error))?;
+        Ok(true)
     }
 
     fn failure(&self) -> MutexGuard<'_, Option<String>> {

@@ -176,6 +176,14 @@ class Ending(Case):
         publisher.close_failed("no more ticks")
         with self.assertRaisesRegex(olivine.ReceiveError, "no more ticks"):
             subscriber.receive()
+        with self.assertRaisesRegex(olivine.Closed, "the publisher is closed"):
+            publisher.close_failed("again")
+        publisher.close()
+        # A far side, too, has the reason in its own words, once.
+        uri = f"file://{self.folder}/failed.olv"
+        Publisher(uri).close_failed("")
+        with self.assertRaisesRegex(olivine.ReceiveError, "failed: no reason was given"):
+            Subscriber(uri).receive()
 
     def test_a_stream_whose_end_was_refused_ends_as_failed_later(self):
         for explicit in [False, True]:

@@ -68,11 +68,11 @@ pub enum NotSent {
     /// The handle was made before a `fork`, and this is the child.
     #[error("this handle belongs to the parent process: open the channel again after fork")]
     Forked,
-    /// The far side of a remote channel cannot be reached any more, or this publisher was closed as
-    /// failed, which ends the link, too. [`crate::Publisher::link_failure`] says why.
+    /// The far side of a remote channel cannot be reached any more.
+    /// [`crate::Publisher::link_failure`] says why.
     #[error(
-        "the link to the far side has failed, as it also does by closing as failed: what was not \
-         acknowledged is undelivered; open the channel again"
+        "the link to the far side has failed: what was not acknowledged is undelivered; open the \
+         channel again"
     )]
     LinkFailed,
 }
@@ -262,6 +262,30 @@ pub enum LinkError {
     /// The thread of the bridge panicked: a bug of Olivine.
     #[error("the thread of the bridge panicked: please report what it printed")]
     Panicked,
+}
+
+impl LinkError {
+    /// The failure of a publisher that made a bridge fail: of the ring that the bridge reads.
+    #[must_use]
+    pub fn of_source(&self) -> Option<&Self> {
+        match self {
+            Self::Receive { source } => match &**source {
+                ReceiveError::Failed(failure) => Some(failure),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// What a bridge passes on: the reason of a publisher in its own words, from where it came, or
+    /// the error with its causes.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Upstream { reason, .. } => reason.clone(),
+            Self::FarFailed { far, reason } => format!("{reason} (from {far})"),
+            other => chain(other),
+        }
+    }
 }
 
 impl From<SealedError> for LinkError {

@@ -150,6 +150,8 @@ struct State {
     delivered: bool,
     /// Undelivered messages were given up.
     undelivered: bool,
+    /// The far side has the failure of the source.
+    failure_delivered: bool,
     /// The outcome of the first attempt to reach the far side is known.
     tried: bool,
     /// The first attempt failed. A later failure is reported after the messages that arrived before
@@ -316,6 +318,17 @@ impl Control {
         state.status.undelivered += messages;
     }
 
+    /// The far side has confirmed the failure of the source, or a file or server keeps it.
+    pub fn failure_delivered(&self) {
+        self.lock().failure_delivered = true;
+    }
+
+    /// Whether the far side has the failure of the source.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn has_delivered_failure(&self) -> bool {
+        self.lock().failure_delivered
+    }
+
     /// The status of the bridge; in a forked child only a note that the parent has it.
     pub(crate) fn status(&self) -> LinkStatus {
         if self.is_of_this_process() {
@@ -359,7 +372,10 @@ impl Control {
                 state.status.stage = LinkStage::Ended;
                 state.delivered = !state.undelivered;
             }
-            Err(error) => self.set_failure(&mut state, error),
+            Err(error) => {
+                state.delivered = state.failure_delivered && !state.undelivered;
+                self.set_failure(&mut state, error);
+            }
         }
         state.tried = true;
         drop(state);
@@ -482,7 +498,8 @@ impl Link {
     }
 
     /// Ends the bridge after everything was delivered, or when `linger` is over; `linger` 0 sets no
-    /// deadline. Returns whether everything was delivered. In a forked child it does nothing.
+    /// deadline. Returns whether everything was delivered, with the failure of its source if it has
+    /// failed. In a forked child it does nothing.
     pub(crate) fn finish(&mut self, linger: Duration) -> bool {
         if !self.control.is_of_this_process() {
             return false;

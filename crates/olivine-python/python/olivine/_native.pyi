@@ -279,8 +279,8 @@ class Publisher:
         """As `close`, but ends the stream as failed: after the last message subscribers get
         ReceiveError with `reason` instead of EndOfStream. A journal keeps the reason.
 
-        On a channel elsewhere (tcp://, nats://, file://) it raises LinkFailed, also where all was
-        delivered.
+        On a channel elsewhere (tcp://, nats://, file://) it returns once the far side has the
+        reason, too. Raises Closed where the publisher is closed: its stream has ended.
         """
 
     def __enter__(self) -> Self:

@@ -13,7 +13,7 @@ use super::raw::BridgeLaneOwner;
 use super::sealed::Rendezvous;
 use super::take_lane::take_lane;
 use crate::error::described::Known;
-use crate::error::{Described, NotSent, OpenError, Unacknowledged};
+use crate::error::{Described, LinkError, NotSent, OpenError, Unacknowledged};
 use crate::fork::ForkPage;
 use crate::link::Link;
 use crate::message::{Outgoing, Position};
@@ -439,12 +439,12 @@ impl<T: ?Sized> Publisher<T> {
     /// [`ReceiveError::Failed`](crate::ReceiveError::Failed) with `reason` instead of the end of
     /// the stream. Waits as [`Publisher::close`] does.
     ///
-    /// `reason` is cut after 480 bytes.
+    /// `reason` is cut after 480 bytes; a blank one is replaced by "no reason was given". It
+    /// succeeds once the far side of a remote channel has the reason, too.
     ///
     /// # Errors
     ///
-    /// As [`Publisher::close`]. A channel elsewhere answers [`NotSent::LinkFailed`]: its bridge
-    /// fails with the reason as well.
+    /// As [`Publisher::close`].
     pub fn close_failed(mut self, reason: &str) -> Result<Position, NotSent> {
         self.end(&Ending::Failed(reason))
     }
@@ -492,6 +492,7 @@ impl<T: ?Sized> Publisher<T> {
         }
         // A bridge waits for `linger` itself, once no message can follow.
         let is_local = self.is_local();
+        let had_failed = self.endpoint.link_has_failed();
         // The stream ends in any case, with its reason: the error of this wait is returned last.
         let drained = match !is_local || linger.is_zero() {
             true => Ok(true),
@@ -515,14 +516,24 @@ impl<T: ?Sized> Publisher<T> {
         attached.leave(|attached| attached.locks.unlock(lock_byte::LANE + index as u64));
         if let Some(mut link) = self.endpoint.link.take() {
             let delivered = link.finish(linger);
-            let failed = link.control().has_failed();
+            let failure = link.control().failure();
             self.endpoint.link = Some(link);
-            if failed {
+            if had_failed || failure.is_some_and(|why| !is_own_failure(&why, ending, index)) {
                 return Err(NotSent::LinkFailed);
             }
             return if is_local { drained } else { Ok(delivered) };
         }
         drained
+    }
+}
+
+/// Whether a bridge failed because it carried this ending of the lane `index` to the far side.
+fn is_own_failure(failure: &LinkError, ending: &Ending<'_>, index: usize) -> bool {
+    match (failure.of_source(), ending) {
+        (Some(LinkError::Upstream { lane, reason }), Ending::Failed(given)) => {
+            *lane == index && *reason == ending::kept(given)
+        }
+        _ => false,
     }
 }
 

@@ -13,6 +13,8 @@ use crate::sync::{Ordering, mutant, unless};
 /// Replaces a reason that was overwritten.
 const UNREADABLE: &str =
     "its reason cannot be read: start the bridge again, and look at what it says";
+/// Replaces a reason without a word.
+const NO_REASON: &str = "no reason was given";
 /// Longest reason in bytes.
 pub(crate) const TEXT_MAX: usize = lane::FAILURE_TEXT_WORDS * 8;
 
@@ -80,7 +82,7 @@ fn count_failure(words: &Words) {
 }
 
 fn write(words: &Words, closed: u64, position: u64, reason: &str) {
-    let text = printable(reason);
+    let text = kept(reason);
     let mut packed = [0; lane::FAILURE_TEXT_WORDS];
     pack(text.as_bytes(), &mut packed);
     for (n, word) in packed.iter().enumerate() {
@@ -157,6 +159,15 @@ pub(crate) fn failure(words: &Words) -> Option<Failure> {
     })
 }
 
+/// What a lane keeps of a reason: [`printable`], or [`NO_REASON`] if that is blank.
+pub(crate) fn kept(reason: &str) -> String {
+    let text = printable(reason);
+    match text.trim() {
+        "" => NO_REASON.to_owned(),
+        _ => text,
+    }
+}
+
 /// The beginning of a reason that fits, in one line.
 pub(crate) fn printable(reason: &str) -> String {
     let mut text = String::new();
@@ -198,6 +209,15 @@ mod tests {
         assert_eq!(failure(&words).unwrap().state, 4);
         close(&words, 256, None);
         assert!(!is_failed(&words), "it closed in order");
+    }
+
+    #[test]
+    fn blank_reason_says_that_there_is_none() {
+        let words = header();
+        for blank in ["", " \n\0"] {
+            close(&words, 0, Some(blank));
+            assert_eq!(failure(&words).unwrap().reason, NO_REASON);
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ mod order;
 use common::{TestFolder, WATCHDOG, bridges, finished, kill, receive, received, signal, until};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
-    Bridge, Config, LaneState, LinkError, NotSent, OpenError, Outgoing, Publisher, ReceiveError,
-    Subscriber, SyncPolicy,
+    Bridge, Config, LaneState, LinkError, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
+    SyncPolicy,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -128,10 +128,7 @@ fn close_failed_is_reported_to_subscribers_and_to_a_journal() {
     let path = place.file("reason.olv");
     let mut publisher = Publisher::open(&file(&path)).unwrap();
     publisher.publish(Outgoing::new(b"before").tag(7)).unwrap();
-    let error = publisher.close_described(Some("no more ticks"));
-    let error = error.unwrap_err();
-    assert_eq!(error.error, NotSent::LinkFailed);
-    assert!(error.to_string().ends_with("no more ticks"), "{error}");
+    publisher.close_described(Some("no more ticks")).unwrap();
     let (tags, error) = received(&mut Subscriber::open(&file(&path)).unwrap());
     assert_eq!(tags, [7]);
     let ReceiveError::Failed(error) = error else {
@@ -350,6 +347,27 @@ fn recording_of_a_failed_stream_is_incomplete() {
     let (tags, error) = received(&mut subscriber);
     assert!(tags.into_iter().eq(0..30));
     assert!(matches!(error, ReceiveError::Failed(_)), "{error}");
+}
+
+#[test]
+fn blank_reason_says_so_in_a_journal_and_on_shared_memory() {
+    let place = TestFolder::new();
+    let path = place.file("blank.olv");
+    Publisher::open(&file(&path))
+        .unwrap()
+        .close_failed(" \n")
+        .unwrap();
+    let (_, error) = received(&mut Subscriber::open(&file(&path)).unwrap());
+    let ReceiveError::Failed(error) = error else {
+        panic!("{error}")
+    };
+    let text = error.to_string();
+    assert!(text.contains("failed: no reason was given"), "{text}");
+    let uri = place.uri("blank", "");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    Publisher::open(&uri).unwrap().close_failed("").unwrap();
+    let (_, error) = received(&mut subscriber);
+    assert_eq!(reason(&error), "no reason was given");
 }
 
 /// It fails before it records anything.

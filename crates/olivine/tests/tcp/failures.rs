@@ -52,7 +52,7 @@ fn reasons(error: &LinkError) -> String {
 
 /// A regression: it waited for `expire`, 30 s, and answered that subscribers hold it back.
 #[test]
-fn failed_listening_publisher_gets_link_failed_once_its_subscriber_confirmed() {
+fn closing_a_listening_publisher_as_failed_returns_once_its_subscriber_confirmed() {
     let port = free_port();
     let mut publisher = Publisher::open(&uri(port, "role=listen&timeout=1h")).unwrap();
     let mut subscriber = Subscriber::open(&uri(port, "role=connect")).unwrap();
@@ -62,9 +62,88 @@ fn failed_listening_publisher_gets_link_failed_once_its_subscriber_confirmed() {
     publisher.publish(b"one").unwrap();
     message_comes(&mut subscriber, b"one");
     // It would wait for hours for a reply, or for the subscriber to come back.
-    let error = publisher.close_failed("torn").unwrap_err();
-    assert!(matches!(error, NotSent::LinkFailed), "{error}");
+    publisher.close_failed("torn").unwrap();
     failure_comes(&mut subscriber);
+}
+
+/// Closes a publisher as failed with this reason: what the subscriber gets.
+fn told(publisher_listens: bool, reason: &str) -> String {
+    let port = free_port();
+    let roles = match publisher_listens {
+        true => ["role=listen", "role=connect"],
+        false => ["role=connect", "role=listen"],
+    };
+    let [sends, receives] = roles.map(|role| uri(port, &format!("{role}&timeout=1h")));
+    let (mut subscriber, mut publisher);
+    if publisher_listens {
+        publisher = Publisher::open(&sends).unwrap();
+        subscriber = Subscriber::open(&receives).unwrap();
+    } else {
+        subscriber = Subscriber::open(&receives).unwrap();
+        publisher = Publisher::open(&sends).unwrap();
+    }
+    until("they have met", || {
+        publisher.link_status().unwrap().peers == 1
+    });
+    publisher.publish(b"one").unwrap();
+    message_comes(&mut subscriber, b"one");
+    let position = publisher.cursor();
+    assert_eq!(publisher.close_failed(reason).unwrap(), position);
+    let error = next(&mut subscriber).unwrap_err();
+    match error {
+        ReceiveError::Failed(
+            LinkError::FarFailed { reason, .. } | LinkError::Upstream { reason, .. },
+        ) => reason,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn reason_of_a_publisher_arrives_in_its_own_words() {
+    for publisher_listens in [true, false] {
+        for (given, expected) in [("torn", "torn"), ("", "no reason was given")] {
+            let told = told(publisher_listens, given);
+            // A listening subscriber says which of its publishers failed.
+            let (words, from) = told.split_once(" (from 127.0.0.1:").unwrap_or((&told, ""));
+            assert_eq!(words, expected);
+            assert_eq!(from.is_empty(), publisher_listens, "{told}");
+        }
+    }
+}
+
+#[test]
+fn closing_as_failed_returns_an_error_where_the_far_side_does_not_confirm_it() {
+    for publisher_listens in [true, false] {
+        let port = free_port();
+        let proxy = Proxy::start(port);
+        let listens = uri(port, "role=listen&timeout=500ms&linger=200ms");
+        let connects = uri(proxy.port, "role=connect&timeout=500ms&linger=200ms");
+        let (mut subscriber, mut publisher, way);
+        if publisher_listens {
+            publisher = Publisher::open(&listens).unwrap();
+            subscriber = Subscriber::open(&connects).unwrap();
+            way = Way::FromListener;
+        } else {
+            subscriber = Subscriber::open(&listens).unwrap();
+            publisher = Publisher::open(&connects).unwrap();
+            way = Way::ToListener;
+        }
+        until("they have met", || {
+            publisher.link_status().unwrap().peers == 1
+        });
+        publisher.publish(b"one").unwrap();
+        message_comes(&mut subscriber, b"one");
+        let swallow = by_block(|block| match block.closes_with(UPSTREAM) {
+            true => Vec::new(),
+            false => block.bytes(),
+        });
+        proxy.rewrite(way, swallow);
+        let error = publisher.close_failed("torn").unwrap_err();
+        let NotSent::Unacknowledged(left) = error else {
+            panic!("publisher_listens {publisher_listens}: {error}");
+        };
+        assert_eq!(left.messages(), 0, "{error}");
+    }
 }
 
 /// A regression: it waited for ever.

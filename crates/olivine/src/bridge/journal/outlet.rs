@@ -8,7 +8,7 @@ use super::syncer::Syncer;
 use crate::bridge::egress::Egress;
 use crate::bridge::{Outlet, Source};
 use crate::clock::wall_ns;
-use crate::error::{JournalError, LinkError, ReceiveError, chain};
+use crate::error::{JournalError, LinkError, ReceiveError};
 use crate::link::{Control, LinkStage};
 use crate::uri::{Config, Scheme, SyncPolicy};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -182,7 +182,12 @@ impl Recording {
         let ended = self.end_sync(control).and(ended);
         if let Err(error) = &ended {
             // This program gets the error, and readers of the journal get its text by the mark.
-            let _ = self.recorder.end_failed(&reason_of(error));
+            let source = error.of_source();
+            let marked = self.recorder.end_failed(&source.unwrap_or(error).reason());
+            if source.is_some() {
+                marked.map_err(link_error)?;
+                control.failure_delivered();
+            }
         }
         ended
     }
@@ -449,20 +454,6 @@ impl Drop for Recording {
             let _ = self.recorder.sync_failed(errno);
         }
     }
-}
-
-/// The reason that readers of the journal get for an error. The failure of a publisher has its own
-/// words.
-fn reason_of(error: &LinkError) -> String {
-    if let LinkError::Receive { source } = error
-        && let ReceiveError::Failed(failure) = &**source
-    {
-        return match failure {
-            LinkError::Upstream { reason, .. } => reason.clone(),
-            failure => chain(failure),
-        };
-    }
-    chain(error)
 }
 
 fn receive_error(source: ReceiveError) -> LinkError {

@@ -82,7 +82,10 @@ pub(super) async fn run(
             Outgoing::session,
         )
         .await;
-    if !outgoing.is_delivered() {
+    if matches!(&ended, Err(error) if error.of_source().is_some()) {
+        // A failure is an error only once it is stored.
+        control.failure_delivered();
+    } else if !outgoing.is_delivered() {
         control.leave_undelivered(outgoing.egress.undelivered());
     }
     ended

@@ -88,7 +88,7 @@ pub(super) fn source(
         }
         outcome
     });
-    if !is_delivered(&mut egress) {
+    if !control.has_delivered_failure() && !is_delivered(&mut egress) {
         control.leave_undelivered(egress.undelivered());
     }
     ended

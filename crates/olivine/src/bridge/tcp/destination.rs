@@ -9,7 +9,7 @@ use super::{IdlePolls, LinkCounters};
 use crate::bridge::ingress::{AfterFailure, Ingress, NotTaken};
 use crate::bridge::ring_error;
 use crate::bridge::wire::{self, Arrived, Close, WireError};
-use crate::error::{LinkError, chain};
+use crate::error::LinkError;
 use crate::link::Control;
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
@@ -188,7 +188,7 @@ impl Receiving<'_> {
         } else {
             AfterFailure::Freed
         };
-        if let Err(error) = self.ingress.fail_lanes(&chain(&failure), after) {
+        if let Err(error) = self.ingress.fail_lanes(&failure.reason(), after) {
             return ConnectionEnd::Failed(ring_error(error));
         }
         self.pipe

@@ -5,7 +5,7 @@ use super::socket::{NAP, ReadOutcome, Socket, SocketError, wait};
 use crate::bridge::reconnect::PAUSE_MAX;
 use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, Decoder, WireError};
-use crate::error::{LinkError, ReceiveError, chain};
+use crate::error::{LinkError, chain};
 use crate::link::Control;
 use std::io;
 use std::os::fd::AsFd;
@@ -365,8 +365,8 @@ impl Pipe {
                 self.close_with(control, close, &broken.to_string());
             }
             ConnectionEnd::Failed(_) if self.failure.is_some() => {}
-            ConnectionEnd::Failed(error) => match upstream(error) {
-                Some(reason) => self.close_with(control, Close::Upstream, &reason),
+            ConnectionEnd::Failed(error) => match error.of_source() {
+                Some(failure) => self.close_with(control, Close::Upstream, &failure.reason()),
                 None => self.close_with(control, Close::Failed, &chain(error)),
             },
             ConnectionEnd::Stopped if control.forgets_name() => {
@@ -454,17 +454,6 @@ impl Pipe {
 /// See [`Pipe::end_grace`].
 fn end_grace(timeout: Duration) -> Duration {
     END_GRACE_MIN.max(timeout * 2 + PAUSE_MAX)
-}
-
-/// Why the source of our channel failed, if it did.
-pub(super) fn upstream(error: &LinkError) -> Option<String> {
-    match error {
-        LinkError::Receive { source } => match &**source {
-            ReceiveError::Failed(failure) => Some(chain(failure)),
-            _ => None,
-        },
-        _ => None,
-    }
 }
 
 impl ConnectionEnd {

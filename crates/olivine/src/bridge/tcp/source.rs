@@ -1,13 +1,13 @@
 //! The sending end of one connection: frames out of a ring, acknowledgements back.
 
-use super::pipe::{ConnectionEnd, Pipe, upstream};
+use super::pipe::{ConnectionEnd, Pipe};
 use super::socket::{NAP, wait};
 use super::waker::SocketWaker;
 use super::{IdlePolls, LinkCounters, greet};
 use crate::bridge::egress::Egress;
 use crate::bridge::wire::hello::Hello;
 use crate::bridge::wire::{self, Arrived, Close, FRAMES_MAX, HEADER_BYTES, WireError};
-use crate::error::{LinkError, ReceiveError, chain};
+use crate::error::{LinkError, ReceiveError};
 use crate::link::{Control, Stop};
 use crate::uri::WaitStrategy;
 use std::os::fd::AsFd;
@@ -494,17 +494,21 @@ pub(super) fn send_failure(
     control: &Control,
 ) -> Result<(), ConnectionEnd> {
     if let Err(ConnectionEnd::Failed(error)) = &outcome
-        && let Some(reason) = upstream(error)
+        && let Some(failure) = error.of_source()
     {
         // Before the wait for the answer: a failure during that wait is not sent. A failure that
         // came after `error` is sent.
         let due = egress.due_failures();
         let reason = match egress.error_of(due.clone()) {
-            Some(ReceiveError::Failed(newest)) => chain(&newest),
-            _ => reason,
+            Some(ReceiveError::Failed(newest)) => newest.reason(),
+            _ => failure.reason(),
         };
         pipe.send_failure(control, &reason);
-        egress.mark_failure_sent(&due, pipe.failure_confirmed() == Some(true));
+        let is_confirmed = pipe.failure_confirmed() == Some(true);
+        egress.mark_failure_sent(&due, is_confirmed);
+        if is_confirmed {
+            control.failure_delivered();
+        }
     }
     outcome
 }

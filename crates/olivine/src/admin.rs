@@ -18,7 +18,7 @@ use crate::channel::boot::{self, Earlier};
 use crate::channel::slots;
 use crate::channel::status::LaneState;
 use crate::error::ids::TABLES;
-use crate::error::{Explanation, OpenError};
+use crate::error::{Explanation, OpenError, holders};
 use crate::message::Fields;
 use crate::ring::gate::clear_slot;
 use crate::ring::layout::lock_byte;
@@ -541,8 +541,5 @@ fn pids(attached: &Attached) -> String {
     let mut pids: Vec<u64> = publishers.chain(subscribers).collect();
     pids.sort_unstable();
     pids.dedup();
-    pids.iter()
-        .map(u64::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
+    holders(pids.iter().map(u64::to_string))
 }

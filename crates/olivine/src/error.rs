@@ -5,12 +5,14 @@
 
 mod damage;
 pub(crate) mod described;
+mod holders;
 pub(crate) mod ids;
 mod journal;
 mod sealed;
 
 pub use damage::Damage;
 pub use described::Described;
+pub(crate) use holders::holders;
 pub use ids::Explanation;
 pub use journal::JournalError;
 pub use sealed::SealedError;
@@ -546,8 +548,8 @@ pub enum OpenError {
     },
     /// The channel has no room for another publisher.
     #[error(
-        "channel '{channel}' has no lane left of publishers_max={max} (held by process ids \
-         {pids}): close a publisher, or create the channel with a larger 'publishers_max='; a \
+        "channel '{channel}' has no lane left of publishers_max={max} (held by {holders}): \
+         close a publisher, or create the channel with a larger 'publishers_max='; a \
          lane that is kept for a bridge is free again when that bridge runs and its source ends \
          or stays away"
     )]
@@ -556,19 +558,21 @@ pub enum OpenError {
         channel: String,
         /// Its limit.
         max: u64,
-        /// Processes that hold the lanes.
-        pids: String,
+        /// Who holds the lanes: processes, and bridges that are away.
+        holders: String,
     },
     /// The channel has no room for another subscriber.
     #[error(
-        "channel '{channel}' has no slot left of subscribers_max={max}: close a subscriber, or \
-         create the channel with a larger 'subscribers_max='"
+        "channel '{channel}' has no slot left of subscribers_max={max} (held by {holders}): \
+         close a subscriber, or create the channel with a larger 'subscribers_max='"
     )]
     SubscribersFull {
         /// The channel.
         channel: String,
         /// Its limit.
         max: u64,
+        /// Who holds the slots: processes, and absent names.
+        holders: String,
     },
     /// A durable name is in use by a live subscriber.
     #[error(

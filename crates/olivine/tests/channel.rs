@@ -290,12 +290,19 @@ fn publisher_waits_for_the_requested_subscribers() {
         assert_eq!(&*subscriber.receive().unwrap(), b"both");
     }
     let full = Subscriber::open(&uri).unwrap_err();
+    let held = format!("process {} (2 times)", std::process::id());
     assert!(
-        matches!(full, OpenError::SubscribersFull { max: 2, .. }),
+        matches!(&full, OpenError::SubscribersFull { max: 2, holders, .. } if *holders == held),
         "{full}"
     );
     drop(one);
-    Subscriber::open(&uri).unwrap();
+    Subscriber::open(&format!("{uri}&name=archive")).unwrap();
+    let full = Subscriber::open(&uri).unwrap_err().to_string();
+    let held = format!(
+        "(held by the absent name 'archive', process {})",
+        std::process::id()
+    );
+    assert!(full.contains(&held), "{full}");
 }
 
 #[test]
@@ -308,9 +315,9 @@ fn publisher_above_the_limit_gets_an_error_with_the_limit() {
     ];
     let full = Publisher::open(&uri).unwrap_err();
     let me = std::process::id();
-    let expected = format!("{me}, {me}");
+    let expected = format!("process {me} (2 times)");
     assert!(
-        matches!(&full, OpenError::PublishersFull { max: 2, pids, .. } if *pids == expected),
+        matches!(&full, OpenError::PublishersFull { max: 2, holders, .. } if *holders == expected),
         "{full}"
     );
     drop(held);

@@ -8,7 +8,7 @@
 use super::attached::Attached;
 use super::status::Durable;
 use crate::clock::monotonic_ns;
-use crate::error::OpenError;
+use crate::error::{OpenError, holders};
 use crate::liveness::Locks;
 use crate::region::Words;
 use crate::ring::gate::{bits, clear_slot, set_bit};
@@ -174,10 +174,26 @@ pub(crate) fn claim(
         }
         std::thread::yield_now();
     }
+    let holder = |index: usize| {
+        let byte = lock_byte::SLOT + index as u64;
+        let name = name(words, geometry, index).filter(|_| is_kept(words, geometry, index));
+        match name.filter(|_| !locks.held_by_others(byte, byte + 1)) {
+            Some(name) => format!("the absent name '{}'", name.escape_default()),
+            None => format!("process {}", pid(words, geometry, index)),
+        }
+    };
     Err(OpenError::SubscribersFull {
         channel: channel.to_owned(),
         max: geometry.subscribers_max,
+        holders: holders((0..geometry.slots()).map(holder)),
     })
+}
+
+/// The process of a slot's subscriber: for texts only.
+fn pid(words: &Words, geometry: &Geometry, index: usize) -> u64 {
+    // Relaxed: it proves nothing.
+    let pid = words.word(geometry.slot(index) + slot::PID);
+    pid.load(Ordering::Relaxed)
 }
 
 /// Takes the lock of a slot; `false` if another participant holds it.
@@ -216,9 +232,7 @@ pub(crate) fn take_durable(
         let mut tries = 0;
         while !lock(locks, index, path)? {
             if tries == TAKE_TRIES {
-                let pid = words
-                    .word(geometry.slot(index) + slot::PID)
-                    .load(Ordering::Relaxed);
+                let pid = pid(words, geometry, index);
                 return Err(OpenError::NameInUse {
                     name: durable_name.to_owned(),
                     pid,

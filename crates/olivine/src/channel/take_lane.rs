@@ -3,7 +3,7 @@
 use super::attach;
 use super::attached::Attached;
 use super::raw::BridgeLaneOwner;
-use crate::error::OpenError;
+use crate::error::{OpenError, holders};
 use crate::fork::ForkPage;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte};
 use crate::ring::publish::{Producer, add_to_counter};
@@ -25,7 +25,7 @@ pub(super) fn take_lane(
         locks,
         ..
     } = &*attached;
-    let mut pids = Vec::new();
+    let mut found = Vec::new();
     let kept = brought.and_then(|brought| brought.find(attached));
     for index in kept.into_iter().chain(0..geometry.lanes()) {
         let entry = geometry.lane_entry(index);
@@ -46,7 +46,7 @@ pub(super) fn take_lane(
                     pid,
                 });
             }
-            pids.push(pid.to_string());
+            found.push(format!("process {pid}"));
             continue;
         }
         // Relaxed: under the membership lock.
@@ -67,7 +67,7 @@ pub(super) fn take_lane(
         };
         if !BridgeLaneOwner::may_take(&words, brought) {
             locks.unlock(lock_byte::LANE + index as u64);
-            pids.push("kept for a bridge".to_owned());
+            found.push("a bridge that is away".to_owned());
             continue;
         }
         // Relaxed: for display.
@@ -112,6 +112,6 @@ pub(super) fn take_lane(
     Err(OpenError::PublishersFull {
         channel: channel.clone(),
         max: geometry.publishers_max,
-        pids: pids.join(", "),
+        holders: holders(found),
     })
 }

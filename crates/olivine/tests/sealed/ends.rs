@@ -301,10 +301,14 @@ fn every_slot_is_free_after_its_subscriber_leaves() {
     for _ in 0..20 {
         let both = [(); 2].map(|()| Subscriber::open(&uri).unwrap());
         let error = Subscriber::open(&uri).unwrap_err();
-        assert!(
-            matches!(error, OpenError::SubscribersFull { max: 2, .. }),
-            "{error}"
-        );
+        let held = format!("process {} (2 times)", std::process::id());
+        let OpenError::SubscribersFull {
+            max: 2, holders, ..
+        } = error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!(holders, held);
         drop(both);
         until("they are gone", || {
             publisher.link_status().unwrap().peers == 0

@@ -436,7 +436,7 @@ impl Sources {
             let full = NotTaken::Ring(OpenError::PublishersFull {
                 channel: self.place.clone(),
                 max,
-                pids: String::new(),
+                holders: "other publishers".to_owned(),
             });
             return Err(full.into());
         };

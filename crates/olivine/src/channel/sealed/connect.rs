@@ -239,6 +239,7 @@ fn refusal_error(config: &Config, path: &Path, refusal: Refusal) -> OpenError {
         RefusalCode::Full(places) => OpenError::SubscribersFull {
             channel: config.channel().to_owned(),
             max: places.into(),
+            holders: refusal.text,
         },
         _ => SealedError::Refused {
             socket: path.to_owned(),

@@ -10,7 +10,7 @@ use super::memory::{new_page, with_lane};
 use super::wire::{Datagram, HandshakeReply, Hello, LONGEST, Refusal, RefusalCode};
 use crate::channel::attached::Attached;
 use crate::channel::join;
-use crate::error::{LinkError, OpenError};
+use crate::error::{LinkError, OpenError, holders};
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage};
 use crate::liveness::Peer;
@@ -297,8 +297,9 @@ impl Server {
             Ok(joined) => joined,
             Err(OpenError::SubscribersFull { max, .. }) => {
                 let places = u32::try_from(max).unwrap_or(u32::MAX);
-                let text = "every place is taken";
-                return Outcome::Refused(Refusal::new(RefusalCode::Full(places), text));
+                let served = self.connections.iter().filter(|one| one.session.is_some());
+                let held = holders(served.map(|one| format!("process {}", one.peer.pid)));
+                return Outcome::Refused(Refusal::new(RefusalCode::Full(places), &held));
             }
             Err(error) => return refuse_unable(&error),
         };

@@ -1,8 +1,8 @@
 //! Several messages in one call: of any objects, or the rows of an array.
 
 use crate::arguments::tag;
-use crate::errors::{BackPressured, NotConnected, of_sent};
-use crate::publisher::{is_everyday, label, room};
+use crate::errors::of_described;
+use crate::publisher::{find_room, is_everyday, label};
 use crate::rows::{Rows, Tags};
 use crate::views::Bytes;
 use crate::waits::Cancel;
@@ -127,21 +127,20 @@ pub(crate) fn send_batch<M: Messages + ?Sized>(
             return Ok(());
         };
         *published += more;
-        if !is_everyday(reason) {
-            return Err(of_sent(py, reason, publisher));
-        }
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        if left.is_some_and(|left| left.is_zero()) {
-            return Ok(());
-        }
-        match room(py, cancel, publisher, messages.size(*published), left) {
-            Err(error)
-                if error.is_instance_of::<BackPressured>(py)
-                    || error.is_instance_of::<NotConnected>(py) =>
-            {
-                return Ok(());
+        let is_over = left.is_some_and(|left| left.is_zero());
+        let refused = match is_everyday(reason) {
+            true if is_over => return Ok(()),
+            true => find_room(py, cancel, publisher, messages.size(*published), left)?,
+            false => Err(reason),
+        };
+        match refused {
+            Err(reason) if is_everyday(reason) => return Ok(()),
+            Err(reason) => {
+                let described = publisher.describe(reason).of_batch(*published);
+                return Err(of_described(py, &described));
             }
-            done => done?,
+            Ok(()) => {}
         }
     }
 }

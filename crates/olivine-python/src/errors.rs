@@ -1,6 +1,9 @@
 //! The exceptions: families as those of the errors in Rust, and the everyday ones by name.
 
-use pyo3::exceptions::{PyBufferError, PyException, PyOSError, PyTypeError};
+use pyo3::PyTypeInfo as _;
+use pyo3::exceptions::{
+    PyBufferError, PyException, PyOSError, PyOverflowError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use std::error::Error as StdError;
 use std::io;
@@ -180,6 +183,20 @@ pub(crate) fn of_described(py: Python<'_>, described: &olivine::Described) -> Py
         olivine::NotSent::LinkFailed => LinkFailed::new_err(text),
         _ => NotSent::new_err(text),
     }
+}
+
+/// `error` of the message with this index in a batch. An exception of the program stays as it is.
+pub(crate) fn of_batch(py: Python<'_>, index: usize, error: PyErr) -> PyErr {
+    let kind = error.get_type(py);
+    let is_builtin = kind.is(PyTypeError::type_object(py))
+        || kind.is(PyValueError::type_object(py))
+        || kind.is(PyOverflowError::type_object(py))
+        || kind.is(PyBufferError::type_object(py));
+    if !is_builtin && !error.is_instance_of::<Error>(py) {
+        return error;
+    }
+    let text = olivine::Described::text_of_batch(index, error.value(py));
+    PyErr::from_type(kind, text)
 }
 
 /// Nothing was received.

@@ -5,7 +5,7 @@ mod sending;
 mod state;
 
 pub(crate) use quick::install;
-pub(crate) use sending::{is_everyday, label, room};
+pub(crate) use sending::{find_room, is_everyday, label};
 pub(crate) use state::{State, lock};
 
 use crate::arguments;
@@ -21,7 +21,7 @@ use olivine::{Outgoing, Publisher as RustPublisher};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sending::{means_no_room, send};
+use sending::{means_no_room, room, send};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

@@ -77,6 +77,7 @@ class Sending(Case):
         with self.assertRaises(olivine.TooLong) as raised:
             publisher.publish_batch([b"one", b"two", bytes(8 << 20), b"four"])
         self.assertEqual(raised.exception.published, 2)
+        self.assertIn("message 2 of the batch, counted from 0, was not", str(raised.exception))
         self.assertEqual([bytes(m) for m in subscriber.poll()], [b"one", b"two"])
 
     def test_a_generator_that_raises_has_published_nothing_and_says_so(self):
@@ -92,6 +93,7 @@ class Sending(Case):
         with self.assertRaises(TypeError) as raised:
             publisher.publish_batch([b"one", 2])
         self.assertEqual(raised.exception.published, 0)
+        self.assertIn("message 1 of the batch, counted from 0, was not", str(raised.exception))
         self.assertEqual([bytes(m) for m in subscriber.poll()], [])
 
     def test_a_link_says_what_it_does(self):

@@ -3,7 +3,7 @@
 use super::{Publisher, State, lock};
 use crate::batch::{Array, Messages, Part, send_batch};
 use crate::claim::Claim;
-use crate::errors::{BackPressured, NotConnected, closed, of_sent, ours, with};
+use crate::errors::{BackPressured, NotConnected, closed, of_batch, of_sent, ours, with};
 use crate::rows::{Rows, Tags};
 use crate::views::{Given, Span, Views};
 use crate::waits::{Cancel, wait};
@@ -30,13 +30,25 @@ pub(super) fn means_no_room(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 /// Waits for room, a slice of the time at a time.
-pub(crate) fn room(
+pub(super) fn room(
     py: Python<'_>,
     cancel: &Cancel,
     publisher: &mut RustPublisher,
     room: Outgoing<'_, usize>,
     timeout: Option<Duration>,
 ) -> PyResult<()> {
+    let found = find_room(py, cancel, publisher, room, timeout)?;
+    found.map_err(|error| of_sent(py, error, publisher))
+}
+
+/// As [`room`], with the reason of the library where there is none.
+pub(crate) fn find_room(
+    py: Python<'_>,
+    cancel: &Cancel,
+    publisher: &mut RustPublisher,
+    room: Outgoing<'_, usize>,
+    timeout: Option<Duration>,
+) -> PyResult<Result<(), NotSent>> {
     let mut last = NotSent::BackPressured;
     let found = wait(py, Some(cancel), timeout, |slice| {
         match publisher.wait_for_room(room, Some(slice)) {
@@ -47,9 +59,7 @@ pub(crate) fn room(
             done => Some(done),
         }
     })?;
-    found
-        .unwrap_or(Err(last))
-        .map_err(|error| of_sent(py, error, publisher))
+    Ok(found.unwrap_or(Err(last)))
 }
 
 /// Sends within a time.
@@ -114,15 +124,16 @@ impl Publisher {
     ) -> PyResult<usize> {
         let parts = messages
             .try_iter()?
-            .map(|message| Part::of(&message?))
-            .collect::<PyResult<Vec<_>>>()
-            .and_then(|parts| {
-                if self.value_length.is_some() {
-                    let mut lengths = parts.iter().map(Part::length);
-                    lengths.try_for_each(|length| self.check(length))?;
-                }
-                Ok(parts)
+            .enumerate()
+            .map(|(index, message)| {
+                let message = message?;
+                let part = Part::of(&message).and_then(|part| {
+                    self.check(part.length())?;
+                    Ok(part)
+                });
+                part.map_err(|error| of_batch(py, index, error))
             })
+            .collect::<PyResult<Vec<_>>>()
             // Nothing is sent before all of them are there, and are values of the channel's type.
             .map_err(|error| with(py, error, "published", 0_u64))?;
         self.send_all(py, parts.as_slice(), timeout)

@@ -1,7 +1,7 @@
 //! Several messages that become visible together.
 
 use super::publisher::Publisher;
-use crate::error::NotSent;
+use crate::error::{Described, NotSent};
 use crate::message::{Outgoing, Position};
 use crate::ring::publish::FrameShape;
 use std::time::{Duration, Instant};
@@ -121,9 +121,10 @@ impl<T: ?Sized> Batch<'_, T> {
 
 /// Why not all messages were sent. The first `published` messages were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{published} messages were sent, and the next was not: {reason}")]
+#[error("{}", Described::text_of_batch(*published, reason))]
 pub struct BatchNotSent {
-    /// Number of sent messages. A repetition starts after them.
+    /// Number of sent messages, and so the index of the first that was not. A repetition starts
+    /// there.
     pub published: usize,
     /// Why the next message was not sent.
     pub reason: NotSent,

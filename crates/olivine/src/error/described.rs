@@ -9,6 +9,8 @@ use core::fmt;
 pub struct Described {
     /// Why the message was not sent.
     pub error: NotSent,
+    /// Which message of a batch, counted from 0.
+    pub index: Option<usize>,
     known: Known,
 }
 
@@ -29,7 +31,26 @@ pub(crate) enum Known {
 
 impl Described {
     pub(crate) fn new(error: NotSent, known: Known) -> Self {
-        Self { error, known }
+        Self {
+            error,
+            index: None,
+            known,
+        }
+    }
+
+    /// The same, of the message with this index in a batch.
+    #[must_use]
+    pub fn of_batch(self, index: usize) -> Self {
+        Self {
+            index: Some(index),
+            ..self
+        }
+    }
+
+    /// The text for the message with this index in a batch, and why it was not sent.
+    #[must_use]
+    pub fn text_of_batch(index: usize, why: &dyn fmt::Display) -> String {
+        format!("message {index} of the batch, counted from 0, was not sent: {why}")
     }
 
     /// The id of the error, as [`NotSent::id`].
@@ -42,6 +63,13 @@ impl Described {
 impl fmt::Display for Described {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let error = &self.error;
+        if let Some(index) = self.index {
+            let alone = Self {
+                index: None,
+                ..self.clone()
+            };
+            return f.write_str(&Self::text_of_batch(index, &alone));
+        }
         match &self.known {
             Known::Nothing => error.fmt(f),
             Known::Attached { attached, wanted } => {

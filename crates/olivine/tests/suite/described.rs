@@ -1,7 +1,7 @@
 //! What a publisher knows of an error, and what an error of a journal's file says to do.
 
 use crate::common::TestFolder;
-use olivine::{NotSent, Outgoing, Publisher, Subscriber};
+use olivine::{BatchNotSent, NotSent, Outgoing, Publisher, Subscriber};
 use std::error::Error;
 
 #[test]
@@ -23,6 +23,21 @@ fn described_refusals_have_the_values_of_their_publisher() {
     let text = publisher.describe(NotSent::Topic).to_string();
     let shown = format!("given was 'a..\\u{{1b}}{}'", "b".repeat(124));
     assert!(text.ends_with(&shown), "{text}");
+}
+
+#[test]
+fn error_of_a_batch_says_which_message_was_refused() {
+    let mut publisher = Publisher::open("inproc://refused-of-batch?capacity=4KiB").unwrap();
+    let long = vec![0; 1 << 20];
+    let error = publisher.publish_batch([&b"one"[..], b"two", &long]);
+    let BatchNotSent { published, reason } = error.unwrap_err();
+    assert_eq!(published, 2);
+    let begin = "message 2 of the batch, counted from 0, was not sent: the message is too long";
+    assert!(error.unwrap_err().to_string().starts_with(begin));
+    let described = publisher.describe(reason).of_batch(published);
+    assert_eq!(described.index, Some(2));
+    assert!(described.to_string().starts_with(begin), "{described}");
+    assert_eq!(described.id(), reason.id());
 }
 
 #[test]

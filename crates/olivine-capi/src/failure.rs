@@ -45,16 +45,13 @@ pub(crate) enum Failure {
     Received(Box<ReceiveError>),
 }
 
-/// Why a wait is in vain so far, if no far side has ever been connected.
-pub(crate) fn unreached(link: Option<LinkStatus>) -> Option<Box<str>> {
-    Some(link?.unreached()?.into())
-}
-
 impl Failure {
-    /// A wait was longer than its time-out.
+    /// A wait was longer than its time-out: with the reason where no far side has ever been
+    /// connected.
     #[cold]
     pub(crate) fn timed_out(link: Option<LinkStatus>) -> Self {
-        let why = unreached(link);
+        let why = link.and_then(|link| link.unreached());
+        let why = why.map(Into::into);
         Self::TimedOut { why }
     }
 

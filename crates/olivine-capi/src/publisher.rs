@@ -84,7 +84,7 @@ unsafe fn publish(
                     NOT_AT_ALL => publisher.try_publish(message)?,
                     Some(timeout) => {
                         let sent = publisher.publish_timeout(message, timeout);
-                        sent.map_err(|error| end.timed_out(error))?
+                        sent.map_err(|error| end.described(error))?
                     }
                 })
             })

@@ -57,15 +57,15 @@ impl Sending {
     pub(crate) fn explained(&self, failure: Failure) -> Failure {
         match failure {
             Failure::Sent(NotSent::BackPressured) => failure,
-            Failure::Sent(error) => self.look().describe(error).into(),
+            Failure::Sent(error) => self.described(error),
             other => other,
         }
     }
 
-    /// Why nothing was sent within a time: with the reason where no far side has been connected.
+    /// `error` with what the publisher knows of it, also of back-pressure after a wait.
     #[cold]
     #[inline(never)]
-    pub(crate) fn timed_out(&self, error: NotSent) -> Failure {
+    pub(crate) fn described(&self, error: NotSent) -> Failure {
         self.look().describe(error).into()
     }
 
@@ -110,7 +110,7 @@ impl Sending {
     ) -> Result<*mut u8, Failure> {
         let room = room()?;
         let waited = self.idle()?.wait_for_room(room, timeout);
-        waited.map_err(|error| self.timed_out(error))?;
+        waited.map_err(|error| self.described(error))?;
         Ok(self.publisher.try_claim(room)?.as_mut_ptr())
     }
 

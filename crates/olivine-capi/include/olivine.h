@@ -10,8 +10,9 @@
 // - A NULL that is not allowed is a status. No panic of the library crosses this border.
 // - A handle may move between threads; one thread uses it at a time. Different handles are
 //   independent.
-// - A handle that was open when a process forked belongs to the parent. The child can only close
-//   it, which leaves the parent's handle open.
+// - A handle that was open when a process forked belongs to the parent. In the child each call
+//   answers FORKED or RECEIVE_FORKED, also where it closes the child's copy; closing and dropping a
+//   subscriber answers OK. The parent's handle goes on in any case.
 // - Texts are UTF-8 and end with a NUL, except a message's topic. Lengths are bytes, time-outs
 //   milliseconds.
 // - Structures that the library fills begin with their size, so that later versions can add fields
@@ -75,7 +76,8 @@ enum olivine_status
   OLIVINE_STATUS_TIMED_OUT = 1,
   // A pointer that must not be NULL is.
   OLIVINE_STATUS_NULL_ARGUMENT = 101,
-  // An argument cannot be what it is: text that is not UTF-8, a structure of another version.
+  // An argument cannot be what it is: text that is not UTF-8, a structure of another version, a
+  // handle that was closed.
   OLIVINE_STATUS_BAD_ARGUMENT = 102,
   // The handle is in use: by the poll whose handler made this call, or by another thread.
   OLIVINE_STATUS_IN_USE = 103,
@@ -625,7 +627,8 @@ olivine_status olivine_publisher_claim_timeout(struct olivine_publisher *publish
 // more.
 olivine_status olivine_publisher_commit(struct olivine_publisher *publisher, uint64_t *position);
 
-// Gives the claimed message up; no subscriber sees it. Does nothing without a claim.
+// Gives the claimed message up; no subscriber sees it. Does nothing without a claim. `FORKED` in a
+// forked child, which gives its copy of the claim up.
 //
 // # Safety
 //
@@ -694,8 +697,8 @@ olivine_status olivine_publisher_check_unlinked(const struct olivine_publisher *
 olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher,
                                        struct olivine_stats *stats);
 
-// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and
-// `IN_USE`; an open claim is given up.
+// Ends the stream and gives the handle back, whatever it answers, except in family 1; an open
+// claim is given up.
 //
 // Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything:
 // `BACK_PRESSURED` if some had not when that was over. Subscribers that are attached lose nothing
@@ -924,14 +927,15 @@ olivine_status olivine_subscriber_check_unlinked(const struct olivine_subscriber
 // Each time, read until a poll consumes nothing, `olivine_subscriber_try_receive` answers
 // `TIMED_OUT`, or the stream has ended: that arms it again. Call no function that waits besides.
 // The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is no
-// descriptor or thread left, or in a forked child.
+// descriptor or thread left.
 //
 // # Safety
 //
 // `subscriber` is open; `descriptor` may be written.
 olivine_status olivine_subscriber_event_fd(struct olivine_subscriber *subscriber, int *descriptor);
 
-// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`.
+// Leaves the channel and gives the handle back, unless the answer is of family 1. `OK` in a forked
+// child, which lets go of its copy: its parent's subscriber goes on.
 // A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
 // that it was dealt with, as the next call that receives, polls, waits or releases does. A message
 // that a handler stopped at was not, and comes again.
@@ -951,6 +955,7 @@ olivine_status olivine_subscriber_close(struct olivine_subscriber *subscriber);
 olivine_status olivine_subscriber_drop(struct olivine_subscriber *subscriber);
 
 // As `olivine_subscriber_close`, and forgets a durable name: publishers no longer wait for it.
+// `RECEIVE_FORKED` in a forked child, whose parent keeps the name.
 //
 // # Safety
 //

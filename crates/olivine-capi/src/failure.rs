@@ -23,6 +23,15 @@ pub(crate) enum Failure {
     InUse {
         what: &'static str,
     },
+    /// The handle was closed.
+    Closed {
+        what: &'static str,
+    },
+    /// A message of a batch, with its index.
+    OfBatch {
+        index: usize,
+        why: Box<Self>,
+    },
     /// There is a claim.
     ClaimOpen,
     /// There is none.
@@ -58,7 +67,8 @@ impl Failure {
     fn status(&self) -> Status {
         match self {
             Self::Null { .. } => Status::NullArgument,
-            Self::Bad { .. } => Status::BadArgument,
+            Self::Bad { .. } | Self::Closed { .. } => Status::BadArgument,
+            Self::OfBatch { why, .. } => why.status(),
             Self::InUse { .. } => Status::InUse,
             Self::ClaimOpen => Status::ClaimOpen,
             Self::NoClaim => Status::NoClaim,
@@ -76,6 +86,10 @@ impl Failure {
         match self {
             Self::Null { argument } => format!("argument '{argument}' is NULL: it must not be"),
             Self::Bad { argument, problem } => format!("argument '{argument}' {problem}"),
+            Self::Closed { what } => {
+                format!("the {what} is closed: open another one, and use no handle after its end")
+            }
+            Self::OfBatch { index, why } => Described::text_of_batch(*index, &why.text()),
             Self::InUse { what } => format!(
                 "the {what} is in use: call it neither from its own handler nor from two threads \
                  at a time"

@@ -3,18 +3,27 @@
 use crate::failure::Failure;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A value behind an opaque pointer, used by one call at a time.
 ///
 /// A handler that calls back into its own subscriber is always found. Two threads that use one
-/// handle at the same time are nearly always found; this use remains forbidden. The mark is not a
-/// lock, so it costs almost nothing.
+/// handle at the same time are nearly always found. So is a closed handle, as long as its memory is
+/// not used again. Both remain forbidden. The mark is not a lock, so it costs almost nothing.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Handle<T> {
-    used: AtomicBool,
     value: UnsafeCell<T>,
+    // Behind the value: allocators write into the first words of freed memory.
+    mark: AtomicU8,
 }
+
+/// No call is using it.
+const IDLE: u8 = 0xa0;
+/// A call is using it.
+const USED: u8 = 0xa1;
+/// It was taken back.
+const CLOSED: u8 = 0xa2;
 
 /// A type that C sees pointers to.
 pub(crate) trait Opaque: Sized {
@@ -28,13 +37,13 @@ pub(crate) trait Opaque: Sized {
 }
 
 /// Takes the mark away, also where a panic passes by.
-struct Unmark<'a>(&'a AtomicBool);
+struct Unmark<'a>(&'a AtomicU8);
 
 impl Drop for Unmark<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // Relaxed: the handle is one thread's at a time, and what hands it over orders.
-        self.0.store(false, Ordering::Relaxed);
+        self.0.store(IDLE, Ordering::Relaxed);
     }
 }
 
@@ -42,19 +51,29 @@ impl<T> Handle<T> {
     #[inline(always)]
     fn mark(&self, what: &'static str) -> Result<Unmark<'_>, Failure> {
         // Relaxed, and not in one step: see above.
-        if self.used.load(Ordering::Relaxed) {
-            return Err(Failure::InUse { what });
+        let mark = self.mark.load(Ordering::Relaxed);
+        if mark != IDLE {
+            return Err(refusal(mark, what));
         }
-        self.used.store(true, Ordering::Relaxed);
-        Ok(Unmark(&self.used))
+        self.mark.store(USED, Ordering::Relaxed);
+        Ok(Unmark(&self.mark))
+    }
+}
+
+#[cold]
+fn refusal(mark: u8, what: &'static str) -> Failure {
+    match mark {
+        USED => Failure::InUse { what },
+        // Or it never was a handle.
+        _ => Failure::Closed { what },
     }
 }
 
 /// Hands a value out as a pointer that [`take`] takes back.
 pub(crate) fn give<O: Opaque>(value: O::Value) -> *mut O {
     Box::into_raw(Box::new(O::new(Handle {
-        used: AtomicBool::new(false),
         value: UnsafeCell::new(value),
+        mark: AtomicU8::new(IDLE),
     })))
 }
 
@@ -94,9 +113,38 @@ pub(crate) unsafe fn with<O: Opaque, R>(
 pub(crate) unsafe fn take<O: Opaque>(pointer: *mut O) -> Result<O::Value, Failure> {
     // SAFETY: the contract is the same.
     let opaque = unsafe { shared(pointer.cast_const()) }?;
+    let handle = opaque.handle();
     // Marked for good: it goes.
-    let _marked = ManuallyDrop::new(opaque.handle().mark(O::WHAT)?);
+    let _marked = ManuallyDrop::new(handle.mark(O::WHAT)?);
+    handle.mark.store(CLOSED, Ordering::Relaxed);
     // SAFETY: it came from `Box::into_raw`, is taken once by contract, and no call is using it.
     let boxed = unsafe { Box::from_raw(pointer) };
     Ok(boxed.into_handle().value.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::publisher::Publisher;
+
+    #[test]
+    fn a_handle_says_whether_it_is_in_use_or_closed() {
+        let handle = Handle {
+            value: UnsafeCell::new(()),
+            mark: AtomicU8::new(IDLE),
+        };
+        let said = || match handle.mark(Publisher::WHAT) {
+            Ok(_) => "idle",
+            Err(Failure::InUse { .. }) => "in use",
+            Err(Failure::Closed { .. }) => "closed",
+            Err(other) => panic!("{other:?}"),
+        };
+        assert_eq!(said(), "idle");
+        let used = handle.mark(Publisher::WHAT);
+        assert_eq!(said(), "in use");
+        drop(used);
+        assert_eq!(said(), "idle");
+        handle.mark.store(CLOSED, Ordering::Relaxed);
+        assert_eq!(said(), "closed");
+    }
 }

@@ -2,11 +2,10 @@
 
 use crate::argument::fill;
 use crate::failure::{Failure, Text, guard};
-use crate::handle::with;
-use crate::publisher::Publisher;
+use crate::publisher::{self, Publisher};
 use crate::status::Status;
 use crate::structs::Versioned;
-use crate::subscriber::Subscriber;
+use crate::subscriber::{self, Subscriber};
 use core::ffi::{CStr, c_char};
 use olivine::{LinkStage as RustStage, LinkStatus as RustStatus};
 use std::thread::LocalKey;
@@ -150,7 +149,7 @@ pub unsafe extern "C" fn olivine_publisher_link_status(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let link = unsafe { with(publisher, |end| Ok(end.look().link_status())) }?;
+        let link = unsafe { publisher::look(publisher, olivine::Publisher::link_status) }?;
         // SAFETY: the contract is the same.
         unsafe { give(status, link) }
     })
@@ -168,7 +167,7 @@ pub unsafe extern "C" fn olivine_subscriber_link_status(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let link = unsafe { with(subscriber, |subscriber| Ok(subscriber.link_status())) }?;
+        let link = unsafe { subscriber::look(subscriber, olivine::Subscriber::link_status) }?;
         // SAFETY: the contract is the same.
         unsafe { give(status, link) }
     })

@@ -11,7 +11,7 @@ use crate::status::Status;
 use crate::structs::{Claim, Label, Part, PublisherStats, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::{BatchNotSent, Label as RustLabel, Outgoing, Publisher as RustPublisher};
+use olivine::{BatchNotSent, Label as RustLabel, NotSent, Outgoing, Publisher as RustPublisher};
 use std::time::Duration;
 
 /// Sends messages into a channel.
@@ -112,17 +112,17 @@ unsafe fn publish_batch(
         // SAFETY: the contract is the same.
         let parts = unsafe { row("messages", messages, count) }?;
         let mut messages = Vec::with_capacity(count);
-        for part in parts {
+        for (index, part) in parts.iter().enumerate() {
             // SAFETY: the contract is the same.
-            let message = Outgoing::new(unsafe { bytes(part.data, part.length) }?);
-            // SAFETY: the contract is the same.
-            messages.push(message.label(unsafe { labelled(part.tag, part.topic) }?));
+            let message = unsafe { outgoing(part) };
+            messages.push(message.map_err(|why| of_batch(index, why))?);
         }
         // SAFETY: the contract is the same.
         let (sent, outcome) = unsafe {
             send(publisher, |end| {
-                for part in parts {
-                    end.check("messages[].length", part.length)?;
+                for (index, part) in parts.iter().enumerate() {
+                    let checked = end.check("length", part.length);
+                    checked.map_err(|why| of_batch(index, why))?;
                 }
                 let publisher = end.idle()?;
                 let done = match timeout {
@@ -132,11 +132,12 @@ unsafe fn publish_batch(
                 Ok(match done {
                     Ok(all) => (all, Ok(())),
                     Err(BatchNotSent { published, reason }) => {
-                        let why = match timeout {
-                            NOT_AT_ALL => reason.into(),
-                            _ => end.timed_out(reason),
+                        let why = match (timeout, reason) {
+                            // An everyday outcome.
+                            (NOT_AT_ALL, NotSent::BackPressured) => reason.into(),
+                            _ => end.look().describe(reason).of_batch(published).into(),
                         };
-                        (published, Err(end.explained(why)))
+                        (published, Err(why))
                     }
                 })
             })
@@ -145,6 +146,44 @@ unsafe fn publish_batch(
         unsafe { give(published, sent) };
         outcome
     })
+}
+
+/// A message of a batch.
+///
+/// # Safety
+///
+/// The part's bytes and topic are as for the functions that call it.
+unsafe fn outgoing<'m>(part: &Part) -> Result<Outgoing<'m>, Failure> {
+    // SAFETY: the contract is the same.
+    let message = Outgoing::new(unsafe { bytes(part.data, part.length) }?);
+    // SAFETY: the contract is the same.
+    Ok(message.label(unsafe { labelled(part.tag, part.topic) }?))
+}
+
+#[cold]
+fn of_batch(index: usize, why: Failure) -> Failure {
+    let why = Box::new(why);
+    Failure::OfBatch { index, why }
+}
+
+/// Runs one call that looks at the publisher. Refused in a forked child, as each call that sends.
+///
+/// # Safety
+///
+/// As for [`with`].
+pub(crate) unsafe fn look<R>(
+    publisher: *const Publisher,
+    call: impl FnOnce(&RustPublisher) -> R,
+) -> Result<R, Failure> {
+    // SAFETY: the contract is the same.
+    unsafe {
+        with(publisher, |end| {
+            if end.look().is_forked() {
+                return Err(NotSent::Forked.into());
+            }
+            Ok(call(end.look()))
+        })
+    }
 }
 
 /// Reserves a message within a time, a function as in [`publish`].
@@ -521,7 +560,8 @@ pub unsafe extern "C" fn olivine_publisher_commit(
     })
 }
 
-/// Gives the claimed message up; no subscriber sees it. Does nothing without a claim.
+/// Gives the claimed message up; no subscriber sees it. Does nothing without a claim. `FORKED` in a
+/// forked child, which gives its copy of the claim up.
 ///
 /// # Safety
 ///
@@ -533,7 +573,10 @@ pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> S
         unsafe {
             with(publisher, |end| {
                 end.publisher.abort();
-                Ok(())
+                match end.look().is_forked() {
+                    true => Err(NotSent::Forked.into()),
+                    false => Ok(()),
+                }
             })
         }
     })
@@ -599,7 +642,7 @@ pub unsafe extern "C" fn olivine_publisher_cursor(
         // SAFETY: the contract is the same.
         let to = unsafe { place("position", position) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |end| Ok(end.look().cursor().0)) }?;
+        *to = unsafe { look(publisher, |publisher| publisher.cursor().0) }?;
         Ok(())
     })
 }
@@ -619,7 +662,7 @@ pub unsafe extern "C" fn olivine_publisher_message_max(
         // SAFETY: the contract is the same.
         let to = unsafe { place("length", length) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |end| Ok(end.look().message_max())) }?;
+        *to = unsafe { look(publisher, RustPublisher::message_max) }?;
         Ok(())
     })
 }
@@ -638,7 +681,7 @@ pub unsafe extern "C" fn olivine_publisher_count_subscribers(
         // SAFETY: the contract is the same.
         let to = unsafe { place("count", count) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |end| Ok(end.look().count_subscribers())) }?;
+        *to = unsafe { look(publisher, RustPublisher::count_subscribers) }?;
         Ok(())
     })
 }
@@ -658,7 +701,7 @@ pub unsafe extern "C" fn olivine_publisher_check_unlinked(
         // SAFETY: the contract is the same.
         let to = unsafe { place("is_unlinked", is_unlinked) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(publisher, |end| Ok(end.look().check_unlinked().into())) }?;
+        *to = unsafe { look(publisher, |publisher| publisher.check_unlinked().into()) }?;
         Ok(())
     })
 }
@@ -675,14 +718,14 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let now = unsafe { with(publisher, |end| Ok(end.look().stats().into())) }?;
+        let now = unsafe { look(publisher, |publisher| publisher.stats().into()) }?;
         // SAFETY: the contract is the same.
         unsafe { fill("stats", stats, now) }
     })
 }
 
-/// Ends the stream and gives the handle back, whatever it answers, except `NULL_ARGUMENT` and
-/// `IN_USE`; an open claim is given up.
+/// Ends the stream and gives the handle back, whatever it answers, except in family 1; an open
+/// claim is given up.
 ///
 /// Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything:
 /// `BACK_PRESSURED` if some had not when that was over. Subscribers that are attached lose nothing

@@ -24,7 +24,8 @@ pub enum Status {
 
     /// A pointer that must not be NULL is.
     NullArgument = 101,
-    /// An argument cannot be what it is: text that is not UTF-8, a structure of another version.
+    /// An argument cannot be what it is: text that is not UTF-8, a structure of another version, a
+    /// handle that was closed.
     BadArgument = 102,
     /// The handle is in use: by the poll whose handler made this call, or by another thread.
     InUse = 103,

@@ -7,7 +7,7 @@ use crate::status::Status;
 use crate::structs::{Detail, Message, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::{Durable as RustDurable, Subscriber as RustSubscriber};
+use olivine::{Durable as RustDurable, ReceiveError, Subscriber as RustSubscriber};
 use std::os::fd::AsRawFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
@@ -516,7 +516,7 @@ pub unsafe extern "C" fn olivine_subscriber_durable(
         // SAFETY: the contract is the same.
         let to = unsafe { place("durable", durable) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(subscriber, |subscriber| Ok(subscriber.durable().into())) }?;
+        *to = unsafe { look(subscriber, |subscriber| subscriber.durable().into()) }?;
         Ok(())
     })
 }
@@ -539,13 +539,36 @@ pub unsafe extern "C" fn olivine_subscriber_check_unlinked(
         // SAFETY: the contract is the same.
         let to = unsafe { place("is_unlinked", is_unlinked) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe {
-            with(subscriber, |subscriber| {
-                Ok(subscriber.check_unlinked().into())
-            })
-        }?;
+        *to = unsafe { look(subscriber, |subscriber| subscriber.check_unlinked().into()) }?;
         Ok(())
     })
+}
+
+/// Runs one call that looks at the subscriber. Refused in a forked child, as each call that
+/// receives.
+///
+/// # Safety
+///
+/// As for [`with`].
+pub(crate) unsafe fn look<R>(
+    subscriber: *const Subscriber,
+    call: impl FnOnce(&RustSubscriber) -> R,
+) -> Result<R, Failure> {
+    // SAFETY: the contract is the same.
+    unsafe {
+        with(subscriber, |subscriber| {
+            of_this_process(subscriber)?;
+            Ok(call(subscriber))
+        })
+    }
+}
+
+/// Refuses a forked child.
+fn of_this_process(subscriber: &RustSubscriber) -> Result<(), Failure> {
+    match subscriber.is_forked() {
+        true => Err(ReceiveError::Forked.into()),
+        false => Ok(()),
+    }
 }
 
 /// A number of a subscriber, to look at.
@@ -563,7 +586,7 @@ unsafe fn number(
         // SAFETY: the contract is the same.
         let to = unsafe { place(argument, to) }?;
         // SAFETY: the contract is the same.
-        *to = unsafe { with(subscriber, |subscriber| Ok(read(subscriber))) }?;
+        *to = unsafe { look(subscriber, read) }?;
         Ok(())
     })
 }
@@ -575,7 +598,7 @@ unsafe fn number(
 /// Each time, read until a poll consumes nothing, `olivine_subscriber_try_receive` answers
 /// `TIMED_OUT`, or the stream has ended: that arms it again. Call no function that waits besides.
 /// The first call starts a thread that parks on behalf of the loop. `SYSTEM` if there is no
-/// descriptor or thread left, or in a forked child.
+/// descriptor or thread left.
 ///
 /// # Safety
 ///
@@ -591,6 +614,7 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
         // SAFETY: the contract is the same.
         *to = unsafe {
             with(subscriber, |subscriber| {
+                of_this_process(subscriber)?;
                 let descriptor = subscriber.event_fd().map_err(|source| Failure::System {
                     action: "make a descriptor for event loops",
                     source,
@@ -602,7 +626,8 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
     })
 }
 
-/// Leaves the channel and gives the handle back, unless the answer is `NULL_ARGUMENT` or `IN_USE`.
+/// Leaves the channel and gives the handle back, unless the answer is of family 1. `OK` in a forked
+/// child, which lets go of its copy: its parent's subscriber goes on.
 /// A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
 /// that it was dealt with, as the next call that receives, polls, waits or releases does. A message
 /// that a handler stopped at was not, and comes again.
@@ -636,6 +661,7 @@ pub unsafe extern "C" fn olivine_subscriber_drop(subscriber: *mut Subscriber) ->
 }
 
 /// As `olivine_subscriber_close`, and forgets a durable name: publishers no longer wait for it.
+/// `RECEIVE_FORKED` in a forked child, whose parent keeps the name.
 ///
 /// # Safety
 ///
@@ -644,7 +670,9 @@ pub unsafe extern "C" fn olivine_subscriber_drop(subscriber: *mut Subscriber) ->
 pub unsafe extern "C" fn olivine_subscriber_unsubscribe(subscriber: *mut Subscriber) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        unsafe { take(subscriber) }?.unsubscribe();
-        Ok(())
+        let subscriber = unsafe { take(subscriber) }?;
+        let ours = of_this_process(&subscriber);
+        subscriber.unsubscribe();
+        ours
     })
 }

@@ -363,6 +363,13 @@ impl<T: ?Sized> Publisher<T> {
         self.endpoint.is_ours() && is_unlinked(&self.endpoint.attached)
     }
 
+    /// Whether this is a forked child of the process that opened it, and every call that sends is
+    /// refused. One load.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        !self.endpoint.is_ours()
+    }
+
     /// Index of this publisher's lane.
     #[must_use]
     pub fn lane(&self) -> usize {

@@ -496,6 +496,13 @@ impl<T: ?Sized> Subscriber<T> {
         self.slow_state.page.is_ours() && is_unlinked(&self.slow_state.attached)
     }
 
+    /// Whether this is a forked child of the process that opened it, and every call that receives
+    /// is refused. One load.
+    #[must_use]
+    pub fn is_forked(&self) -> bool {
+        !self.slow_state.page.is_ours()
+    }
+
     /// The canonical URI this subscriber was opened with.
     #[must_use]
     pub fn uri(&self) -> String {

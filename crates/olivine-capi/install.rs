@@ -24,6 +24,7 @@ pub(crate) fn place(source: &Path, built: &Path, prefix: &Path) -> io::Result<us
     let headers = [
         "include/olivine.h",
         "include/olivine.hpp",
+        "include/olivine_handle.hpp",
         "include/olivine_typed.hpp",
         "include/olivine_values.hpp",
     ];

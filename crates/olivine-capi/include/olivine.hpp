@@ -1,13 +1,18 @@
 // Olivine for C++17: classes over olivine.h. Written by hand, header only; link with libolivine.
 //
 // The names and their meaning are those of Rust and of olivine.h, which says for each call what
-// blocks, what it returns and how long a view lives. A failure is an exception of the family its
-// status is of; what is an everyday outcome is a value: no room is an empty optional, and so is a
-// time-out.
+// blocks, what it returns and how long a view lives. What is an everyday outcome is a value: no
+// room is an empty optional, and so is a time-out. A failure depends on the class:
 //
-// Without exceptions (-fno-exceptions) what would be thrown, also the end of the stream from each
-// call, is printed to the standard error, and the program aborts: also where a channel cannot be
-// opened. To survive that, call olivine.h. Only `for (... : subscriber)` ends with the stream.
+// - A call of `Publisher`, `Subscriber` and `Claim` throws an exception of the family its status is
+//   of. Where the text below says that a call throws, it is of these.
+// - A call of `results::Publisher`, `results::Subscriber` and `results::Claim` answers a `Result`:
+//   a value, or the status and the text of the failure. They are for programs without exceptions
+//   (-fno-exceptions). `results::Publisher::open` and `results::Subscriber::open` open.
+//
+// Without exceptions, what the first ones would throw, also the end of the stream from each call,
+// is printed to the standard error, and the program aborts. Only `for (... : subscriber)` ends with
+// the stream.
 //
 // A signal ends no call that waits: wait in slices by a Timeout, and look between them.
 //
@@ -18,13 +23,12 @@
 #ifndef OLIVINE_HPP
 #define OLIVINE_HPP
 
-#include "olivine_values.hpp"
+#include "olivine_handle.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -33,151 +37,21 @@
 
 namespace olivine {
 
-namespace detail {
-
-// They point into `settings`.
-inline std::vector<olivine_setting> rows(const Settings &settings) {
-    std::vector<olivine_setting> found;
-    found.reserve(settings.pairs().size());
-    for (const auto &pair : settings.pairs()) {
-        found.push_back({pair.first.c_str(), pair.second.c_str()});
-    }
-    return found;
-}
-
-// What a handle shares with the calls that are using it: NULL once it was closed.
-template <class Raw> struct Cell {
-    Raw *raw = nullptr;
-    // The handle is destroyed: the call that is using it closes it.
-    bool orphaned = false;
-};
-
-// What a handle is called in texts.
-inline const char *name_of(const olivine_publisher *) noexcept { return "publisher"; }
-inline const char *name_of(const olivine_subscriber *) noexcept { return "subscriber"; }
-
-// A handle that is closed once: with `Destroy` by default, with `Unwind` if an exception that was
-// thrown after its construction destroys it.
-template <class Raw, olivine_status (*Destroy)(Raw *), olivine_status (*Unwind)(Raw *) = Destroy>
-class Handle {
-  public:
-    Handle() : cell_(std::make_shared<Cell<Raw>>()) {}
-    Handle(Handle &&other) noexcept = default;
-    Handle &operator=(Handle &&other) noexcept {
-        if (this != &other) {
-            abandon();
-            cell_ = std::move(other.cell_);
-            exceptions_ = other.exceptions_;
-        }
-        return *this;
-    }
-    Handle(const Handle &) = delete;
-    Handle &operator=(const Handle &) = delete;
-    ~Handle() { abandon(); }
-
-    // NULL once closed or moved from.
-    Raw *get() const noexcept { return cell_ ? cell_->raw : nullptr; }
-    // For a call. UsageError once closed or moved from.
-    Raw *live() const {
-        Raw *raw = get();
-        if (raw == nullptr) {
-            const std::string what = std::string("the ") + name_of(raw);
-            fail<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT, (cell_
-                ? what + " is closed: open another one"
-                : what + " was moved from: use the new one").c_str());
-        }
-        return raw;
-    }
-    // Where opening stores the pointer; for a new handle only.
-    Raw **place() noexcept { return &cell_->raw; }
-    const std::shared_ptr<Cell<Raw>> &cell() const noexcept { return cell_; }
-    // Closes it with `way`; a second call does nothing. A call from its own handler is refused and
-    // leaves the handle as it was.
-    template <class Way> olivine_status give_back(Way &&way) noexcept {
-        Raw *raw = get();
-        if (raw == nullptr) {
-            return OLIVINE_STATUS_OK;
-        }
-        const olivine_status status = way(raw);
-        if (status != OLIVINE_STATUS_IN_USE && status != OLIVINE_STATUS_BAD_ARGUMENT) {
-            cell_->raw = nullptr;
-        }
-        return status;
-    }
-
-    // A call that runs a callback, which may destroy, move or assign the handle meanwhile.
-    class Call {
-      public:
-        explicit Call(const Handle &handle) noexcept : cell_(handle.cell_) {}
-        Call(const Call &) = delete;
-        Call &operator=(const Call &) = delete;
-        ~Call() {
-            if (cell_ && cell_->orphaned) {
-                // A destructor cannot report an error.
-                static_cast<void>(Destroy(std::exchange(cell_->raw, nullptr)));
-            }
-        }
-
-      private:
-        std::shared_ptr<Cell<Raw>> cell_;
-    };
-
-  private:
-    void abandon() noexcept {
-        const bool is_unwound = std::uncaught_exceptions() > exceptions_;
-        if (give_back(is_unwound ? Unwind : Destroy) == OLIVINE_STATUS_IN_USE) {
-            cell_->orphaned = true;
-        }
-    }
-
-    std::shared_ptr<Cell<Raw>> cell_;
-    // Exceptions in flight when it was made.
-    int exceptions_ = std::uncaught_exceptions();
-};
-
-inline olivine_status unwind_publisher(olivine_publisher *publisher) {
-    return olivine_publisher_close_failed(publisher, "an exception destroyed its publisher");
-}
-
-using PublisherHandle = Handle<olivine_publisher, olivine_publisher_close, unwind_publisher>;
-using SubscriberHandle = Handle<olivine_subscriber, olivine_subscriber_drop>;
-
-// A handle that `open` makes; `type` is what it takes before the handle, if anything.
-template <class Opened, class Open, class... Type>
-Opened opened(Open open, const std::string &uri, const Settings &settings, Type... type) {
-    const auto rows = detail::rows(settings);
-    Opened handle;
-    check(open(uri.c_str(), rows.data(), rows.size(), type..., handle.place()));
-    return handle;
-}
-
-// The state of a link as `ask` fills it; nothing without a bridge.
-template <class Raw>
-std::optional<LinkStatus> link_status(olivine_status (*ask)(const Raw *, olivine_link_status *),
-    const Raw *raw) {
-    olivine_link_status status = OLIVINE_LINK_STATUS_INIT;
-    check(ask(raw, &status));
-    if (status.stage == OLIVINE_LINK_STAGE_NONE) {
-        return std::nullopt;
-    }
-    return LinkStatus(status);
-}
-
-} // namespace detail
-
-class Publisher;
+template <class Mode> class BasicPublisher;
 
 // A reserved message: fill it in place, then commit it. Destroyed, it is given up. Its publisher
 // may move meanwhile. Where that closes or is destroyed first, the message is given up with it: the
 // bytes are gone, and a commit throws.
-class Claim {
+template <class Mode> class BasicClaim {
+    template <class T> using Answer = typename Mode::template Answer<T>;
+
   public:
-    Claim(Claim &&other) noexcept
+    BasicClaim(BasicClaim &&other) noexcept
         : publisher_(std::move(other.publisher_)), data_(other.data_), size_(other.size_) {}
-    Claim &operator=(Claim &&) = delete;
-    Claim(const Claim &) = delete;
-    Claim &operator=(const Claim &) = delete;
-    ~Claim() {
+    BasicClaim &operator=(BasicClaim &&) = delete;
+    BasicClaim(const BasicClaim &) = delete;
+    BasicClaim &operator=(const BasicClaim &) = delete;
+    ~BasicClaim() {
         if (olivine_publisher *publisher = let_go()) {
             // A destructor cannot report an error; nothing was sent in either case.
             static_cast<void>(olivine_publisher_abort(publisher));
@@ -191,18 +65,26 @@ class Claim {
     std::byte &operator[](std::size_t index) noexcept { return data_[index]; }
 
     // Makes the message visible; where the publisher is then.
-    Position commit() {
+    Answer<Position> commit() {
         Position position = 0;
-        check(olivine_publisher_commit(last_call(), &position));
-        return position;
+        const auto commit = [&](olivine_publisher *publisher) {
+            return olivine_publisher_commit(publisher, &position);
+        };
+        const olivine_status status = last_call(commit);
+        return detail::answer<Mode>(status, GONE, position);
     }
     // Gives the message up, as destroying it does.
-    void abort() { check(olivine_publisher_abort(last_call())); }
+    Answer<void> abort() {
+        return detail::answer<Mode>(last_call(olivine_publisher_abort), GONE);
+    }
 
   private:
-    friend class Publisher;
+    friend class BasicPublisher<Mode>;
     using Cell = std::shared_ptr<detail::Cell<olivine_publisher>>;
-    Claim(Cell publisher, const olivine_claim &claim) noexcept
+    static constexpr const char *GONE =
+        "the claim is gone: it was committed, given up or moved from, or its publisher was closed; "
+        "claim again";
+    BasicClaim(Cell publisher, const olivine_claim &claim) noexcept
         : publisher_(std::move(publisher)), data_(reinterpret_cast<std::byte *>(claim.data)),
           size_(claim.length) {}
 
@@ -213,15 +95,10 @@ class Claim {
         return publisher ? publisher->raw : nullptr;
     }
 
-    // The same, for a call. UsageError instead of NULL.
-    olivine_publisher *last_call() {
+    // Makes a call with the publisher, for the last time; NULL_ARGUMENT where it is gone.
+    template <class Call> olivine_status last_call(Call &&call) {
         olivine_publisher *publisher = let_go();
-        if (publisher == nullptr) {
-            detail::fail<UsageError>(OLIVINE_STATUS_NULL_ARGUMENT,
-                "the claim is gone: it was committed, given up or moved from, or its publisher was "
-                "closed; claim again");
-        }
-        return publisher;
+        return publisher == nullptr ? OLIVINE_STATUS_NULL_ARGUMENT : call(publisher);
     }
 
     Cell publisher_;
@@ -246,141 +123,168 @@ struct Part {
 };
 
 // Sends messages into a channel.
-class Publisher {
+template <class Mode> class BasicPublisher {
+    template <class T> using Answer = typename Mode::template Answer<T>;
+
   public:
+    using Claim = BasicClaim<Mode>;
+
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws
-    // UriError or OpenError.
-    explicit Publisher(const std::string &uri, const Settings &settings = {})
-        : handle_(detail::opened<detail::PublisherHandle>(olivine_publisher_open_with, uri,
-              settings)) {}
+    // UriError or OpenError; UsageError for a text with a NUL inside.
+    explicit BasicPublisher(const std::string &uri, const Settings &settings = {}) {
+        Mode::throws();
+        detail::opened<Mode>(handle_, olivine_publisher_open_with, uri, settings);
+    }
     // The same for values of a type, which is the channel's. OpenError if it carries another.
-    Publisher(const std::string &uri, const olivine_type &type, const Settings &settings = {})
-        : handle_(detail::opened<detail::PublisherHandle>(olivine_publisher_open_typed, uri,
-              settings, &type)) {}
+    BasicPublisher(const std::string &uri, const olivine_type &type,
+        const Settings &settings = {}) {
+        Mode::throws();
+        detail::opened<Mode>(handle_, olivine_publisher_open_typed, uri, settings, &type);
+    }
+    // What the constructors do, for `results::Publisher`.
+    static Answer<BasicPublisher> open(const std::string &uri, const Settings &settings = {}) {
+        return detail::made<Mode>(BasicPublisher(), olivine_publisher_open_with, uri, settings);
+    }
+    static Answer<BasicPublisher> open(const std::string &uri, const olivine_type &type,
+        const Settings &settings = {}) {
+        return detail::made<Mode>(BasicPublisher(), olivine_publisher_open_typed, uri, settings,
+            &type);
+    }
 
     // Each verb has three forms: try_x never waits, x waits by the wait strategy, x_timeout waits
     // for a time.
 
     // Sends a copy if there is room; where the publisher is then, or nothing where there is none.
     // Never waits.
-    std::optional<Position> try_publish(Bytes message, Label label = {}) {
+    Answer<std::optional<Position>> try_publish(Bytes message, Label label = {}) {
         Position position = 0;
         const olivine_label with = {label.topic, label.tag};
-        return everyday(olivine_publisher_try_publish(handle_.live(), message.data(),
-            message.size(), &with, &position))
-                   ? std::optional(position)
-                   : std::nullopt;
+        const olivine_status status = olivine_publisher_try_publish(handle_.get(), message.data(),
+            message.size(), &with, &position);
+        using Sent = std::optional<Position>;
+        return everyday(status) ? answer(OLIVINE_STATUS_OK, Sent())
+                                : answer(status, Sent(position));
     }
     // Sends a copy, waiting for room.
-    Position publish(Bytes message, Label label = {}) {
+    Answer<Position> publish(Bytes message, Label label = {}) {
         Position position = 0;
         const olivine_label with = {label.topic, label.tag};
-        check(olivine_publisher_publish(handle_.live(), message.data(), message.size(), &with,
-            &position));
-        return position;
+        const olivine_status status = olivine_publisher_publish(handle_.get(), message.data(),
+            message.size(), &with, &position);
+        return answer(status, position);
     }
     // Sends a copy, waiting for room; throws BackPressured when the time is over.
-    Position publish_timeout(Bytes message, Timeout timeout, Label label = {}) {
+    Answer<Position> publish_timeout(Bytes message, Timeout timeout, Label label = {}) {
         Position position = 0;
         const olivine_label with = {label.topic, label.tag};
-        check(olivine_publisher_publish_timeout(handle_.live(), message.data(), message.size(),
-            &with, timeout.ms(),
-                                                &position));
-        return position;
+        const olivine_status status = olivine_publisher_publish_timeout(handle_.get(),
+            message.data(), message.size(), &with, timeout.ms(), &position);
+        return answer(status, position);
     }
 
     // Sends messages in one batch as far as there is room; how many were sent. Never waits.
-    // `*sent`, if `sent` is not
-    // nullptr, is how many also where this throws: a repetition begins behind those.
-    std::size_t try_publish_batch(const std::vector<Part> &messages, std::size_t *sent = nullptr) {
-        const std::vector<olivine_part> parts = rows_of(messages);
-        std::size_t published = 0;
-        const olivine_status status =
-            olivine_publisher_try_publish_batch(handle_.live(), parts.data(),
-                parts.size(), &published);
-        return batch(status, published, sent);
-    }
-    // Sends messages in batches as large as there is room for, waiting for room; how many: all.
-    std::size_t publish_batch(const std::vector<Part> &messages, std::size_t *sent = nullptr) {
-        const std::vector<olivine_part> parts = rows_of(messages);
-        std::size_t published = 0;
-        const olivine_status status =
-            olivine_publisher_publish_batch(handle_.live(), parts.data(),
-                parts.size(), &published);
-        return batch(status, published, sent);
-    }
-    // As publish_batch; how many were sent when the time, which is for all of them, was over.
-    std::size_t publish_batch_timeout(const std::vector<Part> &messages, Timeout timeout,
+    // `*sent`, if `sent` is not nullptr, is how many also where this throws: the index of the first
+    // that was not sent, where a repetition begins.
+    Answer<std::size_t> try_publish_batch(const std::vector<Part> &messages,
         std::size_t *sent = nullptr) {
         const std::vector<olivine_part> parts = rows_of(messages);
         std::size_t published = 0;
         const olivine_status status =
-            olivine_publisher_publish_batch_timeout(handle_.live(), parts.data(),
+            olivine_publisher_try_publish_batch(handle_.get(), parts.data(),
+                parts.size(), &published);
+        return batch(status, published, sent);
+    }
+    // Sends messages in batches as large as there is room for, waiting for room; how many: all.
+    Answer<std::size_t> publish_batch(const std::vector<Part> &messages,
+        std::size_t *sent = nullptr) {
+        const std::vector<olivine_part> parts = rows_of(messages);
+        std::size_t published = 0;
+        const olivine_status status =
+            olivine_publisher_publish_batch(handle_.get(), parts.data(),
+                parts.size(), &published);
+        return batch(status, published, sent);
+    }
+    // As publish_batch; how many were sent when the time, which is for all of them, was over.
+    Answer<std::size_t> publish_batch_timeout(const std::vector<Part> &messages, Timeout timeout,
+        std::size_t *sent = nullptr) {
+        const std::vector<olivine_part> parts = rows_of(messages);
+        std::size_t published = 0;
+        const olivine_status status =
+            olivine_publisher_publish_batch_timeout(handle_.get(), parts.data(),
                 parts.size(), timeout.ms(), &published);
         return batch(status, published, sent);
     }
 
     // Reserves a message, to be filled in place; nothing where there is no room. Never waits.
-    std::optional<Claim> try_claim(std::size_t length, Label label = {}) {
+    Answer<std::optional<Claim>> try_claim(std::size_t length, Label label = {}) {
         olivine_claim claim = OLIVINE_CLAIM_INIT;
         const olivine_label with = {label.topic, label.tag};
-        if (!everyday(olivine_publisher_try_claim(handle_.live(), length, &with, &claim))) {
-            return std::nullopt;
+        const olivine_status status =
+            olivine_publisher_try_claim(handle_.get(), length, &with, &claim);
+        using Reserved = std::optional<Claim>;
+        if (everyday(status)) {
+            return answer(OLIVINE_STATUS_OK, Reserved());
         }
-        return Claim(handle_.cell(), claim);
+        return status == OLIVINE_STATUS_OK ? answer(status, Reserved(Claim(handle_.cell(), claim)))
+                                           : answer(status, Reserved());
     }
     // Reserves a message, waiting for room.
-    Claim claim(std::size_t length, Label label = {}) { return claim_timeout(length, {}, label); }
+    Answer<Claim> claim(std::size_t length, Label label = {}) {
+        return claim_timeout(length, {}, label);
+    }
     // Reserves a message, waiting for room; throws BackPressured when the time is over.
-    Claim claim_timeout(std::size_t length, Timeout timeout, Label label = {}) {
+    Answer<Claim> claim_timeout(std::size_t length, Timeout timeout, Label label = {}) {
         olivine_claim claim = OLIVINE_CLAIM_INIT;
         const olivine_label with = {label.topic, label.tag};
-        check(olivine_publisher_claim_timeout(handle_.live(), length, &with, timeout.ms(), &claim));
-        return Claim(handle_.cell(), claim);
+        const olivine_status status =
+            olivine_publisher_claim_timeout(handle_.get(), length, &with, timeout.ms(), &claim);
+        const bool reserved = status == OLIVINE_STATUS_OK;
+        return answer(status, Claim(reserved ? handle_.cell() : nullptr, claim));
     }
 
     // Waits until `count` reliable subscribers are attached; whether they are.
-    bool wait_for_subscribers(std::size_t count, Timeout timeout = {}) {
-        return in_time(olivine_publisher_wait_for_subscribers(handle_.live(), count, timeout.ms()));
+    Answer<bool> wait_for_subscribers(std::size_t count, Timeout timeout = {}) {
+        return in_time(olivine_publisher_wait_for_subscribers(handle_.get(), count, timeout.ms()));
     }
     // Waits until every live reliable subscriber has read everything; whether they have.
-    bool wait_drained(Timeout timeout = {}) {
-        return in_time(olivine_publisher_wait_drained(handle_.live(), timeout.ms()));
+    Answer<bool> wait_drained(Timeout timeout = {}) {
+        return in_time(olivine_publisher_wait_drained(handle_.get(), timeout.ms()));
     }
 
-    Position cursor() const {
+    Answer<Position> cursor() const {
         Position position = 0;
-        check(olivine_publisher_cursor(handle_.live(), &position));
-        return position;
+        const olivine_status status = olivine_publisher_cursor(handle_.get(), &position);
+        return answer(status, position);
     }
     // Longest message in bytes.
-    std::size_t message_max() const {
+    Answer<std::size_t> message_max() const {
         std::size_t length = 0;
-        check(olivine_publisher_message_max(handle_.live(), &length));
-        return length;
+        const olivine_status status = olivine_publisher_message_max(handle_.get(), &length);
+        return answer(status, length);
     }
     // Counts the reliable subscribers attached now, by a system call for each; reclaims those that
     // died.
-    std::size_t count_subscribers() const {
+    Answer<std::size_t> count_subscribers() const {
         std::size_t count = 0;
-        check(olivine_publisher_count_subscribers(handle_.live(), &count));
-        return count;
+        const olivine_status status = olivine_publisher_count_subscribers(handle_.get(), &count);
+        return answer(status, count);
     }
     // Whether the files of the channel were removed while it was open: openers get a new channel.
-    bool check_unlinked() const {
+    Answer<bool> check_unlinked() const {
         int is_unlinked = 0;
-        check(olivine_publisher_check_unlinked(handle_.live(), &is_unlinked));
-        return is_unlinked != 0;
+        const olivine_status status = olivine_publisher_check_unlinked(handle_.get(), &is_unlinked);
+        return answer(status, is_unlinked != 0);
     }
     // Whether a far side is connected, and why not; nothing for `shm://` and `inproc://`.
-    std::optional<LinkStatus> link_status() const {
-        return detail::link_status<olivine_publisher>(olivine_publisher_link_status,
-            handle_.live());
+    Answer<std::optional<LinkStatus>> link_status() const {
+        olivine_link_status now = OLIVINE_LINK_STATUS_INIT;
+        const olivine_status status = olivine_publisher_link_status(handle_.get(), &now);
+        return answer(status, LinkStatus::of(now));
     }
-    olivine_stats stats() const {
+    Answer<olivine_stats> stats() const {
         olivine_stats stats = OLIVINE_STATS_INIT;
-        check(olivine_publisher_stats(handle_.live(), &stats));
-        return stats;
+        const olivine_status status = olivine_publisher_stats(handle_.get(), &stats);
+        return answer(status, stats);
     }
 
     // Ends the stream; throws if a subscriber had not read everything when `linger` was over.
@@ -394,17 +298,18 @@ class Publisher {
     // the end counts as received. `linger` bounds all of that. A listening publisher without `name`
     // waits for named subscribers that are away and do not have the end: for their `expire` or its
     // own, whichever is shorter. Its own counts as 30 s if it is never. Then it throws.
-    void close() { check(handle_.give_back(olivine_publisher_close)); }
+    Answer<void> close() { return answer(handle_.give_back(olivine_publisher_close)); }
     // As `close`, but ends the stream as failed: subscribers get `reason` after the last message.
     // Destroying does this where an exception destroys the publisher: it leaves the scope in which
     // the publisher was made. An exception caught inside that scope changes nothing. Control
-    // characters in `reason` arrive as spaces.
-    void close_failed(std::string reason) {
+    // characters in `reason` arrive as spaces. Throws UsageError where the publisher is closed: its
+    // stream has ended.
+    Answer<void> close_failed(std::string reason) {
         // A NUL would end the text.
         for (char &c : reason) {
             c = c == '\0' ? ' ' : c;
         }
-        check(handle_.give_back([&](olivine_publisher *publisher) {
+        return answer(handle_.give_back_open([&](olivine_publisher *publisher) {
             return olivine_publisher_close_failed(publisher, reason.c_str());
         }));
     }
@@ -419,61 +324,74 @@ class Publisher {
         }
         return parts;
     }
-    static std::size_t batch(olivine_status status, std::size_t published, std::size_t *sent) {
+    Answer<std::size_t> batch(olivine_status status, std::size_t published,
+        std::size_t *sent) const {
         if (sent != nullptr) {
             *sent = published;
         }
-        everyday(status);
-        return published;
+        return answer(everyday(status) ? OLIVINE_STATUS_OK : status, published);
     }
-    // Whether it was sent; throws where the answer is more than having to wait.
-    static bool everyday(olivine_status status) {
-        if (status == OLIVINE_STATUS_BACK_PRESSURED || status == OLIVINE_STATUS_NOT_CONNECTED) {
-            return false;
-        }
-        check(status);
-        return true;
+    // Whether nothing is wrong, and the caller has to wait.
+    static bool everyday(olivine_status status) noexcept {
+        return status == OLIVINE_STATUS_BACK_PRESSURED || status == OLIVINE_STATUS_NOT_CONNECTED;
     }
-    static bool in_time(olivine_status status) {
-        if (status == OLIVINE_STATUS_TIMED_OUT) {
-            return false;
-        }
-        check(status);
-        return true;
+    Answer<bool> in_time(olivine_status status) const {
+        const bool over = status == OLIVINE_STATUS_TIMED_OUT;
+        return answer(over ? OLIVINE_STATUS_OK : status, !over);
     }
+    template <class... T> auto answer(olivine_status status, T... value) const {
+        return detail::answer<Mode>(status, handle_.gone(), std::move(value)...);
+    }
+
+    friend detail::Maker;
+    BasicPublisher() = default;
 
     detail::PublisherHandle handle_;
 };
 
 // Receives messages of a channel from all its publishers, in order for each publisher. Iterating
 // waits for each message and ends with the stream.
-class Subscriber {
+template <class Mode> class BasicSubscriber {
+    template <class T> using Answer = typename Mode::template Answer<T>;
+
   public:
     // Opens the channel that `uri` names, with settings as if they stood at its end. Throws
-    // UriError or OpenError.
-    explicit Subscriber(const std::string &uri, const Settings &settings = {})
-        : handle_(detail::opened<detail::SubscriberHandle>(olivine_subscriber_open_with, uri,
-              settings)) {}
+    // UriError or OpenError; UsageError for a text with a NUL inside.
+    explicit BasicSubscriber(const std::string &uri, const Settings &settings = {}) {
+        Mode::throws();
+        detail::opened<Mode>(handle_, olivine_subscriber_open_with, uri, settings);
+    }
     // The same for values of a type, which is the channel's. OpenError if it carries another.
-    Subscriber(const std::string &uri, const olivine_type &type, const Settings &settings = {})
-        : handle_(detail::opened<detail::SubscriberHandle>(olivine_subscriber_open_typed, uri,
-              settings, &type)) {}
+    BasicSubscriber(const std::string &uri, const olivine_type &type,
+        const Settings &settings = {}) {
+        Mode::throws();
+        detail::opened<Mode>(handle_, olivine_subscriber_open_typed, uri, settings, &type);
+    }
+    // What the constructors do, for `results::Subscriber`.
+    static Answer<BasicSubscriber> open(const std::string &uri, const Settings &settings = {}) {
+        return detail::made<Mode>(BasicSubscriber(), olivine_subscriber_open_with, uri, settings);
+    }
+    static Answer<BasicSubscriber> open(const std::string &uri, const olivine_type &type,
+        const Settings &settings = {}) {
+        return detail::made<Mode>(BasicSubscriber(), olivine_subscriber_open_typed, uri, settings,
+            &type);
+    }
 
     // The next message, or nothing where there is none. Never sleeps. Throws EndOfStream.
-    std::optional<Message> try_receive() {
+    Answer<std::optional<Message>> try_receive() {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        return in_time(olivine_subscriber_try_receive(handle_.live(), &message), message);
+        return in_time(olivine_subscriber_try_receive(handle_.get(), &message), message);
     }
     // The next message; waits for it. Throws EndOfStream.
-    Message receive() {
+    Answer<Message> receive() {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        check(olivine_subscriber_receive(handle_.live(), &message));
-        return Message(message);
+        const olivine_status status = olivine_subscriber_receive(handle_.get(), &message);
+        return answer(status, Message(message));
     }
     // The next message; nothing when the time is over. Throws EndOfStream.
-    std::optional<Message> receive_timeout(Timeout timeout) {
+    Answer<std::optional<Message>> receive_timeout(Timeout timeout) {
         olivine_message message = OLIVINE_MESSAGE_INIT;
-        return in_time(olivine_subscriber_receive_timeout(handle_.live(), timeout.ms(), &message),
+        return in_time(olivine_subscriber_receive_timeout(handle_.get(), timeout.ms(), &message),
             message);
     }
 
@@ -481,7 +399,10 @@ class Subscriber {
     // the same message again in the next call, and what it threw comes out here. A handler may
     // destroy or assign the subscriber, which then leaves the channel with the end of this call,
     // but neither close it nor call it otherwise: that throws.
-    template <class Function> std::size_t poll(Function &&handler, std::size_t limit) {
+    // `*consumed`, if `consumed` is not nullptr, is how many also where this throws.
+    template <class Function>
+    Answer<std::size_t> poll(Function &&handler, std::size_t limit,
+        std::size_t *consumed = nullptr) {
         struct Context {
             std::remove_reference_t<Function> &handler;
             std::exception_ptr thrown;
@@ -503,13 +424,17 @@ class Subscriber {
         };
         std::size_t count = 0;
         const detail::SubscriberHandle::Call call(handle_);
+        const char *gone = handle_.gone();
         const olivine_status status =
-            olivine_subscriber_poll(handle_.live(), hand_over, &context, limit, &count);
+            olivine_subscriber_poll(handle_.get(), hand_over, &context, limit, &count);
+        if (consumed != nullptr) {
+            *consumed = count;
+        }
         if (context.thrown) {
             std::rethrow_exception(context.thrown);
         }
-        check(status);
-        return count;
+        // The handler may have destroyed this object.
+        return detail::answer<Mode>(status, gone, count);
     }
 
     // Copies up to `rows` messages of `row_length` bytes each into `array`, one behind the other,
@@ -517,82 +442,79 @@ class Subscriber {
     // array has rows. A message of another length ends the array before it and stays; if it is the
     // first, UsageError says so. `*copied`, if given, is how many rows were filled, also where this
     // throws: an overrun behind them, for example.
-    std::size_t poll_into(void *array, std::size_t row_length, std::size_t rows,
+    Answer<std::size_t> poll_into(void *array, std::size_t row_length, std::size_t rows,
         olivine_detail *details = nullptr, std::size_t *copied = nullptr) {
         std::size_t count = 0;
-        const olivine_status status = olivine_subscriber_poll_into(handle_.live(), array,
+        const olivine_status status = olivine_subscriber_poll_into(handle_.get(), array,
             row_length, rows, details, &count);
         if (copied != nullptr) {
             *copied = count;
         }
-        check(status);
-        return count;
+        return answer(status, count);
     }
 
     // Waits until a poll would find something; whether it would.
-    bool wait(Timeout timeout = {}) {
-        const olivine_status status = olivine_subscriber_wait(handle_.live(), timeout.ms());
-        if (status == OLIVINE_STATUS_TIMED_OUT) {
-            return false;
-        }
-        check(status);
-        return true;
+    Answer<bool> wait(Timeout timeout = {}) {
+        const olivine_status status = olivine_subscriber_wait(handle_.get(), timeout.ms());
+        const bool over = status == OLIVINE_STATUS_TIMED_OUT;
+        return answer(over ? OLIVINE_STATUS_OK : status, !over);
     }
     // Ends the life of the message received last, and gives its room back now.
-    void release() { check(olivine_subscriber_release(handle_.live())); }
+    Answer<void> release() { return answer(olivine_subscriber_release(handle_.get())); }
 
-    Position position() const {
+    Answer<Position> position() const {
         Position position = 0;
-        check(olivine_subscriber_position(handle_.live(), &position));
-        return position;
+        const olivine_status status = olivine_subscriber_position(handle_.get(), &position);
+        return answer(status, position);
     }
     // Bytes published and not read yet.
-    std::uint64_t lag() const {
+    Answer<std::uint64_t> lag() const {
         std::uint64_t lag = 0;
-        check(olivine_subscriber_lag(handle_.live(), &lag));
-        return lag;
+        const olivine_status status = olivine_subscriber_lag(handle_.get(), &lag);
+        return answer(status, lag);
     }
     // Bytes lost to overruns.
-    std::uint64_t lost_bytes() const {
+    Answer<std::uint64_t> lost_bytes() const {
         std::uint64_t lost_bytes = 0;
-        check(olivine_subscriber_lost_bytes(handle_.live(), &lost_bytes));
-        return lost_bytes;
+        const olivine_status status = olivine_subscriber_lost_bytes(handle_.get(), &lost_bytes);
+        return answer(status, lost_bytes);
     }
     // What it found of its name when it was opened; OLIVINE_DURABLE_NONE without a name.
-    olivine_durable durable() const {
+    Answer<olivine_durable> durable() const {
         olivine_durable durable = OLIVINE_DURABLE_NONE;
-        check(olivine_subscriber_durable(handle_.live(), &durable));
-        return durable;
+        const olivine_status status = olivine_subscriber_durable(handle_.get(), &durable);
+        return answer(status, durable);
     }
     // Whether the files of the channel were removed while it was open: openers get a new channel.
-    bool check_unlinked() const {
+    Answer<bool> check_unlinked() const {
         int is_unlinked = 0;
-        check(olivine_subscriber_check_unlinked(handle_.live(), &is_unlinked));
-        return is_unlinked != 0;
+        const olivine_status status =
+            olivine_subscriber_check_unlinked(handle_.get(), &is_unlinked);
+        return answer(status, is_unlinked != 0);
     }
     // Whether a far side is connected, and why not; nothing for `shm://` and `inproc://`.
-    std::optional<LinkStatus> link_status() const {
-        return detail::link_status<olivine_subscriber>(olivine_subscriber_link_status,
-            handle_.live());
+    Answer<std::optional<LinkStatus>> link_status() const {
+        olivine_link_status now = OLIVINE_LINK_STATUS_INIT;
+        const olivine_status status = olivine_subscriber_link_status(handle_.get(), &now);
+        return answer(status, LinkStatus::of(now));
     }
     // Readable when there is a message or the end of the stream, and at times without either:
     // read until nothing is left, which arms it again. Belongs to the subscriber.
-    int event_fd() {
+    Answer<int> event_fd() {
         int descriptor = -1;
-        check(olivine_subscriber_event_fd(handle_.live(), &descriptor));
-        return descriptor;
+        const olivine_status status = olivine_subscriber_event_fd(handle_.get(), &descriptor);
+        return answer(status, descriptor);
     }
 
     // Leaves the channel. A durable subscriber keeps its place, behind the message received last.
-    void close() { check(handle_.give_back(olivine_subscriber_close)); }
+    Answer<void> close() { return answer(handle_.give_back(olivine_subscriber_close)); }
     // Leaves the channel, as destroying does. A durable subscriber keeps its place before the
     // message received last, which comes again: a program that ends in good order closes.
-    void drop() { check(handle_.give_back(olivine_subscriber_drop)); }
+    Answer<void> drop() { return answer(handle_.give_back(olivine_subscriber_drop)); }
     // Leaves the channel and forgets a durable name. Throws where it has left: the name is kept
     // then.
-    void unsubscribe() {
-        static_cast<void>(handle_.live());
-        check(handle_.give_back(olivine_subscriber_unsubscribe));
+    Answer<void> unsubscribe() {
+        return answer(handle_.give_back_open(olivine_subscriber_unsubscribe));
     }
 
     // A message a step. Only one iterator of a subscriber is of use at a time, and a message lives
@@ -606,7 +528,7 @@ class Subscriber {
         using pointer = const Message *;
         using reference = const Message &;
 
-        explicit Iterator(Subscriber *subscriber) : subscriber_(subscriber) { step(); }
+        explicit Iterator(BasicSubscriber *subscriber) : subscriber_(subscriber) { step(); }
         Iterator() = default;
         reference operator*() const noexcept { return *message_; }
         pointer operator->() const noexcept { return &*message_; }
@@ -626,34 +548,55 @@ class Subscriber {
       private:
         void step() {
             olivine_message message = OLIVINE_MESSAGE_INIT;
-            const olivine_status status = olivine_subscriber_receive(subscriber_->handle_.live(),
+            const olivine_status status = olivine_subscriber_receive(subscriber_->handle_.get(),
                 &message);
             if (status == OLIVINE_STATUS_END_OF_STREAM) {
                 subscriber_ = nullptr;
                 message_.reset();
                 return;
             }
-            check(status);
+            subscriber_->answer(status);
             message_.emplace(message);
         }
 
-        Subscriber *subscriber_ = nullptr;
+        BasicSubscriber *subscriber_ = nullptr;
         std::optional<Message> message_;
     };
-    Iterator begin() { return Iterator(this); }
+    Iterator begin() {
+        Mode::throws();
+        return Iterator(this);
+    }
     Iterator end() noexcept { return {}; }
 
   private:
-    static std::optional<Message> in_time(olivine_status status, const olivine_message &message) {
-        if (status == OLIVINE_STATUS_TIMED_OUT) {
-            return std::nullopt;
-        }
-        check(status);
-        return Message(message);
+    Answer<std::optional<Message>> in_time(olivine_status status,
+        const olivine_message &message) const {
+        using Received = std::optional<Message>;
+        return status == OLIVINE_STATUS_TIMED_OUT ? answer(OLIVINE_STATUS_OK, Received())
+                                                  : answer(status, Received(Message(message)));
     }
+    template <class... T> auto answer(olivine_status status, T... value) const {
+        return detail::answer<Mode>(status, handle_.gone(), std::move(value)...);
+    }
+
+    friend detail::Maker;
+    BasicSubscriber() = default;
 
     detail::SubscriberHandle handle_;
 };
+
+using Publisher = BasicPublisher<Throws>;
+using Claim = BasicClaim<Throws>;
+using Subscriber = BasicSubscriber<Throws>;
+
+// The same, for programs that look at each answer: no call throws.
+namespace results {
+
+using Publisher = BasicPublisher<Results>;
+using Claim = BasicClaim<Results>;
+using Subscriber = BasicSubscriber<Results>;
+
+} // namespace results
 
 } // namespace olivine
 

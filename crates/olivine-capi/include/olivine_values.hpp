@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <initializer_list>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -76,31 +77,34 @@ template <class Failure> [[noreturn]] inline void fail(olivine_status status, co
 #endif
 }
 
+// Throws the exception of `status`.
+[[noreturn]] inline void raise(olivine_status status, const char *text) {
+    switch (static_cast<int>(status) / 100) {
+    case 2:
+        fail<UriError>(status, text);
+    case 3:
+        fail<OpenError>(status, text);
+    case 4:
+        if (status == OLIVINE_STATUS_BACK_PRESSURED || status == OLIVINE_STATUS_NOT_CONNECTED) {
+            fail<BackPressured>(status, text);
+        }
+        fail<NotSent>(status, text);
+    case 5:
+        if (status == OLIVINE_STATUS_END_OF_STREAM) {
+            fail<EndOfStream>(status, text);
+        }
+        fail<ReceiveError>(status, text);
+    default:
+        fail<UsageError>(status, text);
+    }
+}
+
 } // namespace detail
 
 // Throws the exception of `status`; returns if it is OK.
 inline void check(olivine_status status) {
-    if (status == OLIVINE_STATUS_OK) {
-        return;
-    }
-    const char *text = olivine_last_error();
-    switch (static_cast<int>(status) / 100) {
-    case 2:
-        detail::fail<UriError>(status, text);
-    case 3:
-        detail::fail<OpenError>(status, text);
-    case 4:
-        if (status == OLIVINE_STATUS_BACK_PRESSURED || status == OLIVINE_STATUS_NOT_CONNECTED) {
-            detail::fail<BackPressured>(status, text);
-        }
-        detail::fail<NotSent>(status, text);
-    case 5:
-        if (status == OLIVINE_STATUS_END_OF_STREAM) {
-            detail::fail<EndOfStream>(status, text);
-        }
-        detail::fail<ReceiveError>(status, text);
-    default:
-        detail::fail<UsageError>(status, text);
+    if (status != OLIVINE_STATUS_OK) {
+        detail::raise(status, olivine_last_error());
     }
 }
 
@@ -188,6 +192,12 @@ struct LinkStatus {
           abandoned(status.abandoned), undelivered(status.undelivered), messages(status.messages),
           bytes(status.bytes), acknowledged_bytes(status.acknowledged_bytes),
           journal_position(status.journal_position) {}
+
+    // Nothing without a bridge.
+    static std::optional<LinkStatus> of(const olivine_link_status &status) {
+        const bool is_there = status.stage != OLIVINE_LINK_STAGE_NONE;
+        return is_there ? std::optional<LinkStatus>(LinkStatus(status)) : std::nullopt;
+    }
 
     olivine_link_stage stage;
     std::uint32_t peers;

@@ -59,6 +59,11 @@ static void refusals() {
     moved.close();
     WANT(gone("the publisher is closed", [&] { moved.try_publish("closed"); }));
     WANT(gone("the publisher is closed", [&] { moved.claim(1); }));
+    WANT(gone("the publisher is closed", [&] { moved.close_failed("late"); }));
+    const std::string cut("inproc://layer\0cut", 18);
+    WANT(throws<UsageError>(OLIVINE_STATUS_BAD_ARGUMENT, [&] { Publisher{cut}; }));
+    WANT(throws<UsageError>(OLIVINE_STATUS_BAD_ARGUMENT,
+        [&] { Subscriber("inproc://layer", {{"topic", std::string("a\0b", 3)}}); }));
     Subscriber subscriber("inproc://layer");
     Subscriber other = std::move(subscriber);
     WANT(gone("the subscriber was moved from", [&] { subscriber.try_receive(); }));

@@ -2,6 +2,7 @@
 //! library, and run: among themselves, and with publishers and subscribers of Rust in this process.
 
 mod abi;
+mod answers;
 mod checked;
 mod pairs;
 /// What `cargo xtask capi` does.
@@ -331,7 +332,12 @@ fn the_programs_of_the_readme_run() {
     let hello = "hello\n";
     for (language, compiler, standard, prints) in [
         ("c", "cc", LOWEST_C, &[hello, "EURUSD 1.5\n", hello][..]),
-        ("cpp", "c++", LOWEST_CPP, &[hello, "1.5\nEURUSD 1.7\n"]),
+        (
+            "cpp",
+            "c++",
+            LOWEST_CPP,
+            &[hello, "1.5\nEURUSD 1.7\n", hello],
+        ),
     ] {
         let begin = format!("```{language}\n");
         let blocks = readme.split(&begin).skip(1);

@@ -59,3 +59,32 @@ fn error_of_a_journal_without_its_folder_says_what_to_do() {
     };
     assert!(text.contains("'follow=yes'"), "{text}");
 }
+
+/// A NUL in a URI or a value is never the silent end of it.
+#[test]
+fn nul_in_a_text_is_refused_in_words() {
+    for uri in [
+        "shm://a\0b",
+        "inproc://a\0b",
+        "shm://a?dir=/tmp/a\0b",
+        "shm://a?name=a\0b",
+        "inproc://a?topic=a\0b",
+        #[cfg(feature = "journal")]
+        "file:///tmp/a\0b.olv",
+        "shm+fd:///tmp/a\0b",
+        #[cfg(feature = "tcp")]
+        "tcp://127.0.0.1:1/a\0b",
+        #[cfg(feature = "tcp")]
+        "tcp://127.0.0.1\0:1/a",
+    ] {
+        for error in [
+            Publisher::open(uri).map(drop).unwrap_err(),
+            Subscriber::open(uri).map(drop).unwrap_err(),
+        ] {
+            let text = error.to_string();
+            let shown = text.contains("a\\u{0}b") || text.contains("127.0.0.1\\u{0}");
+            assert!(shown && text.is_ascii(), "{uri:?}: {text:?}");
+            assert!(error.id().starts_with("uri."), "{uri:?}: {text:?}");
+        }
+    }
+}

@@ -143,7 +143,7 @@ pub(crate) fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     let sealed = format!("OLIVINE_HOSTILE_MS={attack} OLIVINE_SEED={seed}");
     let again = format!("OLIVINE_AGAIN={}", plan.benches);
     let connections = format!("OLIVINE_NET_CHURN={}", plan.connections);
-    let suites: [Suite<'_>; 11] = [
+    let suites: [Suite<'_>; 12] = [
         // A release build has the figures.
         (
             "instructions",
@@ -156,6 +156,13 @@ pub(crate) fn steps(report: &mut Report, plan: &Plan, seed: u64) {
             "olivine-capi --release --test programs claim_and_commit",
             "",
             &[],
+        ),
+        // Programs under valgrind, against the library as it is installed.
+        (
+            "valgrind",
+            "olivine-capi --release --test programs valgrind",
+            "",
+            &[&["valgrind"]],
         ),
         // A death after every instruction, and every fault of every system call.
         (

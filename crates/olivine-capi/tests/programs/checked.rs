@@ -1,7 +1,7 @@
 //! Programs in C under a tool that checks each access to memory.
 
 use crate::stage::{self, Link, Running, TestFolder, WATCHDOG, numbered};
-use crate::{IMPATIENT, WITH_LINES};
+use crate::{IMPATIENT, WITH_LINES, WITH_LINES_CPP};
 use olivine::{Outgoing, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 use std::process::Command;
@@ -45,8 +45,22 @@ fn valgrind_finds_nothing_in_programs_in_c() {
         let words = role.into_iter().chain(uris.iter().map(String::as_str));
         assert_eq!(under_valgrind(&program, words).finish(), said);
     }
-    if let Some(program) = stage::compile("cc", WITH_LINES, "roles.c", Link::Static) {
-        elsewhere(&program);
+    for (compiler, flags, file) in [
+        ("cc", WITH_LINES, "roles.c"),
+        ("c++", WITH_LINES_CPP, "layer.cpp"),
+    ] {
+        // The library as it is installed.
+        let Some(program) = stage::compile(compiler, flags, file, Link::Shared) else {
+            return;
+        };
+        match compiler {
+            "cc" => roles(&program),
+            _ => {
+                let place = TestFolder::new();
+                let running = under_valgrind(&program, [&*place.uri("")]);
+                assert_eq!(running.finish(), "layered");
+            }
+        }
     }
 }
 
@@ -61,8 +75,8 @@ fn under_valgrind<'a>(program: &'a Path, words: impl IntoIterator<Item = &'a str
 /// Messages of a run, small and large.
 const MESSAGES: u64 = 250;
 
-/// Both ends of a connection, with the other end here, and of a journal.
-fn elsewhere(program: &Path) {
+/// Both ends of shared memory and of a connection, with the other end here, and of a journal.
+fn roles(program: &Path) {
     let count = MESSAGES.to_string();
     let publish = |uri: &str| under_valgrind(program, ["publish", uri, &count]);
     let subscribe = |uri: &str| under_valgrind(program, ["subscribe", uri]);
@@ -70,32 +84,53 @@ fn elsewhere(program: &Path) {
     let received = format!("open\nreceived {MESSAGES}");
     let connected =
         |address: String| format!("tcp://{address}/checked?role=connect&capacity=16KiB");
+    let place = TestFolder::new();
+    let uri = place.uri("&capacity=16KiB");
+    let mut subscriber = Subscriber::open(&uri).unwrap();
+    let running = publish(&uri);
+    receive_all(&mut subscriber);
+    assert_eq!(running.finish(), published);
+    drop(subscriber);
+    let running = subscribe(&uri);
+    send_all(Publisher::open(&format!("{uri}&subscribers=1")).unwrap());
+    assert_eq!(running.finish(), received);
+
     let listening = "tcp://127.0.0.1:0/checked?role=listen&capacity=16KiB&linger=1m";
 
     let mut subscriber = Subscriber::open(listening).unwrap();
     let running = publish(&connected(subscriber.link_status().unwrap().address));
-    for number in 0..MESSAGES {
-        let message = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
-        assert_eq!(*message, *numbered(number));
-    }
-    let end = subscriber.receive_timeout(WATCHDOG);
-    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+    receive_all(&mut subscriber);
     assert_eq!(running.finish(), published);
 
-    let mut publisher = Publisher::open(&format!("{listening}&subscribers=1")).unwrap();
+    let publisher = Publisher::open(&format!("{listening}&subscribers=1")).unwrap();
     let running = subscribe(&connected(publisher.link_status().unwrap().address));
-    for number in 0..MESSAGES {
-        let tag = u32::try_from(number).unwrap();
-        let message = numbered(number);
-        publisher.publish(Outgoing::new(&message).tag(tag)).unwrap();
-    }
-    publisher.close().unwrap();
+    send_all(publisher);
     assert_eq!(running.finish(), received);
 
     let folder = TestFolder::new();
     let journal = format!("file://{}/checked.journal", folder.0.path().display());
     assert_eq!(publish(&journal).finish(), published);
     assert_eq!(subscribe(&journal).finish(), received);
+}
+
+/// Receives the messages of a program, and the end.
+fn receive_all(subscriber: &mut Subscriber) {
+    for number in 0..MESSAGES {
+        let message = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
+        assert_eq!(*message, *numbered(number));
+    }
+    let end = subscriber.receive_timeout(WATCHDOG);
+    assert!(matches!(end, Err(ReceiveError::Closed)), "{end:?}");
+}
+
+/// Sends the messages to a program, and the end.
+fn send_all(mut publisher: Publisher) {
+    for number in 0..MESSAGES {
+        let tag = u32::try_from(number).unwrap();
+        let message = numbered(number);
+        publisher.publish(Outgoing::new(&message).tag(tag)).unwrap();
+    }
+    publisher.close().unwrap();
 }
 
 /// What `olivine.h` says that a file of suppressions has.

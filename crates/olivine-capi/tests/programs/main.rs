@@ -21,6 +21,7 @@ const LOWEST_C: &str = "c99";
 const LOWEST_CPP: &str = "c++17";
 /// Of programs that run under valgrind: its findings name lines.
 const WITH_LINES: &str = "c11 -g";
+const WITH_LINES_CPP: &str = "c++17 -g";
 
 /// Each program here, with each header, compiles without a warning by the oldest standard that the
 /// README promises, and by later ones.

@@ -82,11 +82,16 @@ pub(super) async fn run(
             Outgoing::session,
         )
         .await;
-    if matches!(&ended, Err(error) if error.of_source().is_some()) {
-        // A failure is an error only once it is stored.
+    // A failure is an error only once it is stored.
+    let is_failure_stored = matches!(&ended, Err(error) if error.of_source().is_some());
+    if is_failure_stored {
         control.failure_delivered();
-    } else if !outgoing.is_delivered() {
-        control.leave_undelivered(outgoing.egress.undelivered());
+    }
+    let is_over = outgoing.is_delivered() || is_failure_stored;
+    // Also of lanes beside one that failed.
+    let left = outgoing.egress.undelivered();
+    if left > 0 || !is_over {
+        control.leave_undelivered(left);
     }
     ended
 }

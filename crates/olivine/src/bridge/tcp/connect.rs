@@ -88,8 +88,11 @@ pub(super) fn source(
         }
         outcome
     });
-    if !control.has_delivered_failure() && !is_delivered(&mut egress) {
-        control.leave_undelivered(egress.undelivered());
+    let is_over = is_delivered(&mut egress) || control.has_delivered_failure();
+    // Also of lanes beside one that failed.
+    let left = egress.undelivered();
+    if left > 0 || !is_over {
+        control.leave_undelivered(left);
     }
     ended
 }

@@ -62,8 +62,8 @@ fn failure(subscriber: &mut Subscriber) -> String {
 fn fail(uri: &str, text: &str, reason: &str) {
     let mut publisher = Publisher::open(uri).expect("a publisher");
     publisher.publish(text.as_bytes()).expect("room");
-    // The bridge fails, too, once the failure is stored.
-    let _ = publisher.close_failed(reason);
+    // Returns once the failure is stored.
+    publisher.close_failed(reason).unwrap();
 }
 
 /// Only the bridge of the publisher got it: subscribers waited for ever.

@@ -5,7 +5,6 @@ use crate::publisher::{Publisher, State, lock};
 use crate::tensor;
 use crate::views::{Span, Views, export};
 use core::ffi::c_int;
-use pyo3::exceptions::PyValueError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PyTuple};
@@ -60,7 +59,7 @@ impl Claim {
     fn is_open(&self, py: Python<'_>) -> PyResult<bool> {
         ours(self.publisher.get().opener, "claim")?;
         let state = lock(py, self.publisher.get())?;
-        Ok(matches!(&*state, State::Claimed { serial, .. } if *serial == self.serial))
+        Ok(state.has_claim(self.serial))
     }
 
     /// Lets go of the view that `__enter__` gave. Refused while others look at its bytes.
@@ -88,9 +87,7 @@ impl Claim {
         self.hide(py)?;
         let mut state = lock(py, self.publisher.get())?;
         let Some(claim) = state.take_claim(self.serial)? else {
-            return Err(PyValueError::new_err(
-                "the claim was committed or aborted before: claim again",
-            ));
+            return Err(state.claim_is_over());
         };
         let (publisher, position) = claim.commit();
         let position = position
@@ -177,8 +174,10 @@ impl Claim {
         flags: c_int,
     ) -> PyResult<()> {
         let claim = slf.get();
-        if !claim.is_open(slf.py())? {
-            return Err(PyValueError::new_err("the claim was committed or aborted"));
+        ours(claim.publisher.get().opener, "claim")?;
+        let state = lock(slf.py(), claim.publisher.get())?;
+        if !state.has_claim(claim.serial) {
+            return Err(state.claim_is_over());
         }
         // SAFETY: Python's own view; open claims are neither committed nor aborted while there are
         // views.

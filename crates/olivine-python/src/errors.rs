@@ -172,7 +172,7 @@ pub(crate) fn of_sent(
 /// A message was not sent, or a stream not ended as it should be.
 pub(crate) fn of_described(py: Python<'_>, described: &olivine::Described) -> PyErr {
     let text = described.to_string();
-    match described.error {
+    let error = match described.error {
         olivine::NotSent::BackPressured | olivine::NotSent::Unacknowledged { .. } => {
             BackPressured::new_err(text)
         }
@@ -182,7 +182,8 @@ pub(crate) fn of_described(py: Python<'_>, described: &olivine::Described) -> Py
         olivine::NotSent::Forked => Forked::new_err(text),
         olivine::NotSent::LinkFailed => LinkFailed::new_err(text),
         _ => NotSent::new_err(text),
-    }
+    };
+    made(py, error)
 }
 
 /// `error` of the message with this index in a batch. An exception of the program stays as it is.
@@ -202,7 +203,7 @@ pub(crate) fn of_batch(py: Python<'_>, index: usize, error: PyErr) -> PyErr {
 /// Nothing was received.
 pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyErr {
     let text = chain(error);
-    match error {
+    let error = match error {
         olivine::ReceiveError::Closed => EndOfStream::new_err(text),
         olivine::ReceiveError::Overrun { lost_bytes } => {
             with(py, Overrun::new_err(text), "lost_bytes", *lost_bytes)
@@ -211,7 +212,8 @@ pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyEr
         olivine::ReceiveError::Corrupt { .. } => Corrupt::new_err(text),
         olivine::ReceiveError::Forked => Forked::new_err(text),
         _ => ReceiveError::new_err(text),
-    }
+    };
+    made(py, error)
 }
 
 /// The next message does not fit a row.
@@ -224,6 +226,13 @@ pub(crate) fn wrong_length(py: Python<'_>, length: usize, expected: usize) -> Py
     with(py, error, "expected", expected)
 }
 
+/// The exception with its object, which pyo3 otherwise makes at the first look at it. While the
+/// interpreter exits it cannot: it panics.
+pub(crate) fn made(py: Python<'_>, error: PyErr) -> PyErr {
+    error.restore(py);
+    PyErr::fetch(py)
+}
+
 /// An exception with a number.
 pub(crate) fn with<'py>(
     py: Python<'py>,
@@ -231,6 +240,7 @@ pub(crate) fn with<'py>(
     name: &str,
     number: impl IntoPyObject<'py>,
 ) -> PyErr {
+    let error = made(py, error);
     match error.value(py).setattr(name, number) {
         Ok(()) => error,
         Err(other) => other,

@@ -11,12 +11,12 @@ pub(crate) use state::{State, lock};
 use crate::arguments;
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{NotSent, closed, not_async, of_described, of_sent, ours, viewed};
+use crate::errors::{LinkFailed, NotSent, closed, made, not_async, of_described, of_sent, ours, viewed};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::stated::Stated;
 use crate::views::Given;
-use crate::waits::{Cancel, aside, forget};
+use crate::waits::{Cancel, aside};
 use olivine::{Outgoing, Publisher as RustPublisher};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
@@ -373,8 +373,11 @@ impl Publisher {
     /// On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has
     /// everything. If `linger` is 0, the default, it waits without bound for a far side that is
     /// connected, and for a full disk: set it for such channels, `linger="5s"`. An absent far side
-    /// of tcp:// or nats:// is given up after `expire`, or 30 s if that is never. A publisher that
-    /// is collected ends its stream in the same way, without an error.
+    /// of tcp:// or nats:// is given up after `expire`, or 30 s if that is never.
+    ///
+    /// A publisher that is collected ends its stream in the same way, with a ResourceWarning, which
+    /// `-X dev` shows. `sys.unraisablehook` gets what `close` would have raised, and prints it. If
+    /// the program ends by an exception that nothing handles, it ends as failed.
     ///
     /// Over tcp:// the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by
@@ -435,7 +438,7 @@ impl Publisher {
     ) -> PyResult<()> {
         let failed = failure(exception, value);
         let is_failed = failed.is_some();
-        match self.end(py, failed) {
+        match self.end(py, failed).map_err(|error| made(py, error)) {
             // A claim is still looked at, by what the exception holds as a rule: the stream ends,
             // with this reason, when the publisher is collected.
             Err(error) if !exception.is_none() && error.is_instance_of::<PyBufferError>(py) => {
@@ -466,17 +469,15 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
-        let publisher = match std::mem::replace(self.state.get_mut(), State::Closed) {
-            State::Open(publisher) => publisher,
-            State::Claimed { claim, .. } => claim.abort(),
-            State::Closed => return,
+        let Some(publisher) = self.state.get_mut().end() else {
+            return;
         };
         let failed = self.failed.get_mut();
         let failed = failed.unwrap_or_else(PoisonError::into_inner).take();
         let ending = Ending::new(publisher, failed);
         // In a forked child nothing lingers.
         if ours(self.opener, "publisher").is_ok() {
-            forget(ending);
+            ending.collect();
         }
     }
 }
@@ -505,18 +506,10 @@ impl Publisher {
     /// Lets go of a forked child's copy, which leaves the channel alone. The copy stays while a
     /// thread of the parent uses it, and while its claim is looked at.
     fn leave_to_parent(&self, py: Python<'_>) {
-        let Some(mut state) = self.state.take(py) else {
-            return;
-        };
-        if let State::Claimed { views, .. } = &*state
-            && views.count() > 0
+        if let Some(mut state) = self.state.take(py)
+            && state.unviewed().is_ok()
         {
-            return;
-        }
-        match std::mem::replace(&mut *state, State::Closed) {
-            State::Open(publisher) => drop(publisher),
-            State::Claimed { claim, .. } => drop(claim.abort()),
-            State::Closed => {}
+            drop(state.end());
         }
     }
 
@@ -555,15 +548,7 @@ impl Publisher {
     /// thread is in a call, or a claim is looked at.
     fn take(&self, py: Python<'_>) -> PyResult<Option<Box<RustPublisher>>> {
         let mut state = lock(py, self)?;
-        if let State::Claimed { views, .. } = &*state
-            && views.count() > 0
-        {
-            return Err(viewed("the claim", views.count()));
-        }
-        Ok(match std::mem::replace(&mut *state, State::Closed) {
-            State::Open(publisher) => Some(publisher),
-            State::Claimed { claim, .. } => Some(claim.abort()),
-            State::Closed => None,
-        })
+        state.unviewed()?;
+        Ok(state.end())
     }
 }

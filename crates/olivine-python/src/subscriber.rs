@@ -5,7 +5,9 @@ mod state;
 pub(crate) use state::{State, lock};
 
 use crate::arguments;
-use crate::errors::{EndOfStream, Forked, closed, not_async, of_received, of_system, ours, viewed};
+use crate::errors::{
+    EndOfStream, Forked, closed, made, not_async, of_received, of_system, ours, viewed,
+};
 use crate::exclusive::Exclusive;
 use crate::iterator::Messages;
 use crate::message::Message;
@@ -551,7 +553,7 @@ impl Subscriber {
         let py = slf.py();
         loop {
             py.check_signals()?;
-            return match state.next_within(py, None) {
+            return match state.next_within(py, None).map_err(|error| made(py, error)) {
                 Ok(Some(found)) => Message::copy(slf, state, found).map(Some),
                 Ok(None) => continue,
                 Err(error) if error.is_instance_of::<EndOfStream>(py) => Ok(None),
@@ -567,7 +569,7 @@ impl Subscriber {
     }
 
     fn end(&self, py: Python<'_>, ending: Ending) -> PyResult<()> {
-        let ended = match lock(py, self) {
+        let ended = match lock(py, self).map_err(|error| made(py, error)) {
             Ok(mut state) => state.end(ending),
             // A forked child, and a thread of the parent was in a call: the copy stays.
             Err(error) if error.is_instance_of::<Forked>(py) => None,

@@ -92,23 +92,8 @@ pub(crate) fn aside<R: Send + 'static>(
         .ok_or_else(|| Error::new_err(format!("{what} panicked: please report what it printed")))
 }
 
-/// Drops a handle that may linger, where Python collects its object. Nothing can be raised there:
-/// an exception by a signal is raised right after.
-pub(crate) fn forget(gone: impl Send + 'static) {
-    Python::attach(|py| {
-        // Collected while something else is being raised: that goes on afterwards.
-        let raised = PyErr::take(py);
-        if let Err(interrupted) = aside(py, "closing", move || drop(gone)) {
-            raise_later(py, interrupted);
-        }
-        if let Some(raised) = raised {
-            raised.restore(py);
-        }
-    });
-}
-
 /// Has the main thread raise `error` as soon as it runs Python again.
-fn raise_later(py: Python<'_>, error: PyErr) {
+pub(crate) fn raise_later(py: Python<'_>, error: PyErr) {
     extern "C" fn raise(error: *mut c_void) -> c_int {
         // SAFETY: from `Box::into_raw` below, and called once.
         let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };

@@ -185,6 +185,42 @@ class Ending(Case):
         with self.assertRaisesRegex(olivine.ReceiveError, "failed: no reason was given"):
             Subscriber(uri).receive()
 
+    def test_the_reason_of_an_exception_is_one_line_of_bounded_length(self):
+        class Silent(Exception):
+            def __str__(self):
+                raise ValueError("has no text")
+
+        for error, text in [
+            (RuntimeError("no\n  sensor\x1b[2J"), "raised RuntimeError: no sensor"),
+            (RuntimeError(), "raised RuntimeError[^:]*$"),
+            (Silent(), "raised Silent[^:]*$"),
+            (KeyError("\ud800"), r"raised KeyError: '\\ud800'"),
+            (RuntimeError("\ud800"), "raised RuntimeError: \ufffd"),
+            (RuntimeError("ä" * 10**6), f"raised RuntimeError: {'ä' * 200} …"),
+        ]:
+            publisher, subscriber = self.pair()
+            with contextlib.suppress(Exception), publisher:
+                raise error
+            with self.assertRaisesRegex(olivine.ReceiveError, text) as raised:
+                subscriber.receive()
+            self.assertTrue(str(raised.exception).isprintable())
+            subscriber.close()
+
+    def test_a_claim_of_a_closed_publisher_says_so(self):
+        publisher, _subscriber = self.pair()
+        before = publisher.claim(1)
+        before.commit()
+        with self.assertRaisesRegex(ValueError, "claim again"):
+            before.commit()
+        with self.assertRaisesRegex(ValueError, "claim again"):
+            memoryview(before)
+        claim = publisher.claim(1)
+        publisher.close()
+        for call in [claim.commit, lambda: memoryview(claim)]:
+            with self.assertRaisesRegex(olivine.Closed, "the publisher was closed.*open another"):
+                call()
+        claim.abort()
+
     def test_a_stream_whose_end_was_refused_ends_as_failed_later(self):
         for explicit in [False, True]:
             uri = f"shm://{'explicit' if explicit else 'collected'}"

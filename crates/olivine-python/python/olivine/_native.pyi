@@ -263,8 +263,11 @@ class Publisher:
         On a channel elsewhere (tcp://, nats://, file://) it waits until the far side has
         everything. If `linger` is 0, the default, it waits without bound for a far side that is
         connected, and for a full disk: set it for such channels, `linger="5s"`. An absent far side
-        of tcp:// or nats:// is given up after `expire`, or 30 s if that is never. A publisher that
-        is collected ends its stream in the same way, without an error.
+        of tcp:// or nats:// is given up after `expire`, or 30 s if that is never.
+
+        A publisher that is collected ends its stream in the same way, with a ResourceWarning, which
+        `-X dev` shows. `sys.unraisablehook` gets what `close` would have raised, and prints it. If
+        the program ends by an exception that nothing handles, it ends as failed.
 
         Over tcp:// the far side also confirms the end of the stream. If the connection breaks
         before it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by

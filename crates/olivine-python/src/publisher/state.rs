@@ -1,7 +1,7 @@
 //! What a publisher is in the middle of.
 
 use super::Publisher;
-use crate::errors::{closed, in_use, viewed};
+use crate::errors::{Closed, closed, in_use, viewed};
 use crate::exclusive::Taken;
 use crate::views::Views;
 use olivine::{OwnedClaim, Publisher as RustPublisher};
@@ -40,22 +40,52 @@ impl State {
         }
     }
 
+    /// Refused while the bytes of its claim are looked at.
+    pub(super) fn unviewed(&self) -> PyResult<()> {
+        match self {
+            Self::Claimed { views, .. } if views.count() > 0 => {
+                Err(viewed("the claim", views.count()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes the publisher out, and aborts its claim; `None` if that was done before.
+    pub(super) fn end(&mut self) -> Option<Box<RustPublisher>> {
+        match std::mem::replace(self, Self::Closed) {
+            Self::Open(publisher) => Some(publisher),
+            Self::Claimed { claim, .. } => Some(claim.abort()),
+            Self::Closed => None,
+        }
+    }
+
     /// Takes the claim of this number out, if it is open; refuses while its bytes are looked at.
     pub(crate) fn take_claim(&mut self, wanted: u64) -> PyResult<Option<OwnedClaim>> {
-        match self {
-            Self::Claimed { serial, views, .. } if *serial == wanted => {
-                if views.count() > 0 {
-                    return Err(viewed("the claim", views.count()));
-                }
-            }
-            _ => return Ok(None),
+        if !self.has_claim(wanted) {
+            return Ok(None);
         }
+        self.unviewed()?;
         match std::mem::replace(self, Self::Closed) {
             Self::Claimed { claim, .. } => Ok(Some(claim)),
             other => {
                 *self = other;
                 Ok(None)
             }
+        }
+    }
+
+    /// Whether the claim of this number is open.
+    pub(crate) fn has_claim(&self, wanted: u64) -> bool {
+        matches!(self, Self::Claimed { serial, .. } if *serial == wanted)
+    }
+
+    /// Why a claim that is not open has no bytes any more.
+    pub(crate) fn claim_is_over(&self) -> PyErr {
+        match self {
+            Self::Closed => Closed::new_err(
+                "the publisher was closed, which aborts its open claim: open another one",
+            ),
+            _ => PyValueError::new_err("the claim was committed or aborted before: claim again"),
         }
     }
 }

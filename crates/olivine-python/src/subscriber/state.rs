@@ -1,7 +1,9 @@
 //! What a subscriber is in the middle of: the message received last, and what is due.
 
 use super::Subscriber;
-use crate::errors::{InUse, closed, in_handler, in_use, of_received, ours, viewed, wrong_length};
+use crate::errors::{
+    InUse, closed, in_handler, in_use, made, of_received, ours, viewed, wrong_length,
+};
 use crate::exclusive::Taken;
 use crate::message::{Found, lane};
 use crate::rows::{Detail, Details, Rows};
@@ -153,7 +155,7 @@ impl State {
     /// The next message of a call that has handed out `count` already. An error behind those is
     /// reported by the next call; a refusal says nothing about the next call, and is reported now.
     pub(super) fn next_of(&mut self, count: usize, py: Python<'_>) -> PyResult<Option<Found>> {
-        match self.next(py) {
+        match self.next(py).map_err(|error| made(py, error)) {
             Err(error)
                 if count > 0
                     && !error.is_instance_of::<PyBufferError>(py)

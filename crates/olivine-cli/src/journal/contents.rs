@@ -40,6 +40,14 @@ struct Hole {
     bytes: u64,
 }
 
+/// A recording that failed before a later one.
+#[derive(Debug)]
+struct FailedRecording {
+    /// Position in the journal between the two.
+    position: u64,
+    reason: String,
+}
+
 /// What a journal holds.
 struct Contents {
     outline: Outline,
@@ -50,6 +58,7 @@ struct Contents {
     /// Messages of further topics.
     other_topics: u64,
     holes: Vec<Hole>,
+    failures: Vec<FailedRecording>,
     position: u64,
     end: End,
 }
@@ -132,15 +141,25 @@ pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
 /// Reads every byte.
 fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
-    let mut holes = Vec::new();
+    let (mut holes, mut failures) = (Vec::new(), Vec::new());
+    let mut failed = |reason: Option<&str>, position| {
+        failures.extend(reason.map(|reason| FailedRecording {
+            position,
+            reason: JournalError::given(reason).to_owned(),
+        }));
+    };
     let (mut topics, mut other_topics) = (BTreeMap::<String, u64>::new(), 0);
     (outline.first_ns, outline.last_ns) = (None, None);
     let end = loop {
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
-            Ok(None) => break End::State(replay.state()),
+            Ok(None) => {
+                failed(replay.failed_before(), replay.position());
+                break End::State(replay.state());
+            }
             Err(error) => break End::Damaged(with_id(&error.into())),
         };
+        failed(run.failed_before, run.journal_position);
         outline.first_ns.get_or_insert(run.time_ns);
         outline.last_ns = Some(run.time_ns);
         if run.missed_bytes > 0 {
@@ -182,6 +201,7 @@ fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
         topics,
         other_topics,
         holes,
+        failures,
         end,
     }
 }
@@ -214,6 +234,7 @@ fn estimate(outline: Outline) -> Contents {
         topics: topics.collect(),
         other_topics: scaled(outline.read.other_topics),
         holes: Vec::new(),
+        failures: Vec::new(),
         position: outline.end,
         end,
         outline,

@@ -124,6 +124,7 @@ pub(super) fn read(
         stopped: false,
     };
     let mut missed = Missed::default();
+    let mut failures = Failures::default();
     // Of lanes of which no message behind the hole was selected yet.
     let mut pending: HashMap<Lane, u64> = HashMap::new();
     let mut runs = 0_u64;
@@ -134,12 +135,16 @@ pub(super) fn read(
         }
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
-            Ok(None) => break replay.check_finished().err(),
+            Ok(None) => {
+                failures.add(replay.failed_before(), replay.position());
+                break replay.check_finished().err();
+            }
             Err(error) => break Some(error),
         };
         if part.is_behind(run.time_ns, run.journal_position) {
             break None;
         }
+        failures.add(run.failed_before, run.journal_position);
         runs += 1;
         if runs.is_multiple_of(RUNS_A_LOOK) && progress.is_shown() {
             let done = run.journal_position.saturating_sub(begin);
@@ -188,7 +193,8 @@ pub(super) fn read(
         end,
         Some(JournalError::Unfinished { .. } | JournalError::Failed { .. })
     );
-    let holes = missed.sentence();
+    let holes = missed.sentence().into_iter().chain(failures.sentence());
+    let holes = Some(holes.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty());
     let accepts = part.unfinished == Unfinished::Accept;
     let end = end.map(|error| with_id(&error.into()));
     let joined = |parts: [Option<String>; 2]| {
@@ -206,6 +212,27 @@ pub(super) fn read(
 }
 
 const ACCEPT: &str = " (accept this with '--unfinished accept')";
+
+/// Recordings that failed before later ones.
+#[derive(Default)]
+struct Failures {
+    count: u64,
+    last: String,
+}
+
+impl Failures {
+    fn add(&mut self, reason: Option<&str>, position: u64) {
+        if let Some(reason) = reason {
+            self.count += 1;
+            self.last = format!("at position {position}: {}", JournalError::given(reason));
+        }
+    }
+
+    fn sentence(&self) -> Option<String> {
+        let (count, last) = (self.count, &self.last);
+        (count > 0).then(|| format!("earlier recordings failed in {count} places, last {last}"))
+    }
+}
 
 /// What was never recorded.
 #[derive(Default)]

@@ -378,6 +378,44 @@ fn each_reader_tells_the_reason_of_a_failed_recorder() {
     assert_eq!(code(&output), 0, "{}", said(&output));
 }
 
+/// A later recording hid it.
+#[test]
+fn each_reader_tells_of_a_failed_recording_before_a_later_one() {
+    let bench = Bench::new();
+    let recorder = bench.record("failed.olv");
+    recorder.close_failed("the sensor is gone").unwrap();
+    Recorder::open(&bench.path("failed.olv"), &RecorderSettings::default())
+        .unwrap()
+        .close()
+        .unwrap();
+    let info = json(&bench.run(&["info", "failed.olv", "--json"]));
+    assert_eq!(info["state"], "incomplete", "{info}");
+    assert_eq!(info["failures"][0]["reason"], "the sensor is gone");
+    let info = bench.run(&["info", "failed.olv"]);
+    let text = String::from_utf8_lossy(&info.stdout);
+    assert!(
+        text.contains("; earlier recordings failed in 1 places"),
+        "{text}"
+    );
+    assert!(text.contains("FAILED AT"), "{text}");
+    let uri = format!("file://{}?channel=log", bench.path("failed.olv").display());
+    for words in [
+        &["journal", "cut", "failed.olv", "cut.olv"][..],
+        &["journal", "export", "failed.olv", "out.csv"],
+        &["sub", &uri],
+    ] {
+        let mut command = bench.place.olivine(words);
+        let output = command.current_dir(bench.path("")).output().unwrap();
+        let text = said(&output);
+        assert_eq!(code(&output), 1, "{words:?}: {text}");
+        assert!(text.contains(": the sensor is gone"), "{words:?}: {text}");
+    }
+    let words = ["cut", "failed.olv", "new.olv", "--unfinished", "accept"];
+    let output = bench.run(&words);
+    assert_eq!(code(&output), 0, "{}", said(&output));
+    assert!(said(&output).contains(": the sensor is gone"));
+}
+
 #[test]
 fn torn_tail_fails_after_everything_before_it_is_cut_and_exported() {
     let bench = Bench::new();

@@ -287,6 +287,15 @@ impl Ingress {
         lanes.any(|lane| lane.index == index && lane.publisher.is_some())
     }
 
+    /// Whether every live reliable subscriber has read everything of an open lane.
+    #[cfg(feature = "journal")]
+    pub(crate) fn is_drained(&mut self, index: u32) -> bool {
+        let lanes = self.lanes.iter_mut().filter(|lane| lane.index == index);
+        let mut publishers = lanes.filter_map(|lane| lane.publisher.as_mut());
+        publishers
+            .all(|publisher| !matches!(publisher.wait_drained(Some(Duration::ZERO)), Ok(false)))
+    }
+
     /// Whether lanes were opened here, and each of them has ended without a failure.
     #[cfg(feature = "tcp")]
     pub(crate) fn has_ended(&self) -> bool {

@@ -262,6 +262,12 @@ impl SubscriberSlowState {
         self.config.scheme() != Scheme::Sealed && self.link_has_failed()
     }
 
+    /// Whether our own bridge replays a journal: behind a recording that failed it goes on.
+    fn goes_on_behind_failures(&self) -> bool {
+        let link = self.link.as_ref();
+        link.is_some_and(|link| link.uri().starts_with("file:") && !link.control().has_failed())
+    }
+
     /// Counts an overrun, and returns its error.
     pub(super) fn overrun(&mut self, lost_bytes: u64) -> ReceiveError {
         let Attached {
@@ -300,8 +306,13 @@ impl SubscriberSlowState {
             }
             stream_started |= state != joined.state || consumer.has_moved();
             // Of this state: the next publisher of the lane may open it meanwhile.
-            if end == StreamEnd::Closed && ending::has_failed_as(consumer.lane(), state) {
-                end = StreamEnd::Failed { place };
+            if ending::has_failed_as(consumer.lane(), state) {
+                if self.goes_on_behind_failures() && joined.reported_failure == state {
+                    return None;
+                }
+                if end == StreamEnd::Closed {
+                    end = StreamEnd::Failed { place };
+                }
             }
         }
         // After the loads of the states and failures: of two publishers of which one opened before

@@ -4,14 +4,6 @@ use super::remedy;
 use std::io;
 use std::path::PathBuf;
 
-/// A reason, or that there is none.
-fn given(reason: &str) -> &str {
-    match reason.trim() {
-        "" => "its recorder gave no reason",
-        reason => reason,
-    }
-}
-
 /// Why a journal could not be written or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -153,7 +145,7 @@ pub enum JournalError {
         "the recording failed: {}; {} has what was recorded before, up to position {position} of \
          the journal: record into it again, which mends its end, or accept this end with \
          'unfinished=accept'",
-        given(reason),
+        Self::given(reason),
         path.display()
     )]
     Failed {
@@ -248,4 +240,15 @@ pub enum JournalError {
     /// The recorder was opened before a `fork`, and this is the child.
     #[error("this recorder belongs to the parent process: open the journal again after fork")]
     Forked,
+}
+
+impl JournalError {
+    /// The reason of a recorder that failed, or that there is none.
+    #[must_use]
+    pub fn given(reason: &str) -> &str {
+        match reason.trim() {
+            "" => "its recorder gave no reason",
+            reason => reason,
+        }
+    }
 }

@@ -6,7 +6,7 @@ use crate::common::{TestFolder, until};
 use crate::file::{record, replay, uri};
 use crate::recording::{deliver, fast, frame, lanes, replay_all};
 use olivine::journal::{JournalError, Outline, Recorder, Replay, ReplayState};
-use olivine::{LinkError, Publisher, ReceiveError, Subscriber};
+use olivine::{Bridge, Config, LinkError, NotSent, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 
 /// The tags of all messages, and the text of the failure behind them.
@@ -60,7 +60,7 @@ fn reader_gets_the_reason_of_a_failed_recorder_whatever_was_before() {
             let end = subscriber.receive().unwrap_err();
             assert!(matches!(end, ReceiveError::Closed), "{end}");
 
-            // The next recorder says so, and mends the end.
+            // The next recorder says so, and mends the end: readers get the failure before it.
             let publisher = Publisher::open(&uri(&path, "")).unwrap();
             let note = publisher.link_status().unwrap().note;
             assert!(note.ends_with("failed: the sensor is gone"), "{note}");
@@ -68,6 +68,14 @@ fn reader_gets_the_reason_of_a_failed_recorder_whatever_was_before() {
             let all = replay_all(&path);
             let sealed = ReplayState::Ended { is_sealed: true };
             assert_eq!(all.end.unwrap(), sealed, "{before}, {sent}");
+            let (found, ends) = with_failures(&uri(&path, ""));
+            assert!(found.into_iter().eq(0..before + sent));
+            let [(at, reason), (end, closed)] = &ends[..] else {
+                panic!("{ends:?}")
+            };
+            assert_eq!((*at, *end), (before + sent, before + sent));
+            assert!(reason.contains(": the sensor is gone;"), "{reason}");
+            assert_eq!(closed, "", "{before}, {sent}");
         }
     }
 }
@@ -96,7 +104,12 @@ fn dropped_recorder_that_ends_only_by_close_does_not_keep_an_earlier_end() {
     let mut recorder = Recorder::open(&path, &fast()).unwrap();
     recorder.finish_only_by_close();
     recorder.close().unwrap();
-    assert_eq!(replay(&uri(&path, "")), [0, 1, 2]);
+    let (tags, ends) = with_failures(&uri(&path, ""));
+    assert_eq!((tags, ends.len()), (vec![0, 1, 2], 2), "{ends:?}");
+    assert!(
+        ends[0].1.contains("its recorder gave no reason"),
+        "{ends:?}"
+    );
 }
 
 #[test]
@@ -185,5 +198,202 @@ fn follower_has_the_reason_in_its_status_and_waits_for_the_next_recorder() {
     });
     let mut publisher = Publisher::open(&uri(&path, "sync=never")).unwrap();
     publisher.publish(b"behind").unwrap();
+    let error = follower.receive().unwrap_err();
+    let ReceiveError::Failed(LinkError::Upstream { reason, .. }) = error else {
+        panic!("{error}")
+    };
+    assert!(reason.contains(": the sensor is gone;"), "{reason}");
     assert_eq!(*follower.receive().unwrap(), *b"behind");
+}
+
+/// The tags of all messages, and each failure with the number of messages before it; last the end
+/// of the stream, without a text.
+fn with_failures(uri: &str) -> (Vec<u32>, Vec<(u32, String)>) {
+    let mut subscriber = Subscriber::open(uri).unwrap();
+    let found = failures_of(&mut subscriber);
+    subscriber.close();
+    found
+}
+
+fn failures_of(subscriber: &mut Subscriber) -> (Vec<u32>, Vec<(u32, String)>) {
+    let (mut tags, mut failures) = (Vec::new(), Vec::new());
+    loop {
+        let count = u32::try_from(tags.len()).unwrap();
+        match subscriber.receive() {
+            Ok(found) => tags.push(found.tag()),
+            Err(ReceiveError::Failed(LinkError::Upstream { reason, .. })) => {
+                failures.push((count, reason));
+            }
+            Err(ReceiveError::Closed) => {
+                failures.push((count, String::new()));
+                return (tags, failures);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Records `tags`, and fails with this reason, or ends in order without one.
+fn record_part(path: &Path, tags: std::ops::Range<u32>, failure: Option<&str>, query: &str) {
+    let mut publisher = Publisher::open(&uri(path, &format!("sync=never{query}"))).unwrap();
+    for tag in tags {
+        let message = crate::file::message(tag);
+        let message = olivine::Outgoing::new(&message).tag(tag);
+        publisher.publish(message).unwrap();
+    }
+    match failure {
+        Some(reason) => drop(publisher.close_failed(reason)),
+        None => drop(publisher.close().unwrap()),
+    }
+}
+
+/// It was no longer told once a later recording followed.
+#[test]
+fn failure_that_a_later_recording_follows_is_reported_between_the_two() {
+    // In one file, and with a new file for each recording.
+    for rotate in ["", "&rotate=4KiB"] {
+        let place = TestFolder::new();
+        let path = place.file("between.olv");
+        record_part(&path, 0..300, Some("the sensor is gone"), rotate);
+        record_part(&path, 300..600, Some("its disk is full"), rotate);
+        record_part(&path, 600..900, None, rotate);
+        let mut failed = Vec::new();
+        let mut replay = Replay::open(&path).unwrap();
+        let mut second = 0;
+        while let Some(run) = replay.next_run().unwrap() {
+            if let Some(reason) = run.failed_before {
+                failed.push((run.messages().next().unwrap().tag, reason.to_owned()));
+                second = run.journal_position;
+            }
+        }
+        let told = |n: u32, reason: &str| (n, reason.to_owned());
+        let both = [
+            told(300, "the sensor is gone"),
+            told(600, "its disk is full"),
+        ];
+        assert_eq!(failed, both);
+        let query = "capacity=4KiB";
+        let (tags, ends) = with_failures(&uri(&path, query));
+        assert!(tags.into_iter().eq(0..900));
+        let at: Vec<u32> = ends.iter().map(|(at, _)| *at).collect();
+        assert_eq!(at, [300, 600, 900], "{ends:?}");
+        assert!(ends[0].1.contains(": the sensor is gone;"), "{ends:?}");
+        assert!(ends[1].1.contains(": its disk is full;"), "{ends:?}");
+        assert_eq!(ends[2].1, "");
+        // A place before it, the place itself, and one behind it.
+        for (from, expected) in [(second - 1, 1), (second, 1), (second + 8, 0)] {
+            let (_, ends) = with_failures(&uri(&path, &format!("from=position:{from}")));
+            assert_eq!(ends.len(), expected + 1, "{from}: {ends:?}");
+        }
+        let accepting = uri(&path, "unfinished=accept");
+        let mut subscriber = Subscriber::open(&accepting).unwrap();
+        let (tags, ends) = failures_of(&mut subscriber);
+        assert_eq!((tags.len(), ends.len()), (900, 1));
+        let note = subscriber.link_status().unwrap().note;
+        assert!(
+            note.contains(" failed in 2 places, last at position "),
+            "{note}"
+        );
+        assert!(note.ends_with(": its disk is full"), "{note}");
+    }
+}
+
+#[test]
+fn subscriber_with_a_name_gets_each_failure_once_wherever_it_stopped() {
+    for read in [0, 299, 300, 301, 600] {
+        let place = TestFolder::new();
+        let path = place.file("named.olv");
+        let named = format!("name=audit&capacity=4KiB&dir={}", place.dir().display());
+        let named = uri(&path, &named);
+        record_part(&path, 0..300, Some("the sensor is gone"), "");
+        record_part(&path, 300..600, None, "");
+        let mut subscriber = Subscriber::open(&named).unwrap();
+        let mut failures = 0;
+        for tag in 0..read {
+            let found = match subscriber.receive() {
+                Ok(found) => found.tag(),
+                Err(ReceiveError::Failed(_)) => {
+                    failures += 1;
+                    subscriber.receive().unwrap().tag()
+                }
+                Err(error) => panic!("{error}"),
+            };
+            assert_eq!(found, tag);
+        }
+        subscriber.close();
+        assert_eq!(failures, u32::from(read > 300), "{read}");
+        let (tags, ends) = with_failures(&named);
+        assert!(tags.into_iter().eq(read..600), "{read}");
+        assert_eq!(ends.len() + failures as usize, 2, "{read}: {ends:?}");
+    }
+}
+
+/// Reported at the end of the journal, it is not reported again before what follows.
+#[test]
+fn failure_at_the_end_is_not_reported_again_once_a_recording_follows() {
+    for messages in [0, 300] {
+        let place = TestFolder::new();
+        let path = place.file("end.olv");
+        let named = format!("name=audit&capacity=4KiB&dir={}", place.dir().display());
+        let named = uri(&path, &named);
+        record_part(&path, 0..messages, Some("the sensor is gone"), "");
+        for again in [false, true] {
+            let mut subscriber = Subscriber::open(&named).unwrap();
+            if !again {
+                for tag in 0..messages {
+                    assert_eq!(subscriber.receive().unwrap().tag(), tag);
+                }
+            }
+            let error = subscriber.receive().unwrap_err();
+            assert!(error.to_string().contains("failed"), "{error}");
+            subscriber.close();
+        }
+        record_part(&path, messages..600, None, "");
+        let (tags, ends) = with_failures(&named);
+        assert!(tags.into_iter().eq(messages..600));
+        assert_eq!(ends, [(600 - messages, String::new())], "{messages}");
+    }
+}
+
+#[test]
+fn follower_gets_the_failure_before_the_next_recording() {
+    for messages in [0, 3] {
+        let place = TestFolder::new();
+        let path = place.file("followed.olv");
+        record_part(&path, 0..3, Some("the sensor is gone"), "");
+        let mut follower = Subscriber::open(&uri(&path, "follow=yes")).unwrap();
+        for tag in 0..3 {
+            assert_eq!(follower.receive().unwrap().tag(), tag);
+        }
+        until("it has the reason", || {
+            let note = follower.link_status().unwrap().note;
+            note == "the recording failed: the sensor is gone"
+        });
+        record_part(&path, 3..3 + messages, None, "");
+        let (tags, ends) = failures_of(&mut follower);
+        assert!(tags.into_iter().eq(3..3 + messages));
+        assert_eq!(ends.len(), 2, "{ends:?}");
+        assert!(ends[0].1.contains(": the sensor is gone;"), "{ends:?}");
+        assert_eq!(ends[0].0, 0);
+    }
+}
+
+#[test]
+fn replay_into_shared_memory_passes_a_failure_on_once_and_goes_on() {
+    let place = TestFolder::new();
+    let path = place.file("passed.olv");
+    record_part(&path, 0..300, Some("the sensor is gone"), "");
+    record_part(&path, 300..600, None, "");
+    let shm = format!("shm://passed?capacity=4KiB&dir={}", place.dir().display());
+    let mut subscriber = Subscriber::open(&shm).unwrap();
+    let from = Config::parse(&uri(&path, "")).unwrap();
+    let bridge = Bridge::start(&from, &Config::parse(&shm).unwrap(), true).unwrap();
+    let (tags, mut ends) = failures_of(&mut subscriber);
+    assert!(tags.into_iter().eq(0..600));
+    // It comes again until the replay has opened the lane again, as that of a publisher does.
+    ends.dedup();
+    let at: Vec<u32> = ends.iter().map(|(at, _)| *at).collect();
+    assert_eq!(at, [300, 600], "{ends:?}");
+    assert!(ends[0].1.contains(": the sensor is gone;"), "{ends:?}");
+    drop(bridge);
 }

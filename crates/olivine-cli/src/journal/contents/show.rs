@@ -1,6 +1,6 @@
 //! The contents of a journal as text and as JSON.
 
-use super::{Contents, Hole, LaneContents};
+use super::{Contents, FailedRecording, Hole, LaneContents};
 use crate::output::table;
 use olivine::Start;
 use olivine_bench::text;
@@ -23,12 +23,17 @@ impl Contents {
     fn word(&self) -> &'static str {
         match self.end.word() {
             "complete" if self.outline.missed_bytes.is_some_and(|bytes| bytes > 0) => "incomplete",
+            "complete" if !self.failures.is_empty() => "incomplete",
             word => word,
         }
     }
 
     fn sentence(&self) -> String {
-        let end = self.end.sentence();
+        let mut end = self.end.sentence();
+        if !self.failures.is_empty() {
+            let places = self.failures.len();
+            end = format!("{end}; earlier recordings failed in {places} places");
+        }
         match (self.outline.missed_bytes, self.is_exact) {
             (Some(0), _) => end,
             (Some(bytes), true) => format!(
@@ -103,6 +108,7 @@ impl Contents {
         out.push_str(&self.lanes_as_text());
         out.push_str(&self.topics_as_text());
         out.push_str(&self.holes_as_text());
+        out.push_str(&self.failures_as_text());
         if outline.files.len() > 1 {
             out.push('\n');
             let files = outline.files.iter().take(ROWS);
@@ -191,6 +197,16 @@ impl Contents {
         format!("\n{}", table(&heads, &[0, 2, 3, 4], rows))
     }
 
+    fn failures_as_text(&self) -> String {
+        if self.failures.is_empty() {
+            return String::new();
+        }
+        let row =
+            |failed: &FailedRecording| vec![failed.position.to_string(), failed.reason.clone()];
+        let rows = self.failures.iter().map(row).collect();
+        format!("\n{}", table(&["FAILED AT", "REASON"], &[0], rows))
+    }
+
     pub(super) fn as_json(&self, path: &Path) -> Value {
         let outline = &self.outline;
         let lane = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
@@ -213,6 +229,10 @@ impl Contents {
                 "position_bytes": hole.position,
                 "next_unix_ns": hole.next_ns,
             })
+        };
+        let failed = |failed: &FailedRecording| {
+            let (position, reason) = (failed.position, &failed.reason);
+            json!({ "position_bytes": position, "reason": reason })
         };
         let files = outline.files.iter().map(|file| {
             json!({
@@ -252,6 +272,7 @@ impl Contents {
             "other_topics_messages": self.other_topics,
             // Their places are known only if every byte was read.
             "holes": self.is_exact.then(|| self.holes.iter().map(hole).collect::<Vec<_>>()),
+            "failures": self.is_exact.then(|| self.failures.iter().map(failed).collect::<Vec<_>>()),
         })
     }
 }

@@ -5,6 +5,7 @@
 //! where it ended.
 
 mod awaited;
+mod failed;
 mod removed;
 mod replaying;
 
@@ -17,6 +18,7 @@ use crate::error::{JournalError, LinkError, OpenError};
 use crate::link::{Control, LinkStage};
 use crate::uri::{Config, Start, Unfinished};
 use awaited::AwaitedChannel;
+use failed::Failures;
 use replaying::{Replaying, resumed_at};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -247,6 +249,7 @@ impl Inlet for JournalInlet {
             is_resumed,
             is_live: !was_there || is_owed || replay.is_recorded_into().map_err(unread)?,
             saw_end: false,
+            failures: Failures::new(is_resumed && ingress.is_failed(LANE)),
             holes: (0, 0),
             removed: 0,
             passed: 0,
@@ -294,14 +297,22 @@ impl JournalInlet {
     }
 
     /// Whether the stream ends where the replay found no recorder; `false` if one has come.
-    fn is_over(&self, replay: &Replay, replaying: &Replaying) -> Result<bool, LinkError> {
+    fn is_over(
+        &self,
+        replay: &Replay,
+        replaying: &mut Replaying,
+        control: &Control,
+    ) -> Result<bool, LinkError> {
         if replaying.channel.is_none() && !replaying.is_resumed {
             self.check_known()?;
         }
         if self.accepts_unfinished() {
             return Ok(true);
         }
-        replay.is_finished().map_err(link_error)
+        match replay.is_finished() {
+            Err(error @ JournalError::Failed { .. }) => Err(replaying.end_failed(error, control)?),
+            finished => finished.map_err(link_error),
+        }
     }
 
     /// Where the journal ends now.
@@ -349,10 +360,17 @@ impl JournalInlet {
                 }
             };
             if let Some(run) = run {
+                replaying
+                    .failures
+                    .come_to(run.failed_before.map(str::to_owned), run.journal_position);
                 if self.wants(run.lane) {
                     replaying.check(run.lane)?;
                     looked_again = false;
                     awaited.has_come(self, control);
+                    if !replaying.pass_failure(control)? {
+                        control.leave_undelivered(0);
+                        return Ok(());
+                    }
                     replaying.check_hole(&run, control)?;
                     let (position, time) = (run.journal_position, run.time_ns);
                     if !replaying.deliver(position, time, run.frames, control)? {
@@ -365,7 +383,10 @@ impl JournalInlet {
                 }
                 continue;
             }
-            let state = replay.state();
+            let (state, position) = (replay.state(), replay.position());
+            replaying
+                .failures
+                .come_to(replay.take_failed_before(), position);
             if let ReplayState::Torn(torn) = &state {
                 note = format!(
                     "the last {} bytes of {} are not a whole block and were not replayed: its \
@@ -390,14 +411,14 @@ impl JournalInlet {
                 if looked_again && is_cut && self.pass_removed(replay, replaying, control)? {
                     continue;
                 }
-                if looked_again && self.is_over(replay, replaying)? {
+                if looked_again && self.is_over(replay, replaying, control)? {
                     break;
                 }
                 // A recorder may have appended before it was seen to have left.
                 looked_again = true;
                 continue;
             }
-            if self.config.groups.file.follow && replaying.looks_again(&state)? {
+            if self.config.groups.file.follow && replaying.looks_again(&state, control)? {
                 continue;
             }
             looked_again = false;
@@ -406,6 +427,10 @@ impl JournalInlet {
             }
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;
+        }
+        if !replaying.pass_failure(control)? {
+            control.leave_undelivered(0);
+            return Ok(());
         }
         // Also if nothing was recorded: a lane must report the end.
         replaying.open()?;

@@ -328,6 +328,7 @@ impl Outline {
                 time_ns: header.time.get(),
                 frames: walk.frames(at, bytes),
                 missed_bytes: 0,
+                failed_before: None,
             };
             at += bytes;
             self.read.frame_bytes += bytes as u64;

@@ -32,6 +32,8 @@ pub struct Replay {
     run: usize,
     at: usize,
     block_position: u64,
+    /// Why the recording before the first run of the block failed.
+    failed_before: Option<String>,
     /// Runs and frames before this are skipped.
     wanted: Wanted,
     torn: Option<Torn>,
@@ -71,6 +73,7 @@ impl Replay {
             walk,
             run: 0,
             at: 0,
+            failed_before: None,
             wanted: Wanted::All,
             torn: None,
             watch: None,
@@ -136,7 +139,7 @@ impl Replay {
         block_is_before: impl Fn(u64, u64) -> bool,
     ) -> Result<(), JournalError> {
         let terms = term::list(&self.base)?;
-        let mut found = None;
+        let (mut found, mut before) = (None, None);
         for term in terms {
             let Some(next) = Source::open(&self.base, term)? else {
                 // One of the oldest, removed since the listing. In the middle it is found later.
@@ -147,12 +150,17 @@ impl Replay {
             if found.is_some() && !starts_before {
                 break;
             }
-            found = Some(next);
+            before = found.replace(next);
         }
         if let Some(found) = found {
             self.enter(found);
         }
+        let begin = self.walk.offset;
         self.walk.seek(block_is_before)?;
+        if self.walk.offset == begin {
+            // The file before ends at this place: its last recorder may have failed.
+            self.walk.failed_before = before.and_then(failure_at_the_end);
+        }
         self.block_position = self.walk.position;
         self.wanted = wanted;
         Ok(())
@@ -177,6 +185,9 @@ impl Replay {
                 let first = self.at;
                 let skip = self.unwanted(first, bytes, header.time.get());
                 (self.run, self.at) = (self.run + 1, first + bytes);
+                if skip > 0 {
+                    self.failed_before = None;
+                }
                 if skip < bytes {
                     return Ok(Some(self.run_at(
                         self.run - 1,
@@ -201,6 +212,7 @@ impl Replay {
             journal_position: self.block_position + first as u64,
             time_ns: header.time.get(),
             frames: self.walk.frames(first, bytes),
+            failed_before: self.failed_before.as_deref().filter(|_| index == 0),
             missed_bytes: if skip == 0 {
                 self.walk.missed.get(index).copied().unwrap_or(0)
             } else {
@@ -262,15 +274,18 @@ impl Replay {
                 _ => {}
             }
         }
+        if step == Step::Runs {
+            self.failed_before = self.walk.failed_before.take();
+        }
         (self.run, self.at, self.block_position) = (0, 0, position);
         Ok(true)
     }
 
     /// Continues with the next file; the seek is still in progress.
     fn enter_going_on(&mut self, next: Source) {
-        let wanted = self.wanted;
+        let (wanted, failed) = (self.wanted, self.walk.take_failure());
         self.enter(next);
-        self.wanted = wanted;
+        (self.wanted, self.walk.failed_before) = (wanted, failed);
     }
 
     fn next_term(&self) -> Result<Option<Source>, JournalError> {
@@ -424,6 +439,19 @@ impl Replay {
         self.walk.source.header.journal.get()
     }
 
+    /// Why the recording behind the last returned run failed, where another one follows that has no
+    /// run yet. As [`Run::failed_before`]; a failure without a later recording is a
+    /// [`Replay::state`].
+    #[must_use]
+    pub fn failed_before(&self) -> Option<&str> {
+        self.walk.failed_before.as_deref()
+    }
+
+    /// As [`Replay::failed_before`], once: the run behind it does not have it again.
+    pub(super) fn take_failed_before(&mut self) -> Option<String> {
+        self.walk.failed_before.take()
+    }
+
     /// Journal position after the last returned run.
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -450,6 +478,19 @@ fn oldest(
         }
         gone = term;
     }
+}
+
+/// Why the recorder of this file failed, if it did so last. The replay that reads the file finds
+/// what is wrong in it.
+fn failure_at_the_end(source: Source) -> Option<String> {
+    let mut walk = Walk::new(source);
+    walk.seek(|_, _| true).ok()?;
+    while matches!(walk.step(), Ok(Step::Runs | Step::Passed)) {
+        if !walk.runs.is_empty() {
+            walk.failed_before = None;
+        }
+    }
+    walk.take_failure()
 }
 
 fn source(base: &Path, term: u64) -> Result<Source, JournalError> {

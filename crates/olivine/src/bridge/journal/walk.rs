@@ -32,6 +32,9 @@ pub(super) struct Walk {
     pub(super) sealed: Sealed,
     /// The reason, if the block before the position says that its recorder failed.
     pub(super) failure: Option<String>,
+    /// The reason of an earlier block, which another recorder went on behind: no run was found
+    /// since.
+    pub(super) failed_before: Option<String>,
     /// Runs of the block before the position.
     pub(super) runs: Vec<RunHeader>,
     /// For each run the bytes of its lane that are missing before it.
@@ -67,6 +70,7 @@ impl Walk {
             index: Index::default(),
             sealed: Sealed::No,
             failure: None,
+            failed_before: None,
             runs: Vec::new(),
             missed: Vec::new(),
             stored: Vec::new(),
@@ -110,6 +114,8 @@ impl Walk {
                 return Ok(Step::Not(problem));
             }
         };
+        // Of two without a run between them the newer one counts.
+        self.failed_before = before.or_else(|| self.failed_before.take());
         let kind = header.kind();
         if kind == Some(Kind::Frames) {
             let (offset, sequence) = (self.offset, self.sequence);
@@ -175,8 +181,13 @@ impl Walk {
         self.position = header.position.get();
         self.time = self.time.max(header.time.get());
         self.sealed = Sealed::No;
-        self.failure = None;
+        (self.failure, self.failed_before) = (None, None);
         self.runs.clear();
+    }
+
+    /// Why the recorder before the position failed, also where another one goes on behind that.
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.failure.take().or_else(|| self.failed_before.take())
     }
 
     /// From here on no end of a lane is known: a run shows what is missing before it once the ends

@@ -1,5 +1,6 @@
 //! Into the lane of a replay: its pace, its room and its holes.
 
+use super::failed::Failures;
 use super::{AT_HOLE, LANE};
 use crate::bridge::ingress::{Ingress, NotTaken};
 use crate::bridge::journal::lane::Lane;
@@ -39,6 +40,8 @@ pub(super) struct Replaying {
     pub(super) is_live: bool,
     /// The last look found no recorder.
     pub(super) saw_end: bool,
+    /// Recordings that failed.
+    pub(super) failures: Failures,
     /// Holes that were passed, and the bytes that are missing there.
     pub(super) holes: (u64, u64),
     /// Bytes of all channels that were removed with the oldest files and passed.
@@ -72,11 +75,16 @@ impl Replaying {
     /// At the end of a followed journal: a recorder that closed it in order ends the stream, like a
     /// publisher that closes. The next one begins it again. Returns `true` if one more look must
     /// show that nothing was recorded before the end was seen.
-    pub(super) fn looks_again(&mut self, state: &ReplayState) -> Result<bool, LinkError> {
+    pub(super) fn looks_again(
+        &mut self,
+        state: &ReplayState,
+        control: &Control,
+    ) -> Result<bool, LinkError> {
         let is_closed = matches!(state, ReplayState::Ended { is_sealed: true });
         self.is_live |= *state == ReplayState::Growing;
         let sees_first = is_closed && self.is_live && !self.saw_end;
         if is_closed && self.is_live && self.saw_end {
+            self.pass_failure(control)?;
             // Also if nothing was recorded: a lane must report the end.
             self.open()?;
             self.destination.close_lane(LANE);
@@ -132,7 +140,7 @@ impl Replaying {
         true
     }
 
-    /// The removed files and the holes that were passed, for the status.
+    /// The removed files, failures and holes that were passed, for the status.
     pub(super) fn holes_note(&self) -> String {
         let mut notes = Vec::new();
         if self.removed > 0 {
@@ -141,6 +149,7 @@ impl Replaying {
                 self.removed, self.path
             ));
         }
+        notes.extend(self.failures.note(&self.path));
         if let (holes @ 1.., bytes) = self.holes {
             notes.push(format!(
                 "{bytes} bytes were never recorded in {}, in {holes} places",
@@ -246,6 +255,7 @@ impl Replaying {
                 return Ok(false);
             }
         }
+        self.failures.delivered();
         self.position = position + frames.len() as u64;
         self.bytes += frames.len() as u64;
         let (messages, bytes) = (self.destination.messages(), self.bytes);

@@ -21,6 +21,9 @@ pub struct Run<'a> {
     /// recorder kept them: it was stopped without a durable name, or evicted. A replay that begins
     /// inside the run reports 0.
     pub missed_bytes: u64,
+    /// Why the recording before it failed, where this run is the first of a later one: one line of
+    /// text, which may be empty. A replay that begins inside the run has `None`.
+    pub failed_before: Option<&'a str>,
 }
 
 /// A message of a run.
@@ -69,6 +72,7 @@ impl fmt::Debug for Run<'_> {
             .field("time_ns", &self.time_ns)
             .field("bytes", &self.frames.len())
             .field("missed_bytes", &self.missed_bytes)
+            .field("failed_before", &self.failed_before)
             .finish_non_exhaustive()
     }
 }

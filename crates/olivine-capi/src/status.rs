@@ -231,7 +231,7 @@ impl From<&UriError> for Status {
             UriError::UnknownKey { .. } => Self::UriUnknownKey,
             UriError::Repeated { .. } => Self::UriRepeated,
             UriError::Value { .. } => Self::UriValue,
-            UriError::Pair { .. } => Self::UriPair,
+            UriError::Pair { .. } | UriError::Misplaced { .. } => Self::UriPair,
             _ => Self::Uri,
         }
     }

@@ -420,10 +420,7 @@ mod tests {
             match olivine::Config::parse(&format!("{place}?{key}={value}")) {
                 // The key is usable together with another key, or without it.
                 Ok(_) => usable += 1,
-                Err(UriError::Pair {
-                    second: "this scheme",
-                    ..
-                }) => misplaced += 1,
+                Err(UriError::Misplaced { .. }) => misplaced += 1,
                 Err(UriError::Pair { .. }) => usable += 1,
                 Err(UriError::Value { .. } | UriError::Address { .. }) => {}
                 Err(error) => panic!("{place} {key}={value}: {error}"),

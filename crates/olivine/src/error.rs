@@ -431,6 +431,9 @@ fn remedy(error: &io::Error) -> &'static str {
             " (give this user the right to it, or name another place)"
         }
         io::ErrorKind::ReadOnlyFilesystem => " (name a place that can be written)",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            " (free space there, or name another place)"
+        }
         _ => "",
     }
 }
@@ -465,7 +468,7 @@ pub enum OpenError {
     #[error(transparent)]
     Uri(#[from] crate::uri::UriError),
     /// The operating system returned an error.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}{}", path.display(), remedy(source))]
     Io {
         /// The attempted action.
         action: &'static str,

@@ -322,30 +322,30 @@ fn validate_ring(config: &Config) -> Result<(), UriError> {
         config.scheme(),
         Scheme::Shm | Scheme::Sealed | Scheme::Inproc
     );
-    must(is_ring, "use shm://, shm+fd:// or inproc://")
+    must(config, is_ring, "use shm://, shm+fd:// or inproc://")
 }
 
 /// Validates the ring of a publisher with a bridge behind it. A thread of a `shm+fd://` handle
 /// serves the socket already.
 fn validate_publisher(config: &Config) -> Result<(), UriError> {
     config.validate_for(End::Publisher)?;
-    must(is_plain(config), "use shm:// or inproc://")
+    must(config, is_plain(config), "use shm:// or inproc://")
 }
 
 /// As [`validate_publisher`], for a subscriber.
 fn validate_subscriber(config: &Config) -> Result<(), UriError> {
     config.validate_for(End::Subscriber)?;
-    must(is_plain(config), "use shm:// or inproc://")
+    must(config, is_plain(config), "use shm:// or inproc://")
 }
 
 fn is_plain(config: &Config) -> bool {
     matches!(config.scheme(), Scheme::Shm | Scheme::Inproc)
 }
 
-fn must(holds: bool, rule: &'static str) -> Result<(), UriError> {
-    holds.then_some(()).ok_or(UriError::Pair {
+fn must(config: &Config, holds: bool, rule: &'static str) -> Result<(), UriError> {
+    holds.then_some(()).ok_or_else(|| UriError::Pair {
         first: "the ring of a bridge",
-        second: "this scheme",
+        second: config.scheme().word(),
         rule,
     })
 }

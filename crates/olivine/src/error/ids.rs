@@ -230,7 +230,8 @@ ids! {
         "use the matching version";
     Damaged "damaged"
         "bytes are damaged, and whole blocks follow",
-        "use what is before; in Rust, Replay::skip_damage continues behind it";
+        "use what is before, which 'olivine journal cut' copies; in Rust, Replay::skip_damage \
+         continues behind it";
     Unfinished "unfinished"
         "the recording was not finished: its recorder was killed, works on, or the file was cut",
         "record into it again, which mends its end, or accept it with 'unfinished=accept'";
@@ -315,6 +316,9 @@ ids! {
         "see docs/uri.md or 'olivine pub --help'";
     Repeated "repeated" "a key is given twice", "keep one";
     Value "value" "the value of a key is not usable", "use a value that the error allows";
+    Misplaced "misplaced"
+        "channels of this scheme do not have the key",
+        "drop it, or use a scheme that docs/uri.md lists for it";
     Pair "pair" "two settings cannot be combined", "leave one of them out";
 }
 

@@ -110,8 +110,8 @@ pub enum JournalError {
     /// The file is damaged here, and whole blocks follow. Nothing after this place is delivered
     /// until `skip_damage` is called.
     #[error(
-        "{} is damaged at byte {offset}: {problem}; everything before was delivered, what follows \
-         only after skipping the damage",
+        "{} is damaged at byte {offset}: {problem}; everything before was delivered, and 'olivine \
+         journal cut' copies it; what follows is read in Rust, with Replay::skip_damage",
         path.display()
     )]
     Damaged {

@@ -98,6 +98,18 @@ pub enum UriError {
         /// What is allowed.
         rule: &'static str,
     },
+    /// Channels of this scheme do not have the key.
+    #[error("{key}={value} and {scheme}:// cannot be combined: {rule}")]
+    Misplaced {
+        /// The key.
+        key: &'static str,
+        /// Its value, as URIs are printed: no secret, control bytes escaped.
+        value: String,
+        /// The scheme, without `://`.
+        scheme: &'static str,
+        /// Why, and what to do.
+        rule: &'static str,
+    },
     /// Two settings exclude each other.
     #[error("{first} and {second} cannot be combined: {rule}")]
     Pair {

@@ -54,6 +54,7 @@ fn refused(text: &str, error: &UriError) {
         UriError::Repeated { key } => text.matches(key.as_str()).count() >= 2,
         // The part before `?` holds the channel, except for a journal. A value is printed in
         // another form, with another unit, and a secret not at all.
+        UriError::Misplaced { key, scheme, .. } => has(key) && has(scheme),
         UriError::Value { key, .. } => *key == "channel" || has(key),
         UriError::Pair { first, second, .. } => {
             let of_the_place = first.ends_with("'s name");

@@ -317,7 +317,7 @@ pub(super) fn check(config: &Config) -> Result<(), UriError> {
         None => Ok(()),
         Some((_, first, _)) => Err(UriError::Pair {
             first,
-            second: "this scheme",
+            second: config.scheme.word(),
             rule: "give the settings in the group of the channel's scheme, or drop them",
         }),
     }
@@ -334,11 +334,11 @@ mod tests {
         let cases = [
             (
                 Config::new(Scheme::Shm, "t").tcp(|tcp| tcp.token("w")),
-                "token and this scheme",
+                "token=*** and shm://",
             ),
             (
                 Config::new(Scheme::Shm, "t").nats(|nats| nats.token("w")),
-                "token and this scheme",
+                "token=*** and shm://",
             ),
             (
                 Config::new(Scheme::Shm, "t").tcp(|tcp| tcp.address("h", 1)),
@@ -346,24 +346,24 @@ mod tests {
             ),
             (
                 tcp().nats(|nats| nats.token("w")),
-                "nats settings and this scheme",
+                "nats settings and tcp cannot",
             ),
-            (tcp().nats(|nats| nats.replicas(3)), "stream, replicas"),
+            (tcp().nats(|nats| nats.replicas(3)), "replicas=3 and tcp://"),
             (
                 tcp().file(|file| file.follow(true)),
-                "follow and this scheme",
+                "follow=yes and tcp://",
             ),
             (
                 tcp().file(|file| file.path("/x")),
-                "file settings and this scheme",
+                "file settings and tcp cannot",
             ),
             (
                 tcp().sealed(|sealed| sealed.peers(Peers::Any)),
-                "peers and this scheme",
+                "peers=any and tcp://",
             ),
             (
                 tcp().sealed(|sealed| sealed.path("/x")),
-                "sealed settings and this scheme",
+                "sealed settings and tcp cannot",
             ),
         ];
         for (config, expected) in cases {

@@ -40,11 +40,8 @@ pub enum End {
 #[derive(Debug)]
 pub(super) struct Schemes {
     pub(super) has: &'static [Scheme],
-    /// The other setting and the rule that a refusal names. `NAME://` is for that scheme, `this
-    /// scheme` for all others.
+    /// The rule that a refusal names. `NAME://` is for that scheme, `this scheme` for all others.
     pub(super) refusals: &'static [(&'static str, &'static str)],
-    /// Whether a refusal lists all keys with these schemes in place of the given key.
-    pub(super) listed: bool,
 }
 
 impl Key {
@@ -96,27 +93,19 @@ impl Key {
 
     /// Checks that a given key fits the scheme of the channel.
     pub(super) fn check_scheme(&'static self, config: &Config) -> Result<(), UriError> {
-        let Schemes {
-            has,
-            refusals,
-            listed,
-        } = self.schemes;
-        if has.contains(&config.scheme) || (self.show)(config).is_none() {
+        let Schemes { has, refusals } = self.schemes;
+        let shown = (self.show)(config);
+        let Some(value) = shown.filter(|_| !has.contains(&config.scheme)) else {
             return Ok(());
-        }
-        let word = config.scheme.word();
-        let fits = |second: &str| second.strip_suffix("://").is_none_or(|name| name == word);
-        let refusal = refusals.iter().find(|(second, _)| fits(second));
-        let (second, rule) = refusal.copied().unwrap_or(("this scheme", "drop it"));
-        let first = if *listed {
-            super::keys::nats_names()
-        } else {
-            self.name
         };
-        Err(UriError::Pair {
-            first,
-            second,
-            rule,
+        let scheme = config.scheme.word();
+        let fits = |of: &str| of.strip_suffix("://").is_none_or(|name| name == scheme);
+        let refusal = refusals.iter().find(|(of, _)| fits(of));
+        Err(UriError::Misplaced {
+            key: self.name,
+            value: value.escape_default().to_string(),
+            scheme,
+            rule: refusal.map_or("drop it", |(_, rule)| *rule),
         })
     }
 

@@ -7,7 +7,6 @@ mod network;
 
 use super::key::{Key, Schemes};
 use super::{Config, Scheme};
-use std::sync::LazyLock;
 
 pub(super) use journal::JOURNAL_RULE;
 
@@ -15,7 +14,6 @@ pub(super) use journal::JOURNAL_RULE;
 const EVERYWHERE: Schemes = Schemes {
     has: Scheme::ALL,
     refusals: &[],
-    listed: false,
 };
 
 /// Every key, in canonical order.
@@ -28,19 +26,6 @@ pub(super) fn all() -> impl Iterator<Item = &'static Key> + Clone {
 /// The key of this name.
 pub(super) fn find(name: &str) -> Option<&'static Key> {
     all().find(|key| key.name == name)
-}
-
-/// The names of the keys that only `nats://` has, as a list in a sentence.
-pub(super) fn nats_names() -> &'static str {
-    static NAMES: LazyLock<String> = LazyLock::new(|| {
-        let names: Vec<_> = nats::KEYS.iter().map(|key| key.name).collect();
-        names
-            .split_last()
-            .map_or_else(String::new, |(last, names)| {
-                format!("{} or {last}", names.join(", "))
-            })
-    });
-    &NAMES
 }
 
 /// The key that was probably meant: one letter in three may be wrong, or the end is missing.

@@ -165,15 +165,24 @@ fn pairs(config: &Config) -> Result<(), UriError> {
             "a channel cannot wait for more subscribers than it has room for",
         );
     }
-    if config.scheme == Scheme::Sealed && config.publishers_max.is_some_and(|count| count != 1) {
-        return refuse(
+    let misplaced = |key, value, rule| {
+        let scheme = config.scheme.word();
+        Err(UriError::Misplaced {
+            key,
+            value,
+            scheme,
+            rule,
+        })
+    };
+    if let (Scheme::Sealed, Some(count @ (0 | 2..))) = (config.scheme, config.publishers_max) {
+        return misplaced(
             "publishers_max",
-            "shm+fd://",
+            count.to_string(),
             "a sealed channel has one publisher, which serves its socket; give each a socket",
         );
     }
     if config.scheme != Scheme::File && matches!(config.from, Start::Time(_) | Start::Position(_)) {
-        return refuse("from", "this scheme", JOURNAL_RULE);
+        return misplaced("from", config.from.to_string(), JOURNAL_RULE);
     }
     let connection: &ConnectionSettings = config.part();
     if connection.tls_cert.is_some() != connection.tls_key.is_some() {
@@ -329,13 +338,13 @@ mod tests {
                 "name and delivery=latest cannot be combined",
             ),
             ("shm://x?expire=1s", "expire and no name"),
-            ("inproc://x?expire=1s", "expire and inproc://"),
+            ("inproc://x?expire=1s", "expire=1s and inproc://"),
             (
                 "shm://x?subscribers=9&subscribers_max=8",
                 "subscribers and subscribers_max",
             ),
-            ("inproc://x?dir=/tmp", "dir and inproc://"),
-            ("inproc://x?name=a", "name and inproc://"),
+            ("inproc://x?dir=/tmp", "dir=/tmp and inproc://"),
+            ("inproc://x?name=a", "name=a and inproc://"),
             (
                 "tcp://h:1/x?role=listen&bind=127.0.0.1",
                 "bind and role=listen cannot be combined",
@@ -367,14 +376,14 @@ mod tests {
             ("tcp://h:9/x?tls_ca=/a", "tls_cert or tls_ca and tls=no"),
             ("tcp://h:9/x?tls=yes&tls_key=/a", "tls_cert and tls_key"),
             ("tcp://h:9/x?tls=yes&tls_ca=a", "tls_ca=a is not usable"),
-            ("shm://x?role=listen", "role and this scheme"),
+            ("shm://x?role=listen", "role=listen and shm://"),
             (
                 "shm://x?channel=y",
                 "channel=y is not usable: for file:// only",
             ),
-            ("file:///x?group=trading", "group and file://"),
-            ("shm://x?sync=block", "sync and this scheme"),
-            ("shm://x?from=position:5", "from and this scheme"),
+            ("file:///x?group=trading", "group=trading and file://"),
+            ("shm://x?sync=block", "sync=block and shm://"),
+            ("shm://x?from=position:5", "from=position:5 and shm://"),
             ("file:///x?sync=maybe", "sync=maybe is not usable: block"),
             ("file:///x?rotate=1", "rotate=1 is not usable: never"),
             ("file:///x?compress=gzip", "compress=gzip is not usable: no"),
@@ -419,7 +428,7 @@ mod tests {
                 "nats://h/x?token=a&nkey=b",
                 "one of token, user, nkey, creds and another",
             ),
-            ("shm://x?stream=a", "and this scheme"),
+            ("shm://x?stream=a", "stream=a and shm://"),
             ("file://relative", "path 'relative' is not usable"),
             ("file:///", "path '/' is not usable"),
             ("file:///data/.hidden", "the file's name and no channel"),

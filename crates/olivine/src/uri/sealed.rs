@@ -153,13 +153,13 @@ mod tests {
             ("shm+fd:///run/", "socket '/run/' is not usable"),
             (&long, "1 to 90 bytes"),
             ("shm+fd:///run/a b.sock", "channel name 'a b'"),
-            ("shm+fd:///x?name=n", "name and shm+fd://"),
+            ("shm+fd:///x?name=n", "name=n and shm+fd://"),
             ("shm+fd:///x?publishers_max=2", "has one publisher"),
-            ("shm+fd:///x?dir=/tmp", "dir and shm+fd://"),
+            ("shm+fd:///x?dir=/tmp", "dir=/tmp and shm+fd://"),
             ("shm+fd:///x?peers=root", "peers=root is not usable"),
-            ("shm+fd:///x?token=t", "token and this scheme"),
-            ("shm+fd:///x?expire=1s", "expire and shm+fd://"),
-            ("shm://x?peers=any", "peers and this scheme"),
+            ("shm+fd:///x?token=t", "token=*** and shm+fd://"),
+            ("shm+fd:///x?expire=1s", "expire=1s and shm+fd://"),
+            ("shm://x?peers=any", "peers=any and shm://"),
         ];
         for (uri, expected) in cases {
             let error = Config::parse(uri).expect_err(uri).to_string();

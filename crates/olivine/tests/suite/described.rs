@@ -88,3 +88,43 @@ fn nul_in_a_text_is_refused_in_words() {
         }
     }
 }
+
+#[test]
+fn folder_that_cannot_be_made_says_what_to_do() {
+    let place = TestFolder::new();
+    let missing = place.file("no/such");
+    let error = Publisher::open(&format!("shm://x?dir={}", missing.display())).unwrap_err();
+    let text = error.to_string();
+    let expected = format!(
+        "{} (check the path: its folder must be there)",
+        missing.display()
+    );
+    assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn key_of_another_scheme_is_refused_with_its_value_and_the_scheme() {
+    for (uri, expected) in [
+        (
+            "shm://x?sync=never",
+            "sync=never and shm:// cannot be combined",
+        ),
+        (
+            "file:///x?replicas=3",
+            "replicas=3 and file:// cannot be combined",
+        ),
+        (
+            "shm://x?token=hidden",
+            "token=*** and shm:// cannot be combined",
+        ),
+        (
+            "shm+fd:///x?publishers_max=2",
+            "publishers_max=2 and shm+fd://",
+        ),
+        ("shm://x?from=position:5", "from=position:5 and shm://"),
+    ] {
+        let error = olivine::Config::parse(uri).unwrap_err();
+        assert!(error.to_string().starts_with(expected), "{error}");
+        assert_eq!(error.id(), "uri.misplaced");
+    }
+}

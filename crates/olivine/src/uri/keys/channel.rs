@@ -28,7 +28,6 @@ const WITH_FOLDER: Schemes = Schemes {
             "a sealed channel has no folder: the socket's path stands in the URI",
         ),
     ],
-    listed: false,
 };
 
 const WITH_FILES: Schemes = Schemes {
@@ -40,7 +39,6 @@ const WITH_FILES: Schemes = Schemes {
         Scheme::File,
     ],
     refusals: &[NO_FILES],
-    listed: false,
 };
 
 const WITH_GROUP: Schemes = Schemes {
@@ -53,7 +51,6 @@ const WITH_GROUP: Schemes = Schemes {
              change the group outside",
         ),
     ],
-    listed: false,
 };
 
 const WITH_NAMES: Schemes = Schemes {
@@ -68,7 +65,6 @@ const WITH_NAMES: Schemes = Schemes {
             "a sealed channel keeps no place for absent subscribers; use shm:// for a durable one",
         ),
     ],
-    listed: false,
 };
 
 keys! { KEYS {

@@ -10,7 +10,6 @@ pub(in crate::uri) const JOURNAL_RULE: &str =
 const JOURNAL: Schemes = Schemes {
     has: &[Scheme::File],
     refusals: &[("this scheme", JOURNAL_RULE)],
-    listed: false,
 };
 
 keys! { KEYS {

@@ -20,7 +20,6 @@ const NATS: Schemes = Schemes {
         "this scheme",
         "only a channel in a NATS server has it; use nats://, or drop it",
     )],
-    listed: true,
 };
 
 keys! { KEYS {

@@ -18,7 +18,6 @@ const NETWORK: Schemes = Schemes {
         "this scheme",
         "only a channel over the network has it; use tcp://, or drop it",
     )],
-    listed: false,
 };
 
 const TCP: Schemes = Schemes {
@@ -37,13 +36,11 @@ const SEALED: Schemes = Schemes {
         "this scheme",
         "only the socket of a sealed channel tells who is there; use shm+fd://, or drop it",
     )],
-    listed: false,
 };
 
 const FILE: Schemes = Schemes {
     has: &[Scheme::File],
     refusals: &[],
-    listed: false,
 };
 
 /// Whether a socket can be bound to `address` for connections, without a zone.

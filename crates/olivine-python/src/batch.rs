@@ -5,12 +5,11 @@ use crate::errors::of_described;
 use crate::publisher::{find_room, is_everyday, label};
 use crate::rows::{Rows, Tags};
 use crate::views::Bytes;
-use crate::waits::Cancel;
+use crate::waits::{Cancel, Deadline};
 use olivine::{BatchNotSent, Label, Outgoing, Publisher as RustPublisher};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use std::time::Instant;
 
 /// Messages to send together.
 pub(crate) trait Messages {
@@ -111,7 +110,7 @@ pub(crate) fn send_batch<M: Messages + ?Sized>(
     cancel: &Cancel,
     publisher: &mut RustPublisher,
     messages: &M,
-    deadline: Option<Instant>,
+    deadline: Deadline,
     published: &mut usize,
 ) -> PyResult<()> {
     loop {
@@ -127,11 +126,15 @@ pub(crate) fn send_batch<M: Messages + ?Sized>(
             return Ok(());
         };
         *published += more;
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let is_over = left.is_some_and(|left| left.is_zero());
         let refused = match is_everyday(reason) {
-            true if is_over => return Ok(()),
-            true => find_room(py, cancel, publisher, messages.size(*published), left)?,
+            true if deadline.is_over() => return Ok(()),
+            true => find_room(
+                py,
+                cancel,
+                publisher,
+                messages.size(*published),
+                deadline.left(),
+            )?,
             false => Err(reason),
         };
         match refused {

@@ -11,7 +11,7 @@ pub(crate) use state::{State, lock};
 use crate::arguments;
 use crate::claim::Claim;
 use crate::ending::{Ending, failure};
-use crate::errors::{LinkFailed, NotSent, closed, made, not_async, of_described, of_sent, ours, viewed};
+use crate::errors::{NotSent, closed, made, not_async, of_described, of_sent, ours};
 use crate::exclusive::Exclusive;
 use crate::settings::{Opening, link};
 use crate::stated::Stated;
@@ -21,7 +21,7 @@ use olivine::{Outgoing, Publisher as RustPublisher};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use sending::{means_no_room, room, send};
+use sending::{means_no_room, room};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -102,17 +102,7 @@ impl Publisher {
         #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<u64> {
-        let message = Given::of(message)?;
-        self.check(message.get(py).len())?;
-        let mut state = lock(py, self)?;
-        send(
-            py,
-            &self.cancel,
-            self.idle(&mut state)?,
-            label(tag, topic),
-            &message,
-            None,
-        )
+        self.send(py, message, label(tag, topic), None)
     }
 
     /// As `publish`, but raises BackPressured or NotConnected when the time is over.
@@ -125,17 +115,7 @@ impl Publisher {
         #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<u64> {
-        let message = Given::of(message)?;
-        self.check(message.get(py).len())?;
-        let mut state = lock(py, self)?;
-        send(
-            py,
-            &self.cancel,
-            self.idle(&mut state)?,
-            label(tag, topic),
-            &message,
-            timeout,
-        )
+        self.send(py, message, label(tag, topic), timeout)
     }
 
     /// Sends copies in one batch as far as there is room; how many were sent. Never waits.
@@ -243,9 +223,7 @@ impl Publisher {
         #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Option<Claim>> {
-        slf.get().check(length)?;
-        let room = Outgoing::sized(length).label(label(tag, topic));
-        match Self::reserve(slf, room, Some(Duration::ZERO)) {
+        match Self::reserve(slf, length, label(tag, topic), Some(Duration::ZERO)) {
             Err(error) if means_no_room(slf.py(), &error) => Ok(None),
             done => done.map(Some),
         }
@@ -259,8 +237,7 @@ impl Publisher {
         #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Claim> {
-        slf.get().check(length)?;
-        Self::reserve(slf, Outgoing::sized(length).label(label(tag, topic)), None)
+        Self::reserve(slf, length, label(tag, topic), None)
     }
 
     /// As `claim`, but raises BackPressured or NotConnected when the time is over.
@@ -272,12 +249,7 @@ impl Publisher {
         #[pyo3(from_py_with = arguments::tag)] tag: u32,
         topic: Option<&str>,
     ) -> PyResult<Claim> {
-        slf.get().check(length)?;
-        Self::reserve(
-            slf,
-            Outgoing::sized(length).label(label(tag, topic)),
-            timeout,
-        )
+        Self::reserve(slf, length, label(tag, topic), timeout)
     }
 
     /// Waits until so many reliable subscribers are attached; whether they are.

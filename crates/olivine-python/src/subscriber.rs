@@ -15,7 +15,7 @@ use crate::rows::{Detail, Details, Empty, Rows};
 use crate::settings::{Opening, link};
 use crate::stated::Stated;
 use crate::views::Views;
-use crate::waits::Cancel;
+use crate::waits::{Cancel, Deadline};
 use olivine::{Durable, Message as RustMessage, ReceiveError, Subscriber as RustSubscriber};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -24,7 +24,7 @@ use state::Ending;
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Receives messages of a channel from all its publishers, in order for each publisher.
 ///
@@ -511,11 +511,11 @@ impl Subscriber {
     ) -> PyResult<Option<Message>> {
         let py = slf.py();
         let mut state = lock(py, slf.get())?;
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = Deadline::after(timeout);
         loop {
             // Also where something arrives all the time that is not asked for.
             py.check_signals()?;
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.left();
             if let Some(found) = state.next_within(py, left)? {
                 return Ok(Some(Message::view(slf, &state, found)));
             }

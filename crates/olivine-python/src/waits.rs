@@ -11,6 +11,26 @@ use std::time::{Duration, Instant};
 /// How long a wait looks away from signals and from `cancel` at most.
 const SLICE: Duration = Duration::from_millis(50);
 
+/// When a wait ends; never without a time.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    pub(crate) fn after(timeout: Option<Duration>) -> Self {
+        Self(timeout.and_then(|timeout| Instant::now().checked_add(timeout)))
+    }
+
+    /// The time that is left; `None` if there is no end.
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.0
+            .map(|end| end.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.left().is_some_and(|left| left.is_zero())
+    }
+}
+
 /// Another thread asked the next wait of a handle, or the one under way, to end.
 #[derive(Debug, Default)]
 pub(crate) struct Cancel(AtomicBool);
@@ -41,21 +61,19 @@ pub(crate) fn wait<R: Send>(
     timeout: Option<Duration>,
     mut wait: impl FnMut(Duration) -> Option<R> + Send,
 ) -> PyResult<Option<R>> {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = Deadline::after(timeout);
     loop {
         if timeout != Some(Duration::ZERO)
             && let Some(cancel) = cancel
         {
             cancel.check()?;
         }
-        let slice = deadline.map_or(SLICE, |deadline| {
-            SLICE.min(deadline.saturating_duration_since(Instant::now()))
-        });
+        let slice = deadline.left().map_or(SLICE, |left| SLICE.min(left));
         if let Some(found) = py.detach(|| wait(slice)) {
             return Ok(Some(found));
         }
         py.check_signals()?;
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        if deadline.is_over() {
             return Ok(None);
         }
     }

@@ -6,11 +6,11 @@ use crate::claim::Claim;
 use crate::errors::{BackPressured, NotConnected, closed, of_batch, of_sent, ours, with};
 use crate::rows::{Rows, Tags};
 use crate::views::{Given, Span, Views};
-use crate::waits::{Cancel, wait};
+use crate::waits::{Cancel, Deadline, wait};
 use olivine::{Label, NotSent, Outgoing, OwnedClaim, Publisher as RustPublisher};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The label of what is sent.
 #[inline]
@@ -25,7 +25,7 @@ pub(crate) fn is_everyday(error: NotSent) -> bool {
 }
 
 /// Whether an exception says that there was no room in time.
-pub(super) fn means_no_room(py: Python<'_>, error: &PyErr) -> bool {
+pub(crate) fn means_no_room(py: Python<'_>, error: &PyErr) -> bool {
     error.is_instance_of::<BackPressured>(py) || error.is_instance_of::<NotConnected>(py)
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn find_room(
 
 /// Sends within a time.
 #[inline]
-pub(super) fn send(
+fn send(
     py: Python<'_>,
     cancel: &Cancel,
     publisher: &mut RustPublisher,
@@ -89,13 +89,12 @@ fn send_later(
     timeout: Option<Duration>,
     mut error: NotSent,
 ) -> PyResult<u64> {
-    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = Deadline::after(timeout);
     while is_everyday(error) {
         // Also where there is room each time, and others take it.
         py.check_signals()?;
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let wanted = Outgoing::sized(message.get(py).len()).label(label);
-        room(py, cancel, publisher, wanted, left)?;
+        room(py, cancel, publisher, wanted, deadline.left())?;
         match publisher.try_publish(Outgoing::new(message.get(py)).label(label)) {
             Ok(position) => return Ok(position.0),
             Err(again) => error = again,
@@ -114,6 +113,22 @@ impl Publisher {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Sends a copy within a time.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        py: Python<'_>,
+        message: &Bound<'_, PyAny>,
+        label: Label<'_>,
+        timeout: Option<Duration>,
+    ) -> PyResult<u64> {
+        let message = Given::of(message)?;
+        self.check(message.get(py).len())?;
+        let mut state = lock(py, self)?;
+        let publisher = self.idle(&mut state)?;
+        send(py, &self.cancel, publisher, label, &message, timeout)
     }
 
     pub(super) fn batch(
@@ -164,7 +179,7 @@ impl Publisher {
         messages: &M,
         timeout: Option<Duration>,
     ) -> PyResult<usize> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = Deadline::after(timeout);
         let mut state = lock(py, self)?;
         let publisher = self.idle(&mut state)?;
         let mut published = 0;
@@ -184,11 +199,14 @@ impl Publisher {
 
     pub(super) fn reserve(
         slf: &Bound<'_, Self>,
-        wanted: Outgoing<'_, usize>,
+        length: usize,
+        label: Label<'_>,
         timeout: Option<Duration>,
     ) -> PyResult<Claim> {
         let py = slf.py();
         let publisher = slf.get();
+        publisher.check(length)?;
+        let wanted = Outgoing::sized(length).label(label);
         let mut state = lock(py, publisher)?;
         room(
             py,

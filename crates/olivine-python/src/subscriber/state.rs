@@ -8,13 +8,13 @@ use crate::exclusive::Taken;
 use crate::message::{Found, lane};
 use crate::rows::{Detail, Details, Rows};
 use crate::views::Views;
-use crate::waits::{Cancel, wait};
+use crate::waits::{Cancel, Deadline, wait};
 use olivine::{ReceiveError, Subscriber as RustSubscriber};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) struct State {
     /// As that of the [`Subscriber`].
@@ -276,12 +276,12 @@ impl State {
         details: Option<&Details>,
         timeout: Option<Duration>,
     ) -> PyResult<usize> {
-        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let deadline = Deadline::after(timeout);
         loop {
             // Never behind a message that was taken: the exception would lose it.
             py.check_signals()?;
             let count = self.take(py, rows, details)?;
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left = deadline.left();
             if count > 0 || left.is_some_and(|left| left.is_zero()) {
                 return Ok(count);
             }

@@ -71,8 +71,8 @@ enum olivine_status
   OLIVINE_STATUS_OK = 0,
   // What the call waits for did not happen within the time-out; nothing is wrong.
   // `olivine_subscriber_try_receive` has a time-out of 0: it answers this where there is no
-  // message. Where no far side of a channel elsewhere has ever been connected, the text of a
-  // call that waits says so, and why.
+  // message. Where no far side of a channel elsewhere is connected, the text of a call that
+  // waits says so, and why.
   OLIVINE_STATUS_TIMED_OUT = 1,
   // A pointer that must not be NULL is.
   OLIVINE_STATUS_NULL_ARGUMENT = 101,

@@ -55,8 +55,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// A wait was longer than its time-out: with the reason where no far side has ever been
-    /// connected.
+    /// A wait was longer than its time-out: with the reason where no far side is connected.
     #[cold]
     pub(crate) fn timed_out(link: Option<LinkStatus>) -> Self {
         let why = link.and_then(|link| link.unreached());

@@ -18,8 +18,8 @@ pub enum Status {
     Ok = 0,
     /// What the call waits for did not happen within the time-out; nothing is wrong.
     /// `olivine_subscriber_try_receive` has a time-out of 0: it answers this where there is no
-    /// message. Where no far side of a channel elsewhere has ever been connected, the text of a
-    /// call that waits says so, and why.
+    /// message. Where no far side of a channel elsewhere is connected, the text of a call that
+    /// waits says so, and why.
     TimedOut = 1,
 
     /// A pointer that must not be NULL is.

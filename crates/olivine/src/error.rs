@@ -43,10 +43,11 @@ pub enum NotSent {
     /// not acknowledged everything. With a `name=`, the next program of this name delivers the
     /// rest.
     #[error(
-        "closing waited {}, and the far side has not acknowledged {}: use a longer 'linger=', or \
-         a 'name=', whose next program delivers the rest",
+        "closing waited {}, and the far side has not acknowledged {}: use a longer '{}=', or a \
+         'name=', whose next program delivers the rest",
         seconds(_0.waited()),
-        unacknowledged(_0.messages())
+        unacknowledged(_0.messages()),
+        if _0.is_linger_over() { "linger" } else { "expire" }
     )]
     Unacknowledged(Unacknowledged),
     /// The publisher is closed.
@@ -84,18 +85,33 @@ pub enum NotSent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unacknowledged(u64);
 
+/// Set in [`Unacknowledged`] if `linger=` ended the wait.
+const LINGER_IS_OVER: u64 = 1 << 63;
+
 impl Unacknowledged {
-    pub(crate) fn new(messages: u64, waited: Duration) -> Self {
-        let most = u64::from(u32::MAX);
-        let milliseconds = u64::try_from(waited.as_millis()).unwrap_or(most);
-        Self(messages.min(most) << 32 | milliseconds.min(most))
+    /// `linger`: that of the publisher, 0 for no bound.
+    pub(crate) fn new(messages: u64, waited: Duration, linger: Duration) -> Self {
+        let (most, time_most) = (u64::from(u32::MAX >> 1), u64::from(u32::MAX));
+        let milliseconds = u64::try_from(waited.as_millis()).unwrap_or(time_most);
+        let bound = match !linger.is_zero() && waited >= linger {
+            true => LINGER_IS_OVER,
+            false => 0,
+        };
+        Self(bound | messages.min(most) << 32 | milliseconds.min(time_most))
+    }
+
+    /// Whether `linger=` ended the wait. Otherwise a far side was away for longer than `expire=`,
+    /// its own or that of the publisher: 30 s if not given.
+    #[must_use]
+    pub const fn is_linger_over(self) -> bool {
+        self.0 & LINGER_IS_OVER != 0
     }
 
     /// Messages that it did not acknowledge, counted for each served far side; 0 if only the end of
     /// the stream is missing.
     #[must_use]
     pub const fn messages(self) -> u64 {
-        self.0 >> 32
+        (self.0 & !LINGER_IS_OVER) >> 32
     }
 
     /// How long closing waited.

@@ -90,18 +90,23 @@ pub struct LinkStatus {
 }
 
 impl LinkStatus {
-    /// Why a wait is in vain so far, if no far side has ever been connected: what the bridge waits
-    /// for, its newest problem, and how often it tried. One line.
+    /// Why a wait is in vain so far, if no far side is connected: what the bridge waits for, its
+    /// newest problem, and how often it tried before the first connection. One line.
     #[must_use]
     pub fn unreached(&self) -> Option<String> {
-        if self.stage != LinkStage::Waiting || self.connections > 0 {
+        if self.stage != LinkStage::Waiting {
             return None;
         }
-        let mut text = "no far side has been connected".to_owned();
+        let mut text = match self.connections {
+            0 => "no far side has been connected",
+            _ => "the link is waiting",
+        }
+        .to_owned();
         if !self.note.is_empty() {
             text = format!("{text}: {}", self.note);
         }
         match self.failures {
+            _ if self.connections > 0 => {}
             0 => {}
             1 => text.push_str(", 1 try"),
             tries => text = format!("{text}, {tries} tries"),
@@ -238,8 +243,20 @@ impl Control {
         self.wake.as_fd()
     }
 
+    /// `longest`, but no longer than until the deadline of a request to end. What is done after the
+    /// deadline has its own bounds: there it is `longest`.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn until_deadline(&self, longest: Duration) -> Duration {
+        let Some(Stop::Delivered(Some(deadline))) = self.stopping() else {
+            return longest;
+        };
+        let left = deadline.checked_duration_since(Instant::now());
+        let left = left.filter(|left| !left.is_zero());
+        left.map_or(longest, |left| left.min(longest))
+    }
+
     /// Waits up to `longest`, or until the bridge is asked to end. After a request to deliver the
-    /// rest it waits the whole time, unless another request comes.
+    /// rest it waits the whole time, unless its deadline or another request comes.
     pub fn pause(&self, longest: Duration) {
         let longest = longest.min(PAUSE_MAX);
         let until = Instant::now() + longest;
@@ -253,7 +270,8 @@ impl Control {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         // If the rest must be delivered first, the pause before the next try goes on.
-        if let Some(Stop::Delivered(_)) = state.stop {
+        if let Some(Stop::Delivered(deadline)) = state.stop {
+            let until = deadline.map_or(until, |deadline| deadline.min(until));
             let left = until.saturating_duration_since(Instant::now());
             let _unlocked = self.changed.wait_timeout(state, left);
         }
@@ -365,8 +383,9 @@ impl Control {
         state.status.peers = 0;
         match outcome {
             Ok(()) => {
-                // Its last wait does not matter any more, but its note about the end does.
-                if state.status.stage != LinkStage::Ended {
+                // Its last wait does not matter any more, unless it was in vain; its note about the
+                // end does.
+                if state.status.stage != LinkStage::Ended && !state.undelivered {
                     state.status.note.clear();
                 }
                 state.status.stage = LinkStage::Ended;

@@ -59,7 +59,12 @@ impl<'a> ReconnectBackoff<'a> {
         }
         // Random, because many connections may lose the same far side at once.
         let share = u32::try_from(random_id() % 128).unwrap_or(0);
-        self.control.pause(self.pause * (128 + share) / 256);
+        let mut pause = self.pause * (128 + share) / 256;
+        if asked {
+            // One more look once it has been away for too long, not later.
+            pause = pause.min(self.close_timeout - away);
+        }
+        self.control.pause(pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
         !self.control.must_stop()
     }
@@ -69,6 +74,31 @@ impl<'a> ReconnectBackoff<'a> {
 mod tests {
     use super::*;
     use crate::link::Stop;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    /// The pause before the next attempt went on, up to a second.
+    #[test]
+    fn deadline_of_a_request_to_end_ends_a_pause() {
+        let control = Control::new().unwrap();
+        control.stop(Stop::Delivered(Some(Instant::now())));
+        control.pause(HOUR);
+    }
+
+    /// After the deadline a wait of nothing would be one of many: a far side that is silent then
+    /// gets a moment to read the last block.
+    #[cfg(feature = "tcp")]
+    #[test]
+    fn waits_end_at_a_deadline_that_is_to_come() {
+        let until = |deadline| {
+            let control = Control::new().unwrap();
+            control.stop(Stop::Delivered(deadline));
+            control.until_deadline(HOUR * 2)
+        };
+        assert!(until(Some(Instant::now() + HOUR)) <= HOUR);
+        assert_eq!(until(Some(Instant::now())), HOUR * 2);
+        assert_eq!(until(None), HOUR * 2);
+    }
 
     #[test]
     fn backoff_reports_waiting_and_ends_on_request_after_delivery() {

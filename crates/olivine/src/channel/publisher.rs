@@ -321,19 +321,20 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// `error`, of a call of this publisher, with what the publisher knows of it: how many
-    /// subscribers are attached, the topic that it refused last, why the link has failed, or that
-    /// no far side has ever been connected.
+    /// subscribers are attached, the topic that it refused last, why the link has failed, what it
+    /// waits for while no far side is connected, or what closing waited for.
     #[must_use]
     pub fn describe(&self, error: NotSent) -> Described {
-        let waits = matches!(
-            error,
-            NotSent::BackPressured | NotSent::NotConnected | NotSent::Unacknowledged { .. }
-        );
+        let waits = matches!(error, NotSent::BackPressured | NotSent::NotConnected);
         let link = waits.then(|| self.link_status()).flatten();
         if let Some(why) = link.and_then(|link| link.unreached()) {
             return Described::new(error, Known::Unreached(why.into()));
         }
         let known = match error {
+            NotSent::Unacknowledged(_) => self.link_status().map(|link| Known::Left {
+                note: link.note.into(),
+                name: self.endpoint.config.name.as_deref().map(Into::into),
+            }),
             NotSent::NotConnected => Some(Known::Attached {
                 attached: u32::try_from(self.producer.gate().count()).unwrap_or(u32::MAX),
                 wanted: self.endpoint.config.subscribers,
@@ -477,7 +478,8 @@ impl<T: ?Sized> Publisher<T> {
             return Err(NotSent::BackPressured);
         };
         let messages = link.control().status().undelivered;
-        let left = Unacknowledged::new(messages, started.elapsed());
+        let linger = self.endpoint.config.linger;
+        let left = Unacknowledged::new(messages, started.elapsed(), linger);
         Err(NotSent::Unacknowledged(left))
     }
 

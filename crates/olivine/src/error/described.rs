@@ -4,7 +4,8 @@ use super::{LinkError, NotSent, chain};
 use core::fmt;
 
 /// [`NotSent`] with what the publisher knows of it: its text has how many subscribers are attached,
-/// the topic that was refused, why the link has failed, or why no far side has been connected.
+/// the topic that was refused, why the link has failed, why no far side is connected, or what
+/// closing waited for.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// Why the message was not sent.
@@ -23,8 +24,13 @@ pub(crate) enum Known {
     Attached { attached: u32, wanted: u32 },
     /// What was given as a topic.
     Topic(Box<str>),
-    /// Why no far side has been connected.
+    /// Why no far side is connected.
     Unreached(Box<str>),
+    /// The note of the link at the end, and the name that keeps what is left.
+    Left {
+        note: Box<str>,
+        name: Option<Box<str>>,
+    },
     /// The failure of the link.
     Link(Box<LinkError>),
 }
@@ -77,6 +83,16 @@ impl fmt::Display for Described {
             }
             Known::Topic(topic) => write!(f, "{error}; given was '{}'", topic.escape_default()),
             Known::Unreached(why) => write!(f, "{error}: {why}"),
+            Known::Left { note, name } => {
+                error.fmt(f)?;
+                if !note.is_empty() {
+                    write!(f, "; the link: {note}")?;
+                }
+                match name {
+                    Some(name) => write!(f, "; 'name={name}' keeps the rest"),
+                    None => Ok(()),
+                }
+            }
             Known::Link(why) => write!(f, "{error}: {}", chain(&**why)),
         }
     }

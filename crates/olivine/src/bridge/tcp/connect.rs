@@ -239,6 +239,12 @@ fn attempt(
     control: &Control,
     session: impl FnOnce(&mut Pipe) -> Result<(), ConnectionEnd>,
 ) -> Result<(), ConnectionEnd> {
+    control.report(|status| {
+        // The outcome of an earlier attempt says more.
+        if status.note.is_empty() {
+            status.note = format!("connecting to {}", tcp.address);
+        }
+    });
     let host = &tcp.address.host;
     let found = socket::connect(
         control,
@@ -255,7 +261,7 @@ fn attempt(
     let outcome = session(&mut pipe);
     match &outcome {
         // We come back: a leave message would give our session up.
-        Ok(()) | Err(ConnectionEnd::Silent(_)) => {}
+        Ok(()) | Err(ConnectionEnd::Silent { .. }) => {}
         Err(broken) => pipe.close_for(control, broken),
     }
     outcome

@@ -1,7 +1,7 @@
 //! Handshake: who we are, and whether the other side fits.
 
+use super::Tcp;
 use super::pipe::{ConnectionEnd, Pipe};
-use super::{HELLO_TIME_MAX, Tcp};
 use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::wire::hello::{Hello, Side};
@@ -185,7 +185,10 @@ pub(super) fn call(
     known: bool,
 ) -> Result<Hello, ConnectionEnd> {
     pipe.greet(ours);
-    let theirs = pipe.expect_hello(control, HELLO_TIME_MAX);
+    control.report(|status| {
+        status.note = format!("waiting for the hello of {}", pipe.socket.far());
+    });
+    let theirs = pipe.expect_hello(control, pipe.hello_time());
     let theirs = theirs.map_err(|broken| match broken {
         ConnectionEnd::Wire(error) if known && error.is_of_the_preamble() => {
             WireError::Checksum { what: "the hello" }.into()
@@ -211,15 +214,17 @@ pub(super) fn resume(
     control: &Control,
     egress: &mut Egress,
 ) -> Result<Vec<u32>, ConnectionEnd> {
-    let (incarnation, places) = pipe.expect(control, HELLO_TIME_MAX, |arrived| match arrived {
-        Arrived::Resume {
-            incarnation,
-            places,
-        } => Ok(Some((incarnation, places))),
-        Arrived::Close { close, reason } => Err(ConnectionEnd::ByPeer { close, reason }),
-        Arrived::Beat => Ok(None),
-        _ => Err(WireError::Invalid("no resume comes first".into()).into()),
-    })?;
+    let (longest, awaited) = (pipe.hello_time(), " in place of its positions");
+    let (incarnation, places) =
+        pipe.expect(control, longest, awaited, |arrived| match arrived {
+            Arrived::Resume {
+                incarnation,
+                places,
+            } => Ok(Some((incarnation, places))),
+            Arrived::Close { close, reason } => Err(ConnectionEnd::ByPeer { close, reason }),
+            Arrived::Beat => Ok(None),
+            _ => Err(WireError::Invalid("no resume comes first".into()).into()),
+        })?;
     go_on_at(egress, incarnation, &places)?;
     let open = places.iter().filter(|place| place.open);
     Ok(open.map(|place| place.lane).collect())

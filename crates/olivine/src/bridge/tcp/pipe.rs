@@ -1,6 +1,7 @@
 //! A connection with the parts of both directions: received bytes, outgoing control blocks,
 //! keepalives.
 
+use super::HELLO_TIME_MAX;
 use super::socket::{NAP, ReadOutcome, Socket, SocketError, wait};
 use crate::bridge::reconnect::PAUSE_MAX;
 use crate::bridge::wire::hello::Hello;
@@ -54,8 +55,12 @@ pub(super) enum ConnectionEnd {
     #[error("the connection was closed without a reason")]
     Cut,
     /// Nothing was received for too long.
-    #[error("nothing was heard for {} ms", .0.as_millis())]
-    Silent(Duration),
+    #[error("nothing was heard for {} ms{awaited}", time.as_millis())]
+    Silent {
+        time: Duration,
+        /// What was to come, as the rest of the text; may be empty.
+        awaited: &'static str,
+    },
     /// The connection failed.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -212,9 +217,17 @@ impl Pipe {
         }
         let silence = now.duration_since(self.heard);
         if silence > self.timeout {
-            return Err(ConnectionEnd::Silent(silence));
+            return Err(ConnectionEnd::Silent {
+                time: silence,
+                awaited: "",
+            });
         }
         Ok(())
+    }
+
+    /// Longest time for one step of the handshake.
+    pub(super) fn hello_time(&self) -> Duration {
+        self.timeout.min(HELLO_TIME_MAX)
     }
 
     /// Longest sleep that leaves time for keepalives.
@@ -259,7 +272,8 @@ impl Pipe {
     pub(super) fn send_end(&mut self, control: &Control) -> Result<(), ConnectionEnd> {
         wire::put_close(&mut self.out, Close::End, "every publisher has closed");
         self.end_sent = true;
-        self.expect(control, self.timeout, |arrived| match arrived {
+        let awaited = " in place of its answer to the end";
+        self.expect(control, self.timeout, awaited, |arrived| match arrived {
             Arrived::Close {
                 close: Close::End, ..
             } => Ok(Some(())),
@@ -324,7 +338,7 @@ impl Pipe {
             return;
         }
         wire::put_close(&mut self.out, Close::Upstream, reason);
-        let confirmed = self.expect(control, self.timeout, |arrived| match arrived {
+        let confirmed = self.expect(control, self.timeout, "", |arrived| match arrived {
             Arrived::Close {
                 close: Close::Upstream,
                 ..
@@ -376,7 +390,7 @@ impl Pipe {
                 self.close_with(control, Close::End, "this side has the end, and stops");
             }
             ConnectionEnd::Stopped => self.close_with(control, Close::Leaving, "this side stops"),
-            ConnectionEnd::Silent(_) => {
+            ConnectionEnd::Silent { .. } => {
                 self.close_with(control, Close::Leaving, &broken.to_string())
             }
             ConnectionEnd::Tls { .. } => self.leave_alert(control),
@@ -413,7 +427,8 @@ impl Pipe {
         longest: Duration,
     ) -> Result<Hello, ConnectionEnd> {
         // A close in place of a hello has its own preamble: an empty hello.
-        self.expect(control, longest, |arrived| match arrived {
+        let awaited = " in place of its hello";
+        self.expect(control, longest, awaited, |arrived| match arrived {
             Arrived::Hello(hello) if hello.instance == 0 => Ok(None),
             Arrived::Hello(hello) => Ok(Some(hello)),
             Arrived::Close { close, reason } => Err(ConnectionEnd::ByPeer { close, reason }),
@@ -421,11 +436,13 @@ impl Pipe {
         })
     }
 
-    /// Waits for what `wanted` accepts, at most for `longest` in total.
+    /// Waits for what `wanted` accepts, at most for `longest` in total. `awaited` ends the text of
+    /// the error if it does not come.
     pub(super) fn expect<T>(
         &mut self,
         control: &Control,
         longest: Duration,
+        awaited: &'static str,
         mut wanted: impl FnMut(Arrived<'_>) -> Result<Option<T>, ConnectionEnd>,
     ) -> Result<T, ConnectionEnd> {
         let until = Instant::now() + longest;
@@ -440,7 +457,10 @@ impl Pipe {
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(ConnectionEnd::Silent(longest));
+                return Err(ConnectionEnd::Silent {
+                    time: longest,
+                    awaited,
+                });
             }
             let flushed = self.flush()?;
             if !self.read()? {
@@ -452,7 +472,7 @@ impl Pipe {
 }
 
 /// See [`Pipe::end_grace`].
-fn end_grace(timeout: Duration) -> Duration {
+pub(super) fn end_grace(timeout: Duration) -> Duration {
     END_GRACE_MIN.max(timeout * 2 + PAUSE_MAX)
 }
 
@@ -476,7 +496,7 @@ impl ConnectionEnd {
             Self::Wire(WireError::Checksum { .. }) => false,
             Self::Wire(_) | Self::Failed(_) => true,
             Self::Tls { lasting, .. } => *lasting,
-            Self::Cut | Self::Silent(_) | Self::Io(_) | Self::Stopped => false,
+            Self::Cut | Self::Silent { .. } | Self::Io(_) | Self::Stopped => false,
         }
     }
 

@@ -208,7 +208,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Waits for one of the descriptors, or a request to end, for at most `longest`.
+/// Waits for one of the descriptors, a request to end or its deadline, for at most `longest`.
 pub(super) fn wait(
     control: &Control,
     fds: &[(BorrowedFd<'_>, bool)],
@@ -227,6 +227,7 @@ pub(super) fn wait(
         };
         polled.push(PollFd::from_borrowed_fd(*fd, flags));
     }
+    let longest = control.until_deadline(longest);
     let longest = Timespec {
         tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: longest.subsec_nanos().into(),

@@ -392,7 +392,7 @@ impl Sending<'_> {
             state.polls = 0_u32.wrapping_sub(1);
             return Ok(());
         }
-        let nap = self.pipe.nap();
+        let nap = self.control.until_deadline(self.pipe.nap());
         let idle = !state.full && !state.lanes.iter().any(|lane| lane.wanting);
         if !idle {
             let socket = self.pipe.socket.as_fd();

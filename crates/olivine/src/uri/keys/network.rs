@@ -117,7 +117,8 @@ keys! { KEYS {
 
     /// Silence after which a connection is closed and made again.
     ///
-    /// For `shm+fd://`: how long opening a subscriber waits for its publisher.
+    /// A side of `tcp://` that connects also waits so long for each step of the handshake, 5 s at
+    /// most. For `shm+fd://`: how long opening a subscriber waits for its publisher.
     timeout(connection: Connection, silence: Duration)
         in TcpSettings, NatsSettings, SealedSettings {
         getter: get_timeout -> Option<Duration> = connection.timeout,

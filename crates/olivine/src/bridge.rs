@@ -60,6 +60,8 @@ use crate::channel::fields;
 use crate::channel::raw::LaneSource;
 #[cfg(feature = "tcp")]
 use crate::channel::raw::absent_sources;
+#[cfg(feature = "tcp")]
+use crate::channel::slots::{self, AbsentName};
 use crate::error::{LinkError, OpenError};
 use crate::link::Control;
 use crate::message::KnownType;
@@ -239,6 +241,9 @@ pub struct Source {
     ring: Config,
     first: Option<Egress>,
     part: ShapeRole,
+    /// The ring belongs to one handle: no other bridge reads it.
+    #[cfg(feature = "tcp")]
+    is_of_handle: bool,
 }
 
 impl Source {
@@ -253,7 +258,33 @@ impl Source {
             ring: ring.clone(),
             part,
             first,
+            #[cfg(feature = "tcp")]
+            is_of_handle: false,
         })
+    }
+
+    /// The ring of a handle: no other bridge reads it.
+    pub(crate) fn of_handle(
+        ring: &Config,
+        first: bool,
+        part: ShapeRole,
+    ) -> Result<Self, OpenError> {
+        let source = Self::new(ring, first, part)?;
+        #[cfg(feature = "tcp")]
+        let source = Self {
+            is_of_handle: true,
+            ..source
+        };
+        Ok(source)
+    }
+
+    /// The subscribers that an earlier bridge of this handle's `name=` left in the ring, and that
+    /// are away. Between two URIs these may belong to another bridge: then there are none.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn absent_readers(&self) -> Vec<AbsentName> {
+        let found = self.is_of_handle.then(|| attach::find_open(&self.ring));
+        let found = found.flatten();
+        found.map_or_else(Vec::new, |attached| slots::absent_names(&attached))
     }
 
     /// Whether its subscriber has a durable name that did not exist before.

@@ -26,7 +26,7 @@ pub(crate) fn publisher<T: ?Sized>(
     // The bridge carries every topic.
     (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
     let part = part_of(&*outlet);
-    let source = Source::new(&follower, outlet.is_single(), part)?;
+    let source = Source::of_handle(&follower, outlet.is_single(), part)?;
     let is_new = source.has_new_name();
     let start = || {
         let link = link::start(place, move |control| outlet.run(source, control, false))?;

@@ -6,6 +6,8 @@ mod tests;
 use super::frame::Frames;
 use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::fields::{self, CheckWord};
+#[cfg(feature = "tcp")]
+use crate::channel::slots::AbsentName;
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{LinkError, OpenError, ReceiveError};
@@ -37,6 +39,9 @@ pub(crate) struct Egress {
     /// The far side that reads, if it has a number.
     #[cfg(feature = "tcp")]
     reader: Option<u64>,
+    /// Since when the far side is away, if it did not come back here; 0 if it did.
+    #[cfg(feature = "tcp")]
+    absent_since: u64,
     /// For each lane the failure that the far side was sent last.
     #[cfg(feature = "tcp")]
     sent: Vec<SentFailure>,
@@ -81,8 +86,22 @@ impl Egress {
             #[cfg(feature = "tcp")]
             reader: None,
             #[cfg(feature = "tcp")]
+            absent_since: 0,
+            #[cfg(feature = "tcp")]
             sent: Vec::new(),
         })
+    }
+
+    /// Opens the place of a far side that is away, before it comes back. If it does not, the clock
+    /// of its `expire` goes on.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn open_absent(ring: &Config, absent: &AbsentName) -> Result<Self, OpenError> {
+        let mut ring = ring.clone();
+        ring.name = Some(absent.name.clone());
+        ring.expire = absent.expire;
+        let mut egress = Self::open(&ring, ShapeRole::Names)?;
+        egress.absent_since = absent.since;
+        Ok(egress)
     }
 
     /// The geometry of the channel.
@@ -176,6 +195,7 @@ impl Egress {
     /// missed; another gets the messages behind the failures that the one before confirmed.
     #[cfg(feature = "tcp")]
     pub(crate) fn set_reader(&mut self, number: u64) {
+        self.absent_since = 0;
         if self.reader.replace(number) == Some(number) {
             return;
         }
@@ -685,5 +705,9 @@ impl Drop for Egress {
         self.rewind();
         // A bridge that ends without being killed has reported the end of what it delivered.
         self.subscriber.mark_end_reported();
+        #[cfg(feature = "tcp")]
+        if self.absent_since != 0 {
+            self.subscriber.keep_absence(self.absent_since);
+        }
     }
 }

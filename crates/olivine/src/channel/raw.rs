@@ -4,6 +4,8 @@
 use super::attach;
 use super::attached::{Attached, lock_membership};
 use super::publisher::{Ending, Publisher};
+#[cfg(feature = "tcp")]
+use super::slots;
 use super::slow_state::{StreamEnd, end_mark, watch_publishers};
 use super::subscriber::Subscriber;
 use crate::error::{NotSent, OpenError, ReceiveError};
@@ -481,6 +483,15 @@ impl<T: ?Sized> Subscriber<T> {
         if self.is_at_end() {
             self.slow_state.reported_end = end_mark(&self.lanes);
         }
+    }
+
+    /// Before dropping: nothing has come for the durable name since then, so its clock goes on.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn keep_absence(&mut self, since: u64) {
+        let Attached {
+            control, geometry, ..
+        } = &self.slow_state.attached;
+        slots::keep_absence(control, geometry, self.slow_state.slot, since);
     }
 
     /// Lanes that are closed by now count as an end although nothing was received: an earlier

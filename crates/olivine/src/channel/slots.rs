@@ -102,6 +102,66 @@ pub(super) fn expires_in(words: &Words, geometry: &Geometry, index: usize) -> Op
     (since != 0 && expire != 0).then_some(left)
 }
 
+/// A durable name whose place no handle uses.
+#[cfg(feature = "tcp")]
+#[derive(Clone, Debug)]
+pub(crate) struct AbsentName {
+    pub(crate) name: String,
+    pub(crate) expire: Expire,
+    /// When it was found to be away, in [`monotonic_ns`]; 0 if no participant has looked yet.
+    pub(crate) since: u64,
+}
+
+#[cfg(feature = "tcp")]
+impl AbsentName {
+    /// How long its place is kept from now on; `None` for ever.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        match (self.expire, self.since) {
+            (Expire::Never, _) => None,
+            (Expire::After(after), 0) => Some(after),
+            (Expire::After(after), since) => {
+                let away = Duration::from_nanos(monotonic_ns().saturating_sub(since));
+                Some(after.saturating_sub(away))
+            }
+        }
+    }
+}
+
+/// The durable names that are away and have neither expired nor lost their place.
+#[cfg(feature = "tcp")]
+pub(crate) fn absent_names(attached: &Attached) -> Vec<AbsentName> {
+    let Attached {
+        control: words,
+        geometry,
+        locks,
+        ..
+    } = attached;
+    let absent = |index: usize| {
+        let byte = lock_byte::SLOT + index as u64;
+        let is_away = state(words, geometry, index) == slot::DURABLE
+            && is_kept(words, geometry, index)
+            && !locks.held_by_others(byte, byte + 1);
+        let name = is_away.then(|| name(words, geometry, index)).flatten()?;
+        // Relaxed: times.
+        let word = |at: usize| {
+            words
+                .word(geometry.slot(index) + at)
+                .load(Ordering::Relaxed)
+        };
+        let expire = match word(slot::EXPIRE_NS) {
+            0 => Expire::Never,
+            after => Expire::After(Duration::from_nanos(after)),
+        };
+        let since = word(slot::ABSENT_SINCE);
+        Some(AbsentName {
+            name,
+            expire,
+            since,
+        })
+    };
+    (0..geometry.slots()).filter_map(absent).collect()
+}
+
 /// Whether a durable slot has a position in every lane, also in lanes that do not exist yet.
 fn has_positions(words: &Words, geometry: &Geometry, index: usize) -> bool {
     (0..geometry.lanes()).all(|lane| {
@@ -520,6 +580,15 @@ pub(crate) fn note_absence(words: &Words, geometry: &Geometry, index: usize) {
     if since.load(Ordering::Relaxed) == 0 {
         since.store(monotonic_ns(), Ordering::Relaxed);
     }
+}
+
+/// The clock of a durable subscriber runs since then: it never came back. The caller holds the
+/// slot's lock.
+#[cfg(feature = "tcp")]
+pub(crate) fn keep_absence(words: &Words, geometry: &Geometry, index: usize, since: u64) {
+    let word = words.word(geometry.slot(index) + slot::ABSENT_SINCE);
+    // Relaxed: a time, under a lock.
+    word.store(since, Ordering::Relaxed);
 }
 
 /// Starts the clocks of all dead durable subscribers, which could not do that themselves. The

@@ -3,12 +3,182 @@
 #![cfg(not(loom))]
 
 use crate::common::proxy::Proxy;
-use crate::common::{free_port, until};
-use olivine::{LinkStage, NotSent, Publisher, Subscriber};
+use crate::common::{TestFolder, free_port, kill, spawn, until};
+use crate::role_setting;
+use olivine::{LinkStage, NotSent, Publisher, ReceiveError, Subscriber};
 use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+/// Numbers that a publisher sends while its subscriber is away.
+const UNREAD: std::ops::Range<u64> = 1..4;
 
 fn uri(port: u16, query: &str) -> String {
     format!("tcp://127.0.0.1:{port}/test?{query}")
+}
+
+/// The next number, or `None` at the end of the stream.
+fn next(subscriber: &mut Subscriber) -> Option<u64> {
+    let mut number = None;
+    until("a message or the end comes", || {
+        match subscriber.receive_timeout(Duration::from_millis(50)) {
+            Ok(received) => {
+                number = received.map(|bytes| u64::from_le_bytes((*bytes).try_into().unwrap()));
+                number.is_some()
+            }
+            Err(ReceiveError::Closed) => true,
+            Err(error) => panic!("{error}"),
+        }
+    });
+    number
+}
+
+fn numbers(publisher: &mut Publisher, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        publisher.publish(&number.to_le_bytes()).unwrap();
+    }
+}
+
+/// Publishes 0, and waits until the far side has acknowledged it.
+fn read_number(publisher: &mut Publisher) {
+    numbers(publisher, 0..1);
+    assert!(publisher.wait_drained(None).unwrap());
+}
+
+fn wait_for(file: &Path) {
+    until("the other process has come so far", || file.exists());
+}
+
+/// A process that publishes one number, and [`UNREAD`] once a file is there. Then it is killed.
+pub(crate) fn publish_role() {
+    let [uri, read, go, done] =
+        ["PUBLISH_URI", "PUBLISH_READ", "PUBLISH_GO", "PUBLISH_DONE"].map(role_setting);
+    let mut publisher = Publisher::open(&uri).unwrap();
+    read_number(&mut publisher);
+    std::fs::write(read, "").unwrap();
+    wait_for(Path::new(&go));
+    numbers(&mut publisher, UNREAD);
+    std::fs::write(done, "").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A listening publisher and its subscriber, both with a name, and a proxy between them.
+struct Named {
+    place: TestFolder,
+    proxy: Proxy,
+    listens: String,
+    subscriber: Subscriber,
+}
+
+impl Named {
+    fn new() -> Self {
+        let place = TestFolder::new();
+        let port = free_port();
+        let proxy = Proxy::start(port);
+        let dir = place.file("channels").display().to_string();
+        let ends = |port, role: &str| uri(port, &format!("role={role}&name={role}&dir={dir}"));
+        let subscriber = Subscriber::open(&ends(proxy.port, "connect")).unwrap();
+        Self {
+            listens: ends(port, "listen") + "&subscribers=1",
+            place,
+            proxy,
+            subscriber,
+        }
+    }
+
+    fn publisher(&self, query: &str) -> Publisher {
+        Publisher::open(&format!("{}{query}", self.listens)).unwrap()
+    }
+
+    /// A publisher closes while the subscriber is away: the error says what is left.
+    fn closes_in_vain(&self, publisher: Publisher) {
+        let error = publisher.close_described(None).unwrap_err();
+        assert!(
+            matches!(error.error, NotSent::Unacknowledged(left) if left.messages() == 3),
+            "{error}"
+        );
+        let text = error.to_string();
+        for word in ["3 messages", "'linger='", "'name=listen' keeps the rest"] {
+            assert!(text.contains(word), "{text}");
+        }
+    }
+
+    /// The next publisher of the name waits for the subscriber, which gets the rest and the end.
+    fn next_delivers(mut self) {
+        let publisher = self.publisher("");
+        let closing = std::thread::spawn(move || publisher.close());
+        self.proxy.set_down(false);
+        for number in UNREAD {
+            assert_eq!(next(&mut self.subscriber), Some(number));
+        }
+        assert_eq!(next(&mut self.subscriber), None);
+        closing.join().unwrap().unwrap();
+    }
+}
+
+/// `close` of the second publisher was `Ok`, and the subscriber waited for a third one.
+#[test]
+fn next_publisher_of_a_name_waits_for_subscribers_of_the_one_before() {
+    let mut named = Named::new();
+    let mut publisher = named.publisher("&linger=50ms");
+    read_number(&mut publisher);
+    assert_eq!(next(&mut named.subscriber), Some(0));
+    named.proxy.set_down(true);
+    numbers(&mut publisher, UNREAD);
+    named.closes_in_vain(publisher);
+    named.closes_in_vain(named.publisher("&linger=50ms"));
+    named.next_delivers();
+}
+
+/// As above, after a kill.
+#[test]
+fn next_publisher_of_a_killed_one_waits_for_its_subscribers() {
+    let mut named = Named::new();
+    let [read, go, done] = ["read", "go", "done"].map(|name| named.place.file(name));
+    let text = |path: &Path| path.display().to_string();
+    let process = spawn(
+        "publish",
+        &[
+            ("PUBLISH_URI", named.listens.clone()),
+            ("PUBLISH_READ", text(&read)),
+            ("PUBLISH_GO", text(&go)),
+            ("PUBLISH_DONE", text(&done)),
+        ],
+    );
+    assert_eq!(next(&mut named.subscriber), Some(0));
+    wait_for(&read);
+    named.proxy.set_down(true);
+    std::fs::write(&go, "").unwrap();
+    wait_for(&done);
+    kill(process);
+    named.closes_in_vain(named.publisher("&linger=50ms"));
+    named.next_delivers();
+}
+
+/// A subscriber that stays away does so for its `expire` in all, however many publishers come.
+#[test]
+fn subscriber_that_stays_away_expires_over_several_publishers() {
+    let place = TestFolder::new();
+    let port = free_port();
+    let dir = place.file("channels").display().to_string();
+    let listens = uri(port, &format!("name=listen&dir={dir}&linger=20ms"));
+    let connects = uri(port, &format!("name=away&dir={dir}&expire=400ms"));
+    let mut publisher = Publisher::open(&listens).unwrap();
+    let mut subscriber = Subscriber::open(&connects).unwrap();
+    publisher.wait_for_subscribers(1, None).unwrap();
+    read_number(&mut publisher);
+    assert_eq!(next(&mut subscriber), Some(0));
+    drop(subscriber);
+    until("it has left", || {
+        publisher.link_status().unwrap().peers == 0
+    });
+    numbers(&mut publisher, UNREAD);
+    publisher.close().unwrap_err();
+    until("no publisher waits for it", || {
+        Publisher::<[u8]>::open(&listens).unwrap().close().is_ok()
+    });
 }
 
 /// The text named `linger=`, and no reason.

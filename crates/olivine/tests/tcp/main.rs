@@ -327,6 +327,7 @@ fn role() {
             &role_setting("TCP_TEST_SECOND"),
         ),
         "bridge" => bridges::role(),
+        "publish" => absent::publish_role(),
         other => panic!("no role {other}"),
     }
 }

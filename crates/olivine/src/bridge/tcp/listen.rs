@@ -2,7 +2,7 @@
 
 use super::absent::{AbsentSources, ExpiredSources};
 use super::destination::Receiving;
-use super::pipe::{ConnectionEnd, Pipe};
+use super::pipe::{self, ConnectionEnd, Pipe};
 use super::sessions::{Disconnect, OpenSession, Sessions, Tasks};
 use super::socket::{self, NAP, Socket, wait};
 use super::source::{Sending, send_failure};
@@ -31,6 +31,9 @@ const CONNECTIONS_MAX: usize = 1024;
 
 /// Why the lanes of a far side end that did not come back.
 const AWAY: &str = "its publisher was away for longer than it had asked to be waited for";
+
+/// How the names of places begin that a ring has for far sides.
+const SEAT: &str = "tcp.";
 
 /// Connections that are accepted before the listener does other work.
 const ACCEPTS_MAX: usize = 64;
@@ -77,7 +80,7 @@ pub(super) fn sources(
         if ring.scheme() == Scheme::Shm {
             // Durable, so that a later bridge finds it. Unnamed ones are kept for as long as they
             // asked.
-            ring.name = Some(format!("tcp.{:016x}", fnv(key(hello).bytes())));
+            ring.name = Some(seat(hello));
             ring.expire = match Sessions::<Egress>::expire_of(hello) {
                 expire if expire.is_zero() => Expire::Never,
                 expire => Expire::After(expire),
@@ -106,6 +109,19 @@ pub(super) fn sources(
         send_failure(outcome, pipe, egress, control)
     };
     let forget = |egress: Egress, _: Left<'_>| egress.unsubscribe();
+    for absent in source.absent_readers() {
+        if !absent.name.starts_with(SEAT) {
+            continue;
+        }
+        // Before the listener accepts: none of them has come back.
+        match Egress::open_absent(source.ring(), &absent) {
+            Ok(held) => {
+                let grace = pipe::end_grace(tcp.timeout);
+                sessions.add_absent(absent.name.clone(), held, absent.left(), grace);
+            }
+            Err(error) => return Err(ring_error(error)),
+        }
+    }
     let server = Server {
         tcp,
         control,
@@ -192,6 +208,11 @@ fn key(hello: &Hello) -> String {
     } else {
         format!("name {}", hello.name)
     }
+}
+
+/// The key of a far side's session. A source's ring has its place under this name.
+fn seat(hello: &Hello) -> String {
+    format!("{SEAT}{:016x}", fnv(key(hello).bytes()))
 }
 
 /// Geometry and type of the ring; if it does not exist, it is created and removed for that.
@@ -409,7 +430,7 @@ impl<S: Send> Server<'_, S> {
                 pipe.agree_on_timeout(theirs.timeout);
                 let taken = self
                     .sessions
-                    .take(&key(&theirs), &theirs, Some(cutter), || open(&theirs))?;
+                    .take(&seat(&theirs), &theirs, Some(cutter), || open(&theirs))?;
                 Ok((theirs, taken))
             });
         let (theirs, OpenSession { mut held, key }) = match taken {

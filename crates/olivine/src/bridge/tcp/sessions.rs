@@ -16,6 +16,9 @@ const LET_GO_MAX: Duration = Duration::from_secs(2);
 /// Most sessions at a time, connected or not.
 const SESSIONS_MAX: usize = 4096;
 
+/// Shortest time for which a session is kept: zero is for ever.
+const EXPIRE_MIN: Duration = Duration::from_millis(1);
+
 /// The sessions of a listener; `S` is what each holds: the far side's position in the ring.
 #[derive(Debug)]
 pub(super) struct Sessions<S> {
@@ -170,6 +173,24 @@ impl<S> Sessions<S> {
         }
     }
 
+    /// Adds the session of a far side that an earlier listener served, and that is away. It has
+    /// `grace` to come back and get the end of the stream, and messages are kept for `left`, for
+    /// ever if that is `None`.
+    pub(super) fn add_absent(&self, key: String, held: S, left: Option<Duration>, grace: Duration) {
+        let session = PeerSession {
+            // No handle has this one. Name and instance follow when it comes back.
+            instance: 0,
+            named: true,
+            expire: left.map_or(Duration::ZERO, |left| left.max(EXPIRE_MIN)),
+            attachment: Attachment::Away {
+                held: Box::new(held),
+                since: Instant::now(),
+                left: Disconnect::Broke(grace),
+            },
+        };
+        self.lock().sessions.insert(key, session);
+    }
+
     /// Takes the session of `key`; `open` creates a missing one. A newer connection of the same
     /// handle cuts the older one, whose break was not noticed. A connection of another handle is
     /// refused.
@@ -213,6 +234,7 @@ impl<S> Sessions<S> {
                 }
                 Some(found) if matches!(found.attachment, Attachment::Away { .. }) => {
                     (found.instance, found.expire) = (hello.instance, Self::expire_of(hello));
+                    found.named = !hello.name.is_empty();
                     let before = std::mem::replace(
                         &mut found.attachment,
                         Attachment::Connected(cutter.take()),

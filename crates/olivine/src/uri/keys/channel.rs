@@ -332,8 +332,9 @@ keys! { KEYS {
     /// Attached subscribers of `shm://`, `shm+fd://` and `inproc://` lose nothing, also if closing
     /// does not wait: the ring outlives the publisher. For other schemes 0 sets no bound: closing
     /// waits until the far side has everything. A `tcp://` publisher that listens waits for the far
-    /// sides that have connected; before the first one closing does not wait. What a `name=` keeps
-    /// then is delivered by the next program that opens the URI with this name. Closing gives up a
+    /// sides that have connected, to it or to an earlier program of its `name=`; before the first
+    /// one closing does not wait. What a `name=` keeps then is delivered by the next program that
+    /// opens the URI with this name. Closing gives up a
     /// `tcp://` or `nats://` far side that has been absent for `expire`, or 30 s if that is never.
     /// On a full disk closing waits for ever unless `linger` is set.
     ///

@@ -14,6 +14,7 @@
 //! | [`traffic`] | publishers on threads, and the receive loop, which triggers faults |
 //! | [`faults`] | faults of a connection, by [`common::proxy`] |
 //! | [`tcp`] | the scene of `tcp://` |
+//! | [`named`] | the scene of `tcp://` with a `name=` at both ends, which are killed |
 //! | [`planted`] | faults of each kind that the suite must find |
 //! | [`far`] | the scenes of `file://` and `nats://`: kills of each process of theirs |
 //! | [`reader`] | a durable subscriber that is killed and continues |
@@ -37,11 +38,11 @@ mod common;
 #[cfg(feature = "journal")]
 mod far;
 mod faults;
+mod named;
 #[cfg(feature = "nats")]
 #[path = "../nats_server/mod.rs"]
 mod nats_server;
 mod planted;
-#[cfg(feature = "journal")]
 mod reader;
 mod tcp;
 mod traffic;
@@ -58,6 +59,11 @@ const FEATURES: [&str; 3] = [
 #[test]
 fn tcp_loses_and_repeats_nothing() {
     options::storm("tcp", RUNS, tcp::run);
+}
+
+#[test]
+fn named_loses_and_repeats_nothing() {
+    options::storm("named", RUNS, named::run);
 }
 
 #[cfg(feature = "journal")]
@@ -103,7 +109,7 @@ fn role() {
     match common::my_role().as_deref() {
         None => {}
         Some("bridge") => common::bridges::role(),
-        #[cfg(feature = "journal")]
+        Some("sender") => named::role(),
         Some("reader") => reader::role(),
         Some(other) => panic!("no role {other}"),
     }

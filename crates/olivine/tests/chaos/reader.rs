@@ -71,7 +71,11 @@ impl Reader {
         let listener = UnixListener::bind(&path).expect("a socket");
         let mut kills = kills.to_vec();
         kills.sort_unstable_by(|one, other| other.cmp(one));
-        let (process, stream) = launch(uri, &path, &listener);
+        let (process, mut stream) = launch(uri, &path, &listener);
+        let mut first = [0; 4];
+        stream.read_exact(&mut first).expect("its first word");
+        assert_eq!(u32::from_le_bytes(first), OPEN);
+        stream.set_read_timeout(Some(LOOK)).expect("a time-out");
         Self {
             uri: uri.to_owned(),
             path,
@@ -90,6 +94,7 @@ impl Reader {
         let rest = &self.heard[self.at..];
         let number = |at: usize| Some(u32::from_le_bytes(*rest.get(at..)?.first_chunk::<4>()?));
         let (got, used) = match number(0)? {
+            OPEN => (Got::Nothing, 4),
             CLOSED => (Got::Closed, 4),
             FAILED => {
                 let length = number(4)? as usize;
@@ -107,11 +112,14 @@ impl Reader {
 
     /// Kills it, reads the rest of its output, and starts the next one. If every publisher has
     /// closed by then, the next one gets everything that the killed one did not, including the end.
+    /// Does not wait until it has subscribed: the next kill may come before that.
     fn restart(&mut self) {
         signal(&self.process, Signal::KILL);
         self.process.wait().expect("its end");
         while self.hear() {}
         (self.process, self.stream) = launch(&self.uri, &self.path, &self.listener);
+        let timeout = self.stream.set_read_timeout(Some(LOOK));
+        timeout.expect("a time-out");
         self.is_restarted = true;
     }
 
@@ -167,10 +175,6 @@ fn launch(uri: &str, path: &std::path::Path, listener: &UnixListener) -> (Other,
         ("READER_SOCKET", path.display().to_string()),
     ];
     let process = spawn("reader", &variables);
-    let (mut stream, _) = listener.accept().expect("the reader");
-    let mut first = [0; 4];
-    stream.read_exact(&mut first).expect("its first word");
-    assert_eq!(u32::from_le_bytes(first), OPEN);
-    stream.set_read_timeout(Some(LOOK)).expect("a time-out");
+    let (stream, _) = listener.accept().expect("the reader");
     (process, stream)
 }

@@ -12,9 +12,9 @@ use olivine::{Bridge, Config, Subscriber};
 use std::time::Duration;
 
 /// Silence after which a connection is given up.
-const TIMEOUT: Duration = Duration::from_millis(250);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(250);
 /// First bytes of a connection that no fault changes: magic and version, which define the rest.
-const PREAMBLE: u64 = 16;
+pub(crate) const PREAMBLE: u64 = 16;
 /// The same under TLS: a changed handshake is refused permanently, like a wrong certificate.
 const HANDSHAKE: u64 = 16 << 10;
 

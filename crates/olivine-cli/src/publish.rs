@@ -102,9 +102,12 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     sender.finish(linger, quiet, endless)
 }
 
-/// Whether any subscriber is attached, even if it does not hold the publisher back.
+/// Whether any subscriber is attached, even if it does not hold the publisher back, or the bridge
+/// of a side that connects holds every message.
 fn is_heard(publisher: &Publisher, config: &Config) -> bool {
+    let link = publisher.link_status();
     publisher.count_subscribers() > 0
+        || link.is_some_and(|link| link.address.is_empty())
         || admin::inspect(config)
             .is_ok_and(|info| info.subscribers.iter().any(|subscriber| subscriber.alive))
 }

@@ -78,6 +78,12 @@ pub trait Outlet: Send {
         true
     }
 
+    /// Whether its reader of the ring counts as a subscriber only once a far side has been
+    /// connected.
+    fn counts_once_connected(&self) -> bool {
+        false
+    }
+
     /// Whether the far side needs the capacity, align and type of the ring before the first
     /// message. Otherwise the first publisher may still fix them.
     fn needs_geometry(&self) -> bool {

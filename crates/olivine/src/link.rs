@@ -132,6 +132,8 @@ pub struct Control {
     failed: AtomicU64,
     /// 1 once the bridge was asked to end.
     stopping: AtomicU64,
+    /// 1 once a far side has been connected.
+    reached: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
     /// Readable once the bridge was asked to end.
@@ -175,6 +177,7 @@ impl Control {
         Ok(Arc::new(Self {
             failed: AtomicU64::new(0),
             stopping: AtomicU64::new(0),
+            reached: AtomicU64::new(0),
             state: Mutex::default(),
             changed: Condvar::new(),
             wake: rustix::event::eventfd(0, flags)?,
@@ -292,6 +295,14 @@ impl Control {
             status.connections += 1;
         });
         self.tried();
+        if self.reached.swap(1, Ordering::AcqRel) == 0 {
+            self.wake_handles();
+        }
+    }
+
+    /// Whether [`Control::connected`] was called. One load.
+    pub(crate) fn has_connected(&self) -> bool {
+        self.reached.load(Ordering::Acquire) != 0
     }
 
     /// The first attempt to reach the far side has ended, with or without success.
@@ -399,8 +410,12 @@ impl Control {
         state.tried = true;
         drop(state);
         self.changed.notify_all();
-        // SeqCst: SLEEP by a fence here: the failure comes before the loads of the park
-        // words.
+        self.wake_handles();
+    }
+
+    fn wake_handles(&self) {
+        // SeqCst: SLEEP by a fence here: the failure or the connection comes before the loads of
+        // the park words.
         fence(Ordering::SeqCst);
         for park in &*self.sleepers() {
             wake(park);
@@ -411,7 +426,7 @@ impl Control {
         self.sleepers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the sleeper with this park word when the bridge ends.
+    /// Wakes the sleeper with this park word when the bridge ends, or is connected first.
     pub(crate) fn wakes(&self, park: &Word) {
         self.sleepers().push(park.clone());
     }

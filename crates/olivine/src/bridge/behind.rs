@@ -28,13 +28,14 @@ pub(crate) fn publisher<T: ?Sized>(
     let part = part_of(&*outlet);
     let source = Source::of_handle(&follower, outlet.is_single(), part)?;
     let is_new = source.has_new_name();
+    let counts_once_connected = outlet.counts_once_connected();
     let start = || {
         let link = link::start(place, move |control| outlet.run(source, control, false))?;
         link.wait_tried(FIRST_ANSWER_MAX).map(|()| link)
     };
     match start() {
         Ok(link) => {
-            publisher.set_link(link);
+            publisher.set_link(link, counts_once_connected);
             Ok(publisher)
         }
         Err(refused) => {

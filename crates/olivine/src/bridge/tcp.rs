@@ -121,6 +121,10 @@ impl Outlet for Tcp {
         self.role == Role::Connect
     }
 
+    fn counts_once_connected(&self) -> bool {
+        self.role == Role::Connect
+    }
+
     fn run(
         self: Box<Self>,
         source: Source,

@@ -15,7 +15,7 @@ use super::take_lane::take_lane;
 use crate::error::described::Known;
 use crate::error::{Described, LinkError, NotSent, OpenError, Unacknowledged};
 use crate::fork::ForkPage;
-use crate::link::Link;
+use crate::link::{Control, Link};
 use crate::message::{Outgoing, Position};
 use crate::ring::ending;
 use crate::ring::layout::{lane, lane_entry, lock_byte};
@@ -26,6 +26,7 @@ use crate::uri::{Config, UriError};
 use crate::wait::{Hint, Sleeper};
 use core::fmt;
 use core::marker::PhantomData;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Sends messages into a channel. Each publisher has its own lane.
@@ -68,6 +69,8 @@ pub(super) struct Endpoint {
     stall: StallMonitor,
     /// The bridge behind the ring, if the channel is remote.
     pub(super) link: Option<Link>,
+    /// The same, if it counts as a subscriber only once it has been connected.
+    pub(super) uncounted: Option<Arc<Control>>,
 }
 
 /// What subscribers get if a panic drops a publisher.
@@ -263,6 +266,7 @@ impl<T: ?Sized> Publisher<T> {
             closed: false,
             topic: None,
             refused_topic: None,
+            uncounted: None,
         });
         let mut publisher = Self {
             producer,
@@ -311,13 +315,25 @@ impl<T: ?Sized> Publisher<T> {
 
     /// Counts the reliable subscribers that get a message sent now: living ones, and absent durable
     /// ones: these may return. Tests the lock of each with a system call, and reclaims dead ones.
+    ///
+    /// The bridge of a remote channel counts as one, that of a `tcp://` publisher that connects
+    /// once the far side has been connected.
     #[must_use]
     pub fn count_subscribers(&self) -> usize {
         if !self.endpoint.is_ours() {
             // The locks are the parent's, so this process cannot test them.
-            return self.producer.gate().count();
+            return self.count_gate();
         }
-        wait::count_gating(&self.endpoint.attached).0
+        let (living, _) = wait::count_gating(&self.endpoint.attached);
+        wait::counted(living, self.endpoint.uncounted.as_ref())
+    }
+
+    /// Subscribers that hold this lane back, dead ones included.
+    fn count_gate(&self) -> usize {
+        wait::counted(
+            self.producer.gate().count(),
+            self.endpoint.uncounted.as_ref(),
+        )
     }
 
     /// `error`, of a call of this publisher, with what the publisher knows of it: how many
@@ -336,7 +352,7 @@ impl<T: ?Sized> Publisher<T> {
                 name: self.endpoint.config.name.as_deref().map(Into::into),
             }),
             NotSent::NotConnected => Some(Known::Attached {
-                attached: u32::try_from(self.producer.gate().count()).unwrap_or(u32::MAX),
+                attached: u32::try_from(self.count_gate()).unwrap_or(u32::MAX),
                 wanted: self.endpoint.config.subscribers,
             }),
             NotSent::Topic => self.endpoint.refused_topic.clone().map(Known::Topic),

@@ -19,6 +19,7 @@ use crate::sync::Ordering;
 use crate::uri::HugePages;
 use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The owner of a bridge's lane: the source, and the lane's index there.
@@ -262,8 +263,9 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// Sets the bridge behind the ring.
-    pub(crate) fn set_link(&mut self, link: Link) {
+    pub(crate) fn set_link(&mut self, link: Link, counts_once_connected: bool) {
         link.control().wakes(&self.endpoint.sleeper.park);
+        self.endpoint.uncounted = counts_once_connected.then(|| Arc::clone(link.control()));
         self.endpoint.link = Some(link);
     }
 

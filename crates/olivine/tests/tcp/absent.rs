@@ -245,3 +245,28 @@ fn note_says_that_the_hello_is_awaited() {
         note().contains(&format!("waiting for the hello of 127.0.0.1:{port}"))
     });
 }
+
+/// It counted its own bridge, and did not wait.
+#[test]
+fn connecting_publisher_counts_its_far_side_once_it_is_there() {
+    let port = free_port();
+    let connects = uri(port, "role=connect&subscribers=1");
+    let mut publisher = Publisher::<[u8]>::open(&connects).unwrap();
+    assert_eq!(publisher.count_subscribers(), 0);
+    let brief = Some(Duration::from_millis(1));
+    assert!(!publisher.wait_for_subscribers(1, brief).unwrap());
+    assert!(publisher.wait_for_subscribers(0, brief).unwrap());
+    assert_eq!(publisher.try_publish(b"early"), Err(NotSent::NotConnected));
+    let text = publisher.describe(NotSent::NotConnected).to_string();
+    assert!(text.contains("no far side has been connected"), "{text}");
+    let waiting = std::thread::spawn(move || {
+        publisher.publish(b"awaited").unwrap();
+        assert!(publisher.wait_for_subscribers(1, None).unwrap());
+        assert_eq!(publisher.count_subscribers(), 1);
+        publisher.close().unwrap();
+    });
+    let listens = uri(port, "role=listen");
+    let mut subscriber = Subscriber::<[u8]>::open(&listens).unwrap();
+    assert_eq!(&*subscriber.receive().unwrap(), b"awaited");
+    waiting.join().unwrap();
+}

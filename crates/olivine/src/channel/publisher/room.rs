@@ -1,7 +1,7 @@
 //! Room for a message: from the cached limit, or from the gate. A topic needs room too.
 
 use super::super::claim::Claim;
-use super::{Endpoint, Publisher};
+use super::{Endpoint, Publisher, wait};
 use crate::error::NotSent;
 use crate::message::{Outgoing, Position};
 use crate::ring::layout::with_topic;
@@ -228,7 +228,9 @@ impl<T: ?Sized> Publisher<T> {
         }
         if endpoint.connecting {
             let wanted = endpoint.config.subscribers as usize;
-            if self.producer.gate().count() < wanted || endpoint.count_living() < wanted {
+            let gating = self.producer.gate().count();
+            let bridge = endpoint.uncounted.as_ref();
+            if wait::counted(gating, bridge) < wanted || endpoint.count_living() < wanted {
                 return Err(NotSent::NotConnected);
             }
             endpoint.connecting = false;

@@ -6,11 +6,13 @@ use super::super::slots::{self, SlotCheck};
 use super::super::waiting::{EndWait, Waiting};
 use super::{Endpoint, Publisher};
 use crate::error::NotSent;
+use crate::link::Control;
 use crate::message::Outgoing;
 use crate::ring::gate::bits;
 use crate::ring::layout::control;
 use crate::ring::publish::Producer;
 use crate::wait::Step;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Endpoint {
@@ -24,8 +26,14 @@ impl Endpoint {
         } = self;
         let (living, dead) = count_gating(attached);
         stall.reclaimed += dead;
-        living
+        counted(living, self.uncounted.as_ref())
     }
+}
+
+/// Those of `gating` subscribers that count: without the bridge until it has been connected.
+pub(super) fn counted(gating: usize, bridge: Option<&Arc<Control>>) -> usize {
+    let is_away = bridge.is_some_and(|bridge| !bridge.has_connected());
+    gating.saturating_sub(usize::from(is_away))
 }
 
 /// Checks every gating subscriber as a blocked publisher does. Returns how many live or are durable
@@ -114,10 +122,15 @@ impl<T: ?Sized> Publisher<T> {
                 let wanted = self.endpoint.config.subscribers as usize;
                 let nap = self.endpoint.stall.longest_nap(waiting.left());
                 let Endpoint {
-                    attached, sleeper, ..
+                    attached,
+                    sleeper,
+                    uncounted: bridge,
+                    ..
                 } = &*self.endpoint;
                 let ready = |producer: &mut Producer| match found {
-                    NotSent::NotConnected => producer.gate().count() >= wanted,
+                    NotSent::NotConnected => {
+                        counted(producer.gate().count(), bridge.as_ref()) >= wanted
+                    }
                     _ => producer.make_room(need),
                 };
                 let end_wait = waiting.end_wait;
@@ -138,9 +151,12 @@ impl<T: ?Sized> Publisher<T> {
         timeout: Option<Duration>,
     ) -> Result<bool, NotSent> {
         let started = Instant::now();
+        let bridge = self.endpoint.uncounted.clone();
         loop {
             let left = timeout.map(|timeout| timeout.saturating_sub(started.elapsed()));
-            let reached = self.wait_until(left, |producer| producer.gate().count() >= count)?;
+            let reached = self.wait_until(left, |producer| {
+                counted(producer.gate().count(), bridge.as_ref()) >= count
+            })?;
             // Dead subscribers are reclaimed here, so the next round does not count them.
             if !reached || self.endpoint.count_living() >= count {
                 return Ok(reached);

@@ -13,7 +13,7 @@ const BARE_ROUNDS: u32 = 20;
 const ROUND: u32 = 32;
 /// How long a wait with `park` looks before its first sleep, where that may save the sleep: about
 /// twice what a sleep and a wake-up cost on a virtual machine. A time, not a number of looks: one
-/// pause takes 20 ns on some CPUs and 70 on others.
+/// pause takes 20 ns on some CPUs and 60 on others.
 const PARK_LOOK: Duration = Duration::from_micros(25);
 
 /// Counts the rounds of an endpoint that waits, and says what to do before the next one.

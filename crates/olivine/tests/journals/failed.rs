@@ -6,7 +6,7 @@ use crate::common::{TestFolder, until};
 use crate::file::{record, replay, uri};
 use crate::recording::{deliver, fast, frame, lanes, replay_all};
 use olivine::journal::{JournalError, Outline, Recorder, Replay, ReplayState};
-use olivine::{Bridge, Config, LinkError, NotSent, Publisher, ReceiveError, Subscriber};
+use olivine::{Bridge, Config, LinkError, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 
 /// The tags of all messages, and the text of the failure behind them.

@@ -89,7 +89,7 @@ pub(super) fn source(
         outcome
     });
     let is_over = is_delivered(&mut egress) || control.has_delivered_failure();
-    // Also of lanes beside one that failed.
+    // Also of lanes beside a failed lane.
     let left = egress.undelivered();
     if left > 0 || !is_over {
         control.leave_undelivered(left);

@@ -2,7 +2,7 @@
 
 use crate::errors::of_described;
 use crate::waits::{aside, raise_later};
-use olivine::{Described, NotSent, Publisher as RustPublisher};
+use olivine::{Described, Publisher as RustPublisher};
 use pyo3::exceptions::{PyGeneratorExit, PyResourceWarning, PySystemExit};
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
@@ -60,11 +60,8 @@ impl Ending {
                 error.write_unraisable(py, Some(&what));
             }
             self.failure = self.failure.take().or_else(|| UNCAUGHT.get().cloned());
-            let is_failed = self.failure.is_some();
             match aside(py, "closing", move || self.end()) {
                 Ok(Ok(())) => {}
-                // Closing as failed answers it on a channel elsewhere, also in order.
-                Ok(Err(error)) if is_failed && error.error == NotSent::LinkFailed => {}
                 Ok(Err(error)) => of_described(py, &error).write_unraisable(py, Some(&what)),
                 Err(interrupted) => raise_later(py, interrupted),
             }
@@ -92,18 +89,34 @@ pub(crate) fn watch_exit(py: Python<'_>) -> PyResult<()> {
     atexit.call_method1("register", (look,)).map(|_| ())
 }
 
-/// Keeps the exception that ended the program. An interactive one went on after its exceptions.
+/// Keeps the exception that ended the program. An interactive one went on after its exceptions, and
+/// so did a program whose callback raised what a library printed.
 fn look_for_uncaught(py: Python<'_>) -> PyResult<()> {
     let sys = py.import("sys")?;
     let value = sys.getattr("last_value")?;
     let is_inspected: bool = sys.getattr("flags")?.getattr("inspect")?.is_truthy()?;
     if !is_inspected
         && !sys.hasattr("ps1")?
+        && has_left_the_program(&value)?
         && let Some(reason) = failure(value.get_type().as_any(), &value)
     {
         let _ = UNCAUGHT.set(reason);
     }
     Ok(())
+}
+
+/// Whether an exception has left the outermost code: a script, or a module that runpy runs. One that
+/// was printed elsewhere was caught below that.
+fn has_left_the_program(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let traceback = value.getattr("__traceback__")?;
+    if traceback.is_none() {
+        return Ok(false);
+    }
+    let frame = traceback.getattr("tb_frame")?;
+    let code: String = frame.getattr("f_code")?.getattr("co_name")?.extract()?;
+    let module = frame.getattr("f_globals")?.get_item("__name__")?;
+    let is_outermost = code == "<module>" || module.eq("runpy")?;
+    Ok(is_outermost && frame.getattr("f_back")?.is_none())
 }
 
 /// Why a `with` block ends its stream as failed; `None` where it ends in order, also by an exit of

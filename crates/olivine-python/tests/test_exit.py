@@ -191,6 +191,20 @@ class Exiting(Case):
             ("left = olivine.Publisher(uri); sys.exit(3)", [], 3),
             ("left = olivine.Publisher(uri)\natexit.register(left.close)\nraise KeyError", [], 1),
             ("left = olivine.Publisher(uri)\ntry:\n 1 / 0\nexcept ArithmeticError:\n pass", [], 0),
+            # A library printed what a callback raised, and the program went on.
+            (
+                "import code\nleft = olivine.Publisher(uri)\n"
+                "code.InteractiveInterpreter(globals()).runsource('1 / 0')\n"
+                "assert sys.last_value",
+                [],
+                0,
+            ),
+            (
+                "left = olivine.Publisher(uri)\ndef call():\n try:\n  1 / 0\n"
+                " except ArithmeticError as error:\n  sys.last_value = error\ncall()",
+                [],
+                0,
+            ),
             # An interactive program goes on behind its exceptions.
             ("left = olivine.Publisher(uri)\nraise KeyError('typo')", ["-i"], 0),
         ]:

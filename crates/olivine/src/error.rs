@@ -108,7 +108,7 @@ impl Unacknowledged {
     }
 
     /// Messages that it did not acknowledge, counted for each served far side; 0 if only the end of
-    /// the stream is missing.
+    /// the stream is missing, or the reason of `close_failed`.
     #[must_use]
     pub const fn messages(self) -> u64 {
         (self.0 & !LINGER_IS_OVER) >> 32

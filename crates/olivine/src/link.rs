@@ -157,7 +157,7 @@ struct State {
     delivered: bool,
     /// Undelivered messages were given up.
     undelivered: bool,
-    /// The far side has the failure of the source.
+    /// Every far side has the failure of the source.
     failure_delivered: bool,
     /// The outcome of the first attempt to reach the far side is known.
     tried: bool,
@@ -347,15 +347,10 @@ impl Control {
         state.status.undelivered += messages;
     }
 
-    /// The far side has confirmed the failure of the source, or a file or server keeps it.
+    /// Every far side has confirmed the failure of the source with which the bridge ends, or a file
+    /// or server keeps it.
     pub fn failure_delivered(&self) {
         self.lock().failure_delivered = true;
-    }
-
-    /// Whether the far side has the failure of the source.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn has_delivered_failure(&self) -> bool {
-        self.lock().failure_delivered
     }
 
     /// The status of the bridge; in a forked child only a note that the parent has it.

@@ -236,6 +236,18 @@ impl Egress {
         due.iter().all(is_sent) && matches!(self.is_acknowledged(), Ok(true))
     }
 
+    /// Whether the far side has confirmed each failure that is due.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn is_confirmed(&mut self) -> bool {
+        let due = self.due_failures();
+        let is_confirmed = |(place, failure): &(usize, Failure)| {
+            self.sent
+                .get(*place)
+                .is_some_and(|sent| sent.state == failure.state && sent.is_confirmed)
+        };
+        due.iter().all(is_confirmed)
+    }
+
     /// Whether the stream has ended or failed, and the far side must get that.
     #[cfg(feature = "tcp")]
     pub(crate) fn has_end(&mut self) -> bool {

@@ -463,12 +463,15 @@ impl<T: ?Sized> Publisher<T> {
     /// [`ReceiveError::Failed`](crate::ReceiveError::Failed) with `reason` instead of the end of
     /// the stream. Waits as [`Publisher::close`] does.
     ///
-    /// `reason` is cut after 480 bytes; a blank one is replaced by "no reason was given". It
-    /// succeeds once the far side of a remote channel has the reason, too.
+    /// `reason` is cut after 480 bytes; a blank one is replaced by "no reason was given". For a
+    /// remote channel it succeeds once every far side has confirmed the reason, and a listening
+    /// publisher without a far side at once.
     ///
     /// # Errors
     ///
-    /// As [`Publisher::close`].
+    /// As [`Publisher::close`], but a far side that does not answer does not count as having the
+    /// reason: that is [`NotSent::Unacknowledged`], whose text calls the reason the end of the
+    /// stream.
     pub fn close_failed(mut self, reason: &str) -> Result<Position, NotSent> {
         self.end(&Ending::Failed(reason))
     }

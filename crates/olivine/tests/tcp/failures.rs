@@ -116,34 +116,108 @@ fn closing_as_failed_returns_an_error_where_the_far_side_does_not_confirm_it() {
     for publisher_listens in [true, false] {
         let port = free_port();
         let proxy = Proxy::start(port);
-        let listens = uri(port, "role=listen&timeout=500ms&linger=200ms");
-        let connects = uri(proxy.port, "role=connect&timeout=500ms&linger=200ms");
-        let (mut subscriber, mut publisher, way);
+        let listens = uri(port, "role=listen&timeout=1s&linger=4s");
+        let connects = uri(proxy.port, "role=connect&timeout=1s&linger=4s");
+        let (mut subscriber, mut publisher, swallowed);
         if publisher_listens {
+            swallowed = swallow_failures(&proxy, Way::FromListener);
             publisher = Publisher::open(&listens).unwrap();
             subscriber = Subscriber::open(&connects).unwrap();
-            way = Way::FromListener;
         } else {
+            swallowed = swallow_failures(&proxy, Way::ToListener);
             subscriber = Subscriber::open(&listens).unwrap();
             publisher = Publisher::open(&connects).unwrap();
-            way = Way::ToListener;
         }
         until("they have met", || {
             publisher.link_status().unwrap().peers == 1
         });
         publisher.publish(b"one").unwrap();
         message_comes(&mut subscriber, b"one");
-        let swallow = by_block(|block| match block.closes_with(UPSTREAM) {
-            true => Vec::new(),
-            false => block.bytes(),
-        });
-        proxy.rewrite(way, swallow);
+        is_acknowledged(&publisher);
         let error = publisher.close_failed("torn").unwrap_err();
         let NotSent::Unacknowledged(left) = error else {
             panic!("publisher_listens {publisher_listens}: {error}");
         };
         assert_eq!(left.messages(), 0, "{error}");
+        swallowed.try_recv().expect("the reason was sent");
     }
+}
+
+/// A regression: one confirmation counted for all.
+#[test]
+fn each_far_side_confirms_a_failure() {
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let swallowed = swallow_failures(&proxy, Way::FromListener);
+    let listens = uri(port, "role=listen&timeout=1s&linger=4s");
+    let mut publisher = Publisher::open(&listens).unwrap();
+    let mut one = Subscriber::open(&uri(port, "role=connect")).unwrap();
+    let mut other = Subscriber::open(&uri(proxy.port, "role=connect")).unwrap();
+    until("they have met", || {
+        publisher.link_status().unwrap().peers == 2
+    });
+    publisher.publish(b"one").unwrap();
+    message_comes(&mut one, b"one");
+    message_comes(&mut other, b"one");
+    is_acknowledged(&publisher);
+    let error = publisher.close_failed("torn").unwrap_err();
+    let NotSent::Unacknowledged(left) = error else {
+        panic!("{error}");
+    };
+    assert_eq!(left.messages(), 0, "{error}");
+    swallowed.try_recv().expect("the reason was sent to both");
+    failure_comes(&mut one);
+}
+
+/// The far side that was given up first has not confirmed it; the other confirms it later.
+#[test]
+fn far_side_that_was_given_up_without_the_reason_counts() {
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let swallowed = swallow_failures(&proxy, Way::FromListener);
+    let listens = uri(port, "role=listen&timeout=1s");
+    let mut publisher = Publisher::open(&listens).unwrap();
+    let mut one = Subscriber::open(&uri(port, "role=connect")).unwrap();
+    let mut other = Subscriber::open(&uri(proxy.port, "role=connect")).unwrap();
+    until("they have met", || {
+        publisher.link_status().unwrap().peers == 2
+    });
+    publisher.publish(b"one").unwrap();
+    message_comes(&mut one, b"one");
+    message_comes(&mut other, b"one");
+    is_acknowledged(&publisher);
+    let closing = std::thread::spawn(move || publisher.close_failed("torn"));
+    swallowed
+        .recv_timeout(WATCHDOG)
+        .expect("the reason is sent");
+    // It does not come back.
+    proxy.set_down(true);
+    failure_comes(&mut one);
+    let error = closing.join().unwrap().unwrap_err();
+    assert!(matches!(error, NotSent::Unacknowledged(_)), "{error}");
+}
+
+/// Waits until the far sides have acknowledged what was sent.
+fn is_acknowledged(publisher: &Publisher) {
+    until("it is acknowledged", || {
+        let status = publisher.link_status().unwrap();
+        status.acknowledged_bytes == status.bytes && status.bytes > 0
+    });
+}
+
+/// The proxy forwards no failure this way, on connections from now on. The channel gets a value for
+/// each.
+fn swallow_failures(proxy: &Proxy, way: Way) -> mpsc::Receiver<()> {
+    let (sender, swallowed) = mpsc::channel();
+    let swallow = by_block(move |block| {
+        if block.closes_with(UPSTREAM) {
+            let _ = sender.send(());
+            return Vec::new();
+        }
+        block.bytes()
+    });
+    proxy.rewrite(way, swallow);
+    swallowed
 }
 
 /// A regression: it waited for ever.
@@ -377,6 +451,7 @@ fn unconfirmed_failure_is_sent_to_another_handle_of_the_name() {
     let (place, there) = (TestFolder::new(), TestFolder::new());
     let port = free_port();
     let proxy = Proxy::start(port);
+    let lost = swallow_failures(&proxy, Way::FromListener);
     let from = place.uri("from", "");
     let sending = start(&from, &uri(port, "role=listen&timeout=500ms"), false);
     let reading = format!("role=connect&name=a&dir={}", there.dir().display());
@@ -385,15 +460,6 @@ fn unconfirmed_failure_is_sent_to_another_handle_of_the_name() {
     let mut publisher = Publisher::open(&from).unwrap();
     publisher.publish(b"one").unwrap();
     message_comes(&mut subscriber, b"one");
-    let (sender, lost) = mpsc::channel();
-    let swallow = by_block(move |block| {
-        if block.closes_with(UPSTREAM) {
-            let _ = sender.send(());
-            return Vec::new();
-        }
-        block.bytes()
-    });
-    proxy.rewrite(Way::FromListener, swallow);
     publisher.close_failed("torn").unwrap();
     lost.recv_timeout(WATCHDOG).expect("the failure is sent");
     proxy.set_down(true);

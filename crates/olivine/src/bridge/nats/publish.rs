@@ -88,7 +88,7 @@ pub(super) async fn run(
         control.failure_delivered();
     }
     let is_over = outgoing.is_delivered() || is_failure_stored;
-    // Also of lanes beside a failed lane.
+    // Also of lanes beside a failed one.
     let left = outgoing.egress.undelivered();
     if left > 0 || !is_over {
         control.leave_undelivered(left);

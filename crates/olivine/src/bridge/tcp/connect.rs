@@ -88,8 +88,13 @@ pub(super) fn source(
         }
         outcome
     });
-    let is_over = is_delivered(&mut egress) || control.has_delivered_failure();
-    // Also of lanes beside a failed lane.
+    let is_failure = matches!(&ended, Err(error) if error.of_source().is_some());
+    let is_confirmed = is_failure && egress.is_confirmed();
+    if is_confirmed {
+        control.failure_delivered();
+    }
+    let is_over = is_delivered(&mut egress) || is_confirmed;
+    // Also of lanes beside a failed one.
     let left = egress.undelivered();
     if left > 0 || !is_over {
         control.leave_undelivered(left);

@@ -68,6 +68,7 @@ pub(super) fn sources(
         undelivered: Egress::undelivered,
         has_end: Egress::has_end,
         is_over: Egress::is_over,
+        is_confirmed: Egress::is_confirmed,
         // A later listener finds what is in shared memory.
         owes_end: match source.ring().scheme() == Scheme::Shm || until_end {
             true => |_| false,
@@ -152,6 +153,7 @@ pub(super) fn destinations(
         undelivered: |_| 0,
         has_end: |_| false,
         is_over: |_| false,
+        is_confirmed: |_| true,
         owes_end: |_| false,
     });
     let absent = AbsentSources::find(destination);
@@ -333,7 +335,13 @@ impl<S: Send> Server<'_, S> {
             });
         }
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.take().map_or(Ok(()), Err)
+        let Some(failure) = failure.take() else {
+            return Ok(());
+        };
+        if failure.of_source().is_some() && self.sessions.are_confirmed() {
+            self.control.failure_delivered();
+        }
+        Err(failure)
     }
 
     /// Whether nothing more is to be done.

@@ -40,6 +40,8 @@ pub(super) struct Tasks<S> {
     pub(super) has_end: fn(&mut S) -> bool,
     /// Every publisher has closed or failed: nothing more comes.
     pub(super) is_over: fn(&mut S) -> bool,
+    /// The far side has confirmed each failure of the stream.
+    pub(super) is_confirmed: fn(&mut S) -> bool,
     /// Every publisher has closed, and no later listener can tell that to the far side.
     pub(super) owes_end: fn(&mut S) -> bool,
 }
@@ -49,6 +51,8 @@ struct State<S> {
     sessions: HashMap<String, PeerSession<S>>,
     /// See [`Sessions::set_served`].
     served: bool,
+    /// A far side was given up that has not confirmed with which failure its stream was over.
+    unconfirmed: bool,
 }
 
 #[derive(Debug)]
@@ -152,6 +156,7 @@ impl<S> Sessions<S> {
             state: Mutex::new(State {
                 sessions: HashMap::new(),
                 served: false,
+                unconfirmed: false,
             }),
             changed: Condvar::new(),
             tasks,
@@ -323,11 +328,12 @@ impl<S> Sessions<S> {
                 ..
             }) = state.sessions.remove(&key)
             {
-                let owes_end = named && left.owes_end() && (self.tasks.owes_end)(&mut held);
-                if owes_end || !(self.tasks.is_delivered)(&mut held) {
+                let owes_end = named && left.owes_end() && (tasks.owes_end)(&mut held);
+                if owes_end || !(tasks.is_delivered)(&mut held) {
                     abandoned += 1;
-                    messages += (self.tasks.undelivered)(&mut held);
+                    messages += (tasks.undelivered)(&mut held);
                 }
+                state.unconfirmed |= (tasks.is_over)(&mut held) && !(tasks.is_confirmed)(&mut held);
                 forget(*held);
             }
         }
@@ -374,6 +380,17 @@ impl<S> Sessions<S> {
             all.messages += messages;
         }
         all
+    }
+
+    /// Whether every far side that is away has confirmed the failures of its stream, also each one
+    /// given up.
+    pub(super) fn are_confirmed(&self) -> bool {
+        let mut state = self.lock();
+        let is_confirmed = |session: &mut PeerSession<S>| match &mut session.attachment {
+            Attachment::Connected(_) => true,
+            Attachment::Away { held, .. } => (self.tasks.is_confirmed)(held),
+        };
+        !state.unconfirmed && state.sessions.values_mut().all(is_confirmed)
     }
 
     /// A far side was served: a listener that ends with its stream may end once all sessions are
@@ -427,6 +444,7 @@ mod tests {
         undelivered: |()| 0,
         has_end: |()| false,
         is_over: |()| false,
+        is_confirmed: |()| true,
         owes_end: |()| false,
     };
 

@@ -504,11 +504,7 @@ pub(super) fn send_failure(
             _ => failure.reason(),
         };
         pipe.send_failure(control, &reason);
-        let is_confirmed = pipe.failure_confirmed() == Some(true);
-        egress.mark_failure_sent(&due, is_confirmed);
-        if is_confirmed {
-            control.failure_delivered();
-        }
+        egress.mark_failure_sent(&due, pipe.failure_confirmed() == Some(true));
     }
     outcome
 }

@@ -165,8 +165,13 @@ class Handle {
 
     // NULL once closed or moved from.
     Raw *get() const noexcept { return cell_ ? cell_->raw : nullptr; }
-    // Why a call has no handle.
-    const char *gone() const noexcept { return cell_ ? Raws<Raw>::CLOSED : Raws<Raw>::MOVED; }
+    // Why a call has no handle; NULL where it has one.
+    const char *gone() const noexcept {
+        if (!cell_) {
+            return Raws<Raw>::MOVED;
+        }
+        return cell_->raw == nullptr ? Raws<Raw>::CLOSED : nullptr;
+    }
     // Where opening stores the pointer; for a new handle only.
     Raw **place() noexcept { return &cell_->raw; }
     const std::shared_ptr<Cell<Raw>> &cell() const noexcept { return cell_; }

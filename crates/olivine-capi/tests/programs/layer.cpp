@@ -29,7 +29,7 @@ template <class Thrown, class Call> static bool throws(olivine_status status, Ca
     return false;
 }
 
-// Whether `call` is refused because the handle is gone, in these words.
+// Whether `call` is refused because the handle is gone or an argument is NULL, in these words.
 template <class Call> static bool gone(std::string_view words, Call &&call) {
     try {
         call();
@@ -51,6 +51,10 @@ static void refusals() {
     Publisher publisher("inproc://layer?capacity=4KiB");
     WANT(throws<NotSent>(OLIVINE_STATUS_TOO_LONG,
                          [&] { publisher.publish(std::string(1 << 20, 'x')); }));
+    // An open handle, and an argument that is NULL.
+    WANT(gone("argument 'data' is NULL", [&] { publisher.publish(Bytes(nullptr, 5)); }));
+    WANT(gone("message 1 of the batch",
+        [&] { publisher.publish_batch({{"one"}, {Bytes(nullptr, 3)}}); }));
     Publisher moved = std::move(publisher);
     WANT(moved.message_max() > 1000);
     WANT(gone("the publisher was moved from", [&] { publisher.try_publish("moved from"); }));
@@ -68,6 +72,7 @@ static void refusals() {
     Subscriber other = std::move(subscriber);
     WANT(gone("the subscriber was moved from", [&] { subscriber.try_receive(); }));
     WANT(gone("the subscriber was moved from", [&] { subscriber.begin(); }));
+    WANT(gone("argument 'array' is NULL", [&] { other.poll_into(nullptr, 8, 1); }));
     other.close();
     WANT(gone("the subscriber is closed", [&] { other.poll([](const Message &) {}, 1); }));
     WANT(gone("the subscriber is closed", [&] { other.unsubscribe(); }));

@@ -45,6 +45,9 @@ static void refusals() {
     auto typed = Publisher::open("inproc://typed", olivine::type_of<Tick>());
     WANT(typed);
     WANT(failed(typed->publish("short"), OLIVINE_STATUS_BAD_ARGUMENT, "length"));
+    auto open = Publisher::open("inproc://open");
+    WANT(open && failed(open->publish(olivine::Bytes(nullptr, 5)), OLIVINE_STATUS_NULL_ARGUMENT,
+                     "argument 'data' is NULL"));
     auto other = olivine::type_of<Tick>();
     other.name = "tick v2";
     WANT(failed(Subscriber::open("inproc://typed", other), OLIVINE_STATUS_OPEN_TYPE, "tick v2"));

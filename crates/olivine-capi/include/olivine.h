@@ -87,7 +87,8 @@ enum olivine_status
   OLIVINE_STATUS_NO_CLAIM = 105,
   // The operating system refused.
   OLIVINE_STATUS_SYSTEM = 106,
-  // A bug of the library; please report what it printed. The handle can only be closed.
+  // A bug of the library; please report what it printed. The handle can only be closed;
+  // it is gone if closing answers this.
   OLIVINE_STATUS_PANICKED = 199,
   // The URI or a setting is wrong, for a reason without a separate status.
   OLIVINE_STATUS_URI = 200,
@@ -697,8 +698,9 @@ olivine_status olivine_publisher_check_unlinked(const struct olivine_publisher *
 olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher,
                                        struct olivine_stats *stats);
 
-// Ends the stream and gives the handle back, whatever it answers, except in family 1; an open
-// claim is given up.
+// Ends the stream and gives the handle back, whatever it answers, except on
+// `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE`; an open claim is given up. After `PANICKED`, too,
+// the handle must not be used again.
 //
 // Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything:
 // `BACK_PRESSURED` if some had not when that was over. Subscribers that are attached lose nothing
@@ -728,8 +730,10 @@ olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 // get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
 //
 // `reason` is a text of at most 480 bytes; the rest is cut, and a blank one is replaced by "no
-// reason was given". On `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE` the handle is unchanged. `OK`
-// once the far side of a channel elsewhere has the reason, too. A journal keeps the reason.
+// reason was given". On `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE` the handle is unchanged. For
+// a channel elsewhere `OK` says that every far side has confirmed the reason, if there is one. A
+// far side that does not answer does not count as having it: `BACK_PRESSURED`, whose text calls
+// the reason the end of the stream. A journal keeps the reason.
 //
 // # Safety
 //
@@ -934,8 +938,9 @@ olivine_status olivine_subscriber_check_unlinked(const struct olivine_subscriber
 // `subscriber` is open; `descriptor` may be written.
 olivine_status olivine_subscriber_event_fd(struct olivine_subscriber *subscriber, int *descriptor);
 
-// Leaves the channel and gives the handle back, unless the answer is of family 1. `OK` in a forked
-// child, which lets go of its copy: its parent's subscriber goes on.
+// Leaves the channel and gives the handle back, whatever it answers, except on
+// `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE`: after `PANICKED`, too, the handle must not be used
+// again. `OK` in a forked child, which lets go of its copy: its parent's subscriber goes on.
 // A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
 // that it was dealt with, as the next call that receives, polls, waits or releases does. A message
 // that a handler stopped at was not, and comes again.

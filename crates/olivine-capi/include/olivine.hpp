@@ -299,7 +299,8 @@ template <class Mode> class BasicPublisher {
     // waits for named subscribers that are away and do not have the end: for their `expire` or its
     // own, whichever is shorter. Its own counts as 30 s if it is never. Then it throws.
     Answer<void> close() { return answer(handle_.give_back(olivine_publisher_close)); }
-    // As `close`, but ends the stream as failed: subscribers get `reason` after the last message.
+    // As `close`, but ends the stream as failed: subscribers get `reason` after the last message. A
+    // far side that does not answer does not count as having the reason: then it throws.
     // Destroying does this where an exception destroys the publisher: it leaves the scope in which
     // the publisher was made. An exception caught inside that scope changes nothing. Control
     // characters in `reason` arrive as spaces. Throws UsageError where the publisher is closed: its

@@ -724,8 +724,9 @@ pub unsafe extern "C" fn olivine_publisher_stats(
     })
 }
 
-/// Ends the stream and gives the handle back, whatever it answers, except in family 1; an open
-/// claim is given up.
+/// Ends the stream and gives the handle back, whatever it answers, except on
+/// `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE`; an open claim is given up. After `PANICKED`, too,
+/// the handle must not be used again.
 ///
 /// Waits up to `linger` (default 0: not at all) for reliable subscribers to read everything:
 /// `BACK_PRESSURED` if some had not when that was over. Subscribers that are attached lose nothing
@@ -764,8 +765,10 @@ pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> S
 /// get `RECEIVE_LINK` with `reason` instead of `END_OF_STREAM`.
 ///
 /// `reason` is a text of at most 480 bytes; the rest is cut, and a blank one is replaced by "no
-/// reason was given". On `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE` the handle is unchanged. `OK`
-/// once the far side of a channel elsewhere has the reason, too. A journal keeps the reason.
+/// reason was given". On `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE` the handle is unchanged. For
+/// a channel elsewhere `OK` says that every far side has confirmed the reason, if there is one. A
+/// far side that does not answer does not count as having it: `BACK_PRESSURED`, whose text calls
+/// the reason the end of the stream. A journal keeps the reason.
 ///
 /// # Safety
 ///

@@ -35,7 +35,8 @@ pub enum Status {
     NoClaim = 105,
     /// The operating system refused.
     System = 106,
-    /// A bug of the library; please report what it printed. The handle can only be closed.
+    /// A bug of the library; please report what it printed. The handle can only be closed;
+    /// it is gone if closing answers this.
     Panicked = 199,
 
     /// The URI or a setting is wrong, for a reason without a separate status.

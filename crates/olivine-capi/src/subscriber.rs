@@ -626,8 +626,9 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
     })
 }
 
-/// Leaves the channel and gives the handle back, unless the answer is of family 1. `OK` in a forked
-/// child, which lets go of its copy: its parent's subscriber goes on.
+/// Leaves the channel and gives the handle back, whatever it answers, except on
+/// `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE`: after `PANICKED`, too, the handle must not be used
+/// again. `OK` in a forked child, which lets go of its copy: its parent's subscriber goes on.
 /// A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
 /// that it was dealt with, as the next call that receives, polls, waits or releases does. A message
 /// that a handler stopped at was not, and comes again.

@@ -282,8 +282,10 @@ class Publisher:
         """As `close`, but ends the stream as failed: after the last message subscribers get
         ReceiveError with `reason` instead of EndOfStream. A journal keeps the reason.
 
-        On a channel elsewhere (tcp://, nats://, file://) it returns once the far side has the
-        reason, too. Raises Closed where the publisher is closed: its stream has ended.
+        On a channel elsewhere (tcp://, nats://, file://) it returns once every far side has
+        confirmed the reason, if there is one. A far side that does not answer does not count as
+        having it: BackPressured, whose text calls the reason the end of the stream. Raises Closed
+        where the publisher is closed: its stream has ended.
         """
 
     def __enter__(self) -> Self:

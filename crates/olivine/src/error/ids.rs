@@ -73,7 +73,7 @@ ids! {
         "the handle was made before a fork, and this is the child",
         "open the channel again in the child";
     LinkFailed "link-failed"
-        "the far side cannot be reached any more, or the publisher was closed as failed",
+        "the far side cannot be reached any more",
         "ask the handle for the failure of its link: it has another id; open the channel again";
 }
 

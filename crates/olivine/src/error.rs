@@ -12,7 +12,7 @@ mod sealed;
 
 pub use damage::Damage;
 pub use described::Described;
-pub(crate) use holders::holders;
+pub(crate) use holders::{holders, process};
 pub use ids::Explanation;
 pub use journal::JournalError;
 pub use sealed::SealedError;
@@ -583,7 +583,8 @@ pub enum OpenError {
     /// The channel has no room for another subscriber.
     #[error(
         "channel '{channel}' has no slot left of subscribers_max={max} (held by {holders}): \
-         close a subscriber, or create the channel with a larger 'subscribers_max='"
+         close a subscriber, remove an absent name with 'olivine rm CHANNEL --name NAME', or \
+         create the channel with a larger 'subscribers_max='"
     )]
     SubscribersFull {
         /// The channel.

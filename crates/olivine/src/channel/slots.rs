@@ -8,13 +8,14 @@
 use super::attached::Attached;
 use super::status::Durable;
 use crate::clock::monotonic_ns;
-use crate::error::{OpenError, holders};
+use crate::error::{OpenError, holders, process};
 use crate::liveness::Locks;
 use crate::region::Words;
 use crate::ring::gate::{bits, clear_slot, set_bit};
 use crate::ring::layout::{Geometry, NO_POSITION, control, lock_byte, pack, slot, unpack};
 use crate::sync::{Ordering, fence};
 use crate::uri::{Config, Delivery, Expire, WaitStrategy};
+use crate::wait::warden;
 use std::path::Path;
 use std::time::Duration;
 
@@ -239,7 +240,13 @@ pub(crate) fn claim(
         let name = name(words, geometry, index).filter(|_| is_kept(words, geometry, index));
         match name.filter(|_| !locks.held_by_others(byte, byte + 1)) {
             Some(name) => format!("the absent name '{}'", name.escape_default()),
-            None => format!("process {}", pid(words, geometry, index)),
+            None if state(words, geometry, index) == slot::FREE => {
+                "a slot that is free by now".to_owned()
+            }
+            None => process(
+                pid(words, geometry, index),
+                pid_space(words, geometry, index) == warden::pid_space(),
+            ),
         }
     };
     Err(OpenError::SubscribersFull {
@@ -254,6 +261,13 @@ fn pid(words: &Words, geometry: &Geometry, index: usize) -> u64 {
     // Relaxed: it proves nothing.
     let pid = words.word(geometry.slot(index) + slot::PID);
     pid.load(Ordering::Relaxed)
+}
+
+/// The PID namespace of a slot's subscriber: for texts only.
+fn pid_space(words: &Words, geometry: &Geometry, index: usize) -> u64 {
+    // Relaxed: it proves nothing.
+    let space = words.word(geometry.slot(index) + slot::PID_SPACE);
+    space.load(Ordering::Relaxed)
 }
 
 /// Takes the lock of a slot; `false` if another participant holds it.
@@ -317,7 +331,7 @@ fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
     let store = |at: usize, value: u64| words.word(base + at).store(value, Ordering::Relaxed);
     store(slot::TICKET, ticket(words, geometry, index).wrapping_add(1));
     store(slot::PID, u64::from(std::process::id()));
-    store(slot::PID_SPACE, crate::wait::warden::pid_space());
+    store(slot::PID_SPACE, warden::pid_space());
     store(
         slot::DELIVERY,
         u64::from(config.delivery == Delivery::Latest),

@@ -3,12 +3,13 @@
 use super::attach;
 use super::attached::Attached;
 use super::raw::BridgeLaneOwner;
-use crate::error::{OpenError, holders};
+use crate::error::{OpenError, holders, process};
 use crate::fork::ForkPage;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte};
 use crate::ring::publish::{Producer, add_to_counter};
 use crate::sync::Ordering;
 use crate::uri::Config;
+use crate::wait::warden;
 
 /// Takes the first free lane. Runs under the membership lock.
 pub(super) fn take_lane(
@@ -46,7 +47,9 @@ pub(super) fn take_lane(
                     pid,
                 });
             }
-            found.push(format!("process {pid}"));
+            let space = control.word(entry + lane_entry::PID_SPACE);
+            let is_of_ours = space.load(Ordering::Relaxed) == warden::pid_space();
+            found.push(process(pid, is_of_ours));
             continue;
         }
         // Relaxed: under the membership lock.
@@ -76,7 +79,7 @@ pub(super) fn take_lane(
             .store(u64::from(std::process::id()), Ordering::Relaxed);
         control
             .word(entry + lane_entry::PID_SPACE)
-            .store(crate::wait::warden::pid_space(), Ordering::Relaxed);
+            .store(warden::pid_space(), Ordering::Relaxed);
         control
             .word(entry + lane_entry::PARK)
             .store(0, Ordering::Relaxed);

@@ -5,6 +5,14 @@ use std::collections::BTreeMap;
 /// Holders that are named; the others are counted.
 const NAMED_MAX: usize = 8;
 
+/// A process that holds something. Its number says who it is in its own PID namespace only.
+pub(crate) fn process(pid: u64, is_of_our_namespace: bool) -> String {
+    match pid {
+        1.. if is_of_our_namespace => format!("process {pid}"),
+        _ => "a process that is not visible here".to_owned(),
+    }
+}
+
 /// Joins the names of holders, each once: how many places it holds, if several.
 pub(crate) fn holders(found: impl IntoIterator<Item = String>) -> String {
     let mut counts = BTreeMap::new();
@@ -30,6 +38,14 @@ pub(crate) fn holders(found: impl IntoIterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_number_of_this_namespace_names_a_process() {
+        assert_eq!(process(7, true), "process 7");
+        for unknown in [process(7, false), process(0, true)] {
+            assert_eq!(unknown, "a process that is not visible here");
+        }
+    }
 
     #[test]
     fn a_holder_of_several_places_is_named_once_and_many_are_counted() {

@@ -157,8 +157,9 @@ ids! {
         "every lane has a publisher or is kept for a bridge",
         "close one, or make the channel with a larger 'publishers_max='";
     SubscribersFull "subscribers-full"
-        "every slot has a subscriber",
-        "close one, or make the channel with a larger 'subscribers_max='";
+        "every slot has a subscriber, or is kept for an absent name",
+        "close a subscriber, remove an absent name with 'olivine rm CHANNEL --name NAME', or make \
+         the channel with a larger 'subscribers_max='";
     NameInUse "name-in-use"
         "a durable subscriber of this name is open",
         "close it there, or use another 'name='";

@@ -10,7 +10,7 @@ use super::memory::{new_page, with_lane};
 use super::wire::{Datagram, HandshakeReply, Hello, LONGEST, Refusal, RefusalCode};
 use crate::channel::attached::Attached;
 use crate::channel::join;
-use crate::error::{LinkError, OpenError, holders};
+use crate::error::{LinkError, OpenError, holders, process};
 use crate::fork::ClosedInChildren;
 use crate::link::{Control, LinkStage};
 use crate::liveness::Peer;
@@ -298,7 +298,9 @@ impl Server {
             Err(OpenError::SubscribersFull { max, .. }) => {
                 let places = u32::try_from(max).unwrap_or(u32::MAX);
                 let served = self.connections.iter().filter(|one| one.session.is_some());
-                let held = holders(served.map(|one| format!("process {}", one.peer.pid)));
+                // The kernel gives the number in our namespace, and 0 if there is none.
+                let number = |pid| u64::try_from(pid).unwrap_or(0);
+                let held = holders(served.map(|one| process(number(one.peer.pid), true)));
                 return Outcome::Refused(Refusal::new(RefusalCode::Full(places), &held));
             }
             Err(error) => return refuse_unable(&error),

@@ -5,6 +5,7 @@ use crate::channel::publisher::Publisher;
 use crate::channel::subscriber::Subscriber;
 use crate::error::NotSent;
 use crate::points::hook;
+use crate::ring::layout::lane_entry;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -76,5 +77,38 @@ fn second_thread_of_publisher_keeps_slot_of_living_subscriber() {
             let message = subscriber.try_receive().unwrap().unwrap();
             assert_eq!(*message, expected.to_le_bytes());
         }
+    }
+}
+
+/// A regression: the number of another namespace named a process here, and a cleared slot
+/// "process 0".
+#[test]
+#[cfg_attr(miri, ignore = "Miri knows no locks of files")]
+fn full_channel_names_no_process_that_is_none_here() {
+    const NOT_HERE: &str = "a process that is not visible here";
+    for (uri, _folder) in channels("strangers", "subscribers_max=2&publishers_max=1") {
+        let publisher = Publisher::open(&uri).unwrap();
+        let one = Subscriber::open(&uri).unwrap();
+        let other = Subscriber::open(&uri).unwrap();
+        let (slots, attached) = ([one.slot(), other.slot()], one.attached());
+        let (words, geometry) = (&attached.control, &attached.geometry);
+        let word = |index: usize, at: usize| words.word(geometry.slot(slots[index]) + at);
+        let lane = words.word(geometry.lane_entry(0) + lane_entry::PID_SPACE);
+        for space in [word(0, slot::PID_SPACE), lane] {
+            space.fetch_add(1, Ordering::Relaxed);
+        }
+        let state = word(1, slot::STATE).swap(slot::FREE, Ordering::Relaxed);
+        match Subscriber::open(&uri).unwrap_err() {
+            OpenError::SubscribersFull { holders, .. } => {
+                assert_eq!(holders, format!("{NOT_HERE}, a slot that is free by now"));
+            }
+            error => panic!("{error}"),
+        }
+        match Publisher::open(&uri).unwrap_err() {
+            OpenError::PublishersFull { holders, .. } => assert_eq!(holders, NOT_HERE),
+            error => panic!("{error}"),
+        }
+        word(1, slot::STATE).store(state, Ordering::Relaxed);
+        drop((publisher, other));
     }
 }

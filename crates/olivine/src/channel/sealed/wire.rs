@@ -16,6 +16,8 @@ pub(crate) const SOCKET_VERSION: u16 = 2;
 const FIXED: usize = 32;
 /// Longest text of a refusal in bytes.
 const TEXT_MAX: usize = 200;
+/// Ends a list of holders that is longer.
+const AND_MORE: &str = ", and more";
 /// Longest datagram in bytes. A buffer has one byte more, to detect a longer datagram.
 pub(super) const LONGEST: usize = FIXED + TEXT_MAX;
 
@@ -93,8 +95,17 @@ impl Hello {
 impl Refusal {
     pub(super) fn new(code: RefusalCode, text: &str) -> Self {
         let mut text: String = text.chars().filter(|c| !c.is_control()).collect();
-        while text.len() > TEXT_MAX {
-            text.pop();
+        if text.len() > TEXT_MAX {
+            let is_list = matches!(code, RefusalCode::Full(_));
+            let more = if is_list { AND_MORE } else { "" };
+            while text.len() > TEXT_MAX - more.len() {
+                text.pop();
+            }
+            // A holder that is cut may look like another one.
+            if let Some(at) = text.rfind(", ").filter(|_| is_list) {
+                text.truncate(at);
+            }
+            text.push_str(more);
         }
         Self { code, text }
     }
@@ -264,6 +275,20 @@ impl Bytes<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A regression: a number that was cut named another process.
+    #[test]
+    fn list_of_holders_is_cut_behind_a_whole_holder() {
+        let holders = |count| {
+            let all = (0..count).map(|n| format!("process 123456{n} (10 times)"));
+            all.collect::<Vec<String>>().join(", ")
+        };
+        let full = |text: &str| Refusal::new(RefusalCode::Full(64), text).text;
+        assert_eq!(full(&holders(7)), holders(7));
+        assert_eq!(full(&holders(8)), holders(6) + ", and more");
+        let other = Refusal::new(RefusalCode::Protocol, &"a, b".repeat(100)).text;
+        assert_eq!(other, "a, b".repeat(50));
+    }
 
     fn all() -> Vec<(&'static str, Datagram)> {
         vec![

@@ -31,6 +31,8 @@ pub(crate) struct Idle {
     most: u32,
     /// Until when this round goes on, if it looks longer to save a sleep.
     try_until: Option<Instant>,
+    /// The time-out of the wait ends that look early: it says nothing about later waits.
+    is_cut: bool,
 }
 
 /// Decides in which waits a subscriber with `park` looks longer before it sleeps.
@@ -51,7 +53,10 @@ impl ParkLooks {
         let mut idle = Idle::new(strategy);
         if strategy == WaitStrategy::Park {
             match self.pause {
-                0 => idle.try_until = Some(Instant::now() + PARK_LOOK.min(timeout)),
+                0 => {
+                    idle.try_until = Some(Instant::now() + PARK_LOOK.min(timeout));
+                    idle.is_cut = timeout < PARK_LOOK;
+                }
                 _ => self.pause -= 1,
             }
         }
@@ -69,7 +74,7 @@ impl ParkLooks {
     /// The looks of a round of `idle` are over.
     #[inline(always)]
     pub(crate) fn missed(&mut self, idle: &Idle) {
-        if idle.try_until.is_some() {
+        if idle.try_until.is_some() && !idle.is_cut {
             self.failed = (self.failed + 1).min(4);
             self.pause = (1 << self.failed) - 1;
         }
@@ -93,6 +98,7 @@ impl Idle {
             looks: 0,
             most: ROUND,
             try_until: None,
+            is_cut: false,
         }
     }
 
@@ -205,5 +211,22 @@ mod tests {
         assert_eq!(looks(&mut idle), 1_000);
         let mut idle = park.begin(WaitStrategy::Park, Duration::ZERO);
         assert_eq!(looks(&mut idle), ROUND as usize);
+        // Its own time ends it, too: without that, this loop would not end.
+        let mut idle = park.begin(WaitStrategy::Park, Duration::MAX);
+        let most = Instant::now() + Duration::from_micros(25);
+        assert!(idle.try_until.is_some_and(|end| end <= most));
+        while idle.keep_spinning() {}
+    }
+
+    /// They counted as tries that found nothing, and later waits did not look.
+    #[test]
+    fn looks_that_a_time_out_cuts_do_not_count() {
+        let mut park = ParkLooks::default();
+        for timeout in [0, 1, 24].map(Duration::from_micros) {
+            let idle = park.begin(WaitStrategy::Park, timeout);
+            park.missed(&idle);
+        }
+        assert!(waits(&mut park, WaitStrategy::Park, false));
+        assert!(!waits(&mut park, WaitStrategy::Park, false));
     }
 }

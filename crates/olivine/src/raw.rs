@@ -25,6 +25,10 @@
 //! 5. End with `Ok` when [`Control::must_stop`]; when [`Control::stopping`] and everything up to
 //!    the goal is delivered; and with `until_end` when the ring has ended and everything is
 //!    delivered.
+//! 6. [`CheckedEgress::look`] returns the failure of a publisher. Pass its reason on, and end with
+//!    it. Call [`Control::failure_delivered`] before, if every far side has confirmed the reason or
+//!    keeps it: without that `close_failed` of the publisher returns
+//!    [`NotSent::Unacknowledged`](crate::NotSent::Unacknowledged).
 //!
 //! # Writing an inlet
 //!

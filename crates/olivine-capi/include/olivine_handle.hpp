@@ -29,7 +29,9 @@ template <class T> class [[nodiscard]] Result {
     const std::string &text() const noexcept { return text_; }
     // The value; there must be one.
     T &operator*() noexcept { return *value_; }
+    const T &operator*() const noexcept { return *value_; }
     T *operator->() noexcept { return &*value_; }
+    const T *operator->() const noexcept { return &*value_; }
     // The value; throws the failure where there is none.
     T value() && {
         if (!*this) {

@@ -60,8 +60,7 @@ static void sending() {
     auto subscriber = Subscriber::open("inproc://results");
     WANT(subscriber);
     const auto most = publisher.message_max();
-    WANT(most);
-    const std::string large(*publisher.message_max(), 'x');
+    const std::string large(*most, 'x');
     WANT(*publisher.try_publish(large));
     // An everyday outcome, and not a failure.
     auto full = publisher.try_publish(large);
@@ -86,7 +85,8 @@ static void sending() {
     WANT(failed(publisher.publish("meanwhile"), OLIVINE_STATUS_CLAIM_OPEN, "open claim"));
     WANT(claim->commit());
     WANT(failed(claim->commit(), OLIVINE_STATUS_NULL_ARGUMENT, "the claim is gone"));
-    WANT(publisher.stats()->evicted == 0 && !*publisher.link_status());
+    const auto stats = publisher.stats();
+    WANT(stats->evicted == 0 && !*publisher.link_status());
     WANT(publisher.close() && publisher.close());
     WANT(failed(publisher.publish("late"), OLIVINE_STATUS_NULL_ARGUMENT, "publisher is closed"));
     WANT(failed(publisher.close_failed("late"), OLIVINE_STATUS_NULL_ARGUMENT,

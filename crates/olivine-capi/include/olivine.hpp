@@ -12,7 +12,8 @@
 //
 // Without exceptions, what the first ones would throw, also the end of the stream from each call,
 // is printed to the standard error, and the program aborts. Only `for (... : subscriber)` ends with
-// the stream.
+// the stream. All files of a program that include this one are compiled with exceptions, or all
+// without: the linker keeps one copy of each function.
 //
 // A signal ends no call that waits: wait in slices by a Timeout, and look between them.
 //
@@ -590,7 +591,9 @@ using Publisher = BasicPublisher<Throws>;
 using Claim = BasicClaim<Throws>;
 using Subscriber = BasicSubscriber<Throws>;
 
-// The same, for programs that look at each answer: no call throws.
+// The same, for programs that look at each answer: a failure is one. What a handler of `poll` throws
+// comes out, memory that is used up throws std::bad_alloc, and so does `Message::as` where the
+// length is another one. Values have no such classes: use these with `type_of<T>()`.
 namespace results {
 
 using Publisher = BasicPublisher<Results>;

@@ -591,8 +591,8 @@ using Publisher = BasicPublisher<Throws>;
 using Claim = BasicClaim<Throws>;
 using Subscriber = BasicSubscriber<Throws>;
 
-// The same, for programs that look at each answer: a failure is one. What a handler of `poll` throws
-// comes out, memory that is used up throws std::bad_alloc, and so does `Message::as` where the
+// The same, for programs that look at each answer: a failure is one. What a handler of `poll`
+// throws comes out. Memory that is used up throws std::bad_alloc. `Message::as` throws where the
 // length is another one. Values have no such classes: use these with `type_of<T>()`.
 namespace results {
 

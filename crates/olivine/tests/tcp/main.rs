@@ -6,6 +6,7 @@ mod absent;
 #[path = "../common/mod.rs"]
 mod common;
 mod ends;
+mod expired;
 mod failures;
 mod places;
 mod tls;

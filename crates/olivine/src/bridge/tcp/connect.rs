@@ -58,7 +58,7 @@ pub(super) fn source(
         // With the fields that are stored by now.
         let ours = greet::of_source(tcp, egress);
         let theirs = greet::call(pipe, control, &ours, known)?;
-        let open_there = greet::resume(pipe, control, egress)?;
+        let open_there = greet::resume(pipe, control, egress, |_, _| None)?;
         control.connected(format!("connected to {}", pipe.socket.far()));
         let counters = LinkCounters(control);
         let mut sending = Sending {

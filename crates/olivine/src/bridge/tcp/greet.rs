@@ -207,12 +207,13 @@ pub(super) fn call(
     Ok(theirs)
 }
 
-/// A source reads where the destination continues, and goes there. Returns the lanes that are open
-/// there.
+/// A source reads where the destination continues, and goes there. `missed` gets these places, and
+/// returns a lane of whose messages some are missing. Returns the lanes that are open there.
 pub(super) fn resume(
     pipe: &mut Pipe,
     control: &Control,
     egress: &mut Egress,
+    missed: impl FnOnce(&mut Egress, &[LaneResume]) -> Option<u32>,
 ) -> Result<Vec<u32>, ConnectionEnd> {
     let (longest, awaited) = (pipe.hello_time(), " in place of its positions");
     let (incarnation, places) =
@@ -225,16 +226,17 @@ pub(super) fn resume(
             Arrived::Beat => Ok(None),
             _ => Err(WireError::Invalid("no resume comes first".into()).into()),
         })?;
-    go_on_at(egress, incarnation, &places)?;
+    go_on_at(egress, incarnation, &places, missed)?;
     let open = places.iter().filter(|place| place.open);
     Ok(open.map(|place| place.lane).collect())
 }
 
-/// Moves to the positions that a destination named.
+/// Moves to the positions that a destination named; `missed` as in [`resume`].
 fn go_on_at(
     egress: &mut Egress,
     incarnation: u64,
     places: &[LaneResume],
+    missed: impl FnOnce(&mut Egress, &[LaneResume]) -> Option<u32>,
 ) -> Result<(), ConnectionEnd> {
     let ours = egress.incarnation();
     if incarnation != ours {
@@ -250,6 +252,13 @@ fn go_on_at(
     }
     egress.rewind();
     let lanes = egress.look().map_err(super::source::ring)?;
+    let lost = |what: String| ConnectionEnd::ByUs {
+        close: Close::Lost,
+        reason: format!(
+            "{what}: messages are missing; open the channel again to go on without them"
+        ),
+    };
+    let missed = missed(egress, places);
     for &LaneResume { lane, position, .. } in places {
         let place = (0..lanes).find(|place| egress.lane(*place) == lane);
         let there = match place {
@@ -259,16 +268,16 @@ fn go_on_at(
             None => false,
         };
         if !there {
-            return Err(ConnectionEnd::ByUs {
-                close: Close::Lost,
-                reason: format!(
-                    "position {position} of lane {lane} is gone: messages are missing; open the \
-                     channel again to go on without them"
-                ),
-            });
+            return Err(lost(format!("position {position} of lane {lane} is gone")));
         }
     }
-    Ok(())
+    match missed {
+        Some(lane) => Err(lost(format!(
+            "the subscriber was away for longer than its 'expire=', and came back without its \
+             position in lane {lane}"
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Whether the source's frames fit the open ring, which may differ from the checked one.
@@ -344,7 +353,7 @@ mod tests {
         assert_eq!(egress.look().unwrap(), 1);
         egress.advance(0, end);
         let ours = egress.incarnation();
-        let refused = go_on_at(&mut egress, ours ^ 1, &[]);
+        let refused = go_on_at(&mut egress, ours ^ 1, &[], |_, _| None);
         assert!(
             matches!(
                 refused,
@@ -356,7 +365,7 @@ mod tests {
             "{refused:?}"
         );
         assert_eq!(egress.position(0), end);
-        go_on_at(&mut egress, ours, &[]).unwrap();
+        go_on_at(&mut egress, ours, &[], |_, _| None).unwrap();
         assert!(egress.position(0) < end, "not acknowledged");
     }
 }

@@ -1,6 +1,6 @@
 //! The side that listens: one thread for each connection, one session for each far side.
 
-use super::absent::{AbsentSources, ExpiredSources};
+use super::absent::{AbsentSources, ExpiredDestinations, ExpiredSources};
 use super::destination::Receiving;
 use super::pipe::{self, ConnectionEnd, Pipe};
 use super::sessions::{Disconnect, OpenSession, Sessions, Tasks};
@@ -89,8 +89,12 @@ pub(super) fn sources(
         }
         Egress::open(&ring, ShapeRole::Names).map_err(|error| full_or_failed(ring_error(error)))
     };
+    let expired = ExpiredDestinations::default();
     let send = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
-        let open_there = greet::resume(pipe, control, egress)?;
+        let key = seat(theirs);
+        let open_there = greet::resume(pipe, control, egress, |egress, places| {
+            expired.take_missed(&key, egress, places)
+        })?;
         let counters = LinkCounters(control);
         let mut sending = Sending {
             pipe,
@@ -109,7 +113,12 @@ pub(super) fn sources(
         let outcome = send(pipe, egress, theirs);
         send_failure(outcome, pipe, egress, control)
     };
-    let forget = |egress: Egress, _: Left<'_>| egress.unsubscribe();
+    let forget = |key: &str, mut egress: Egress, left: Left<'_>| {
+        if matches!(left, Left::Away) {
+            expired.keep(key, &mut egress);
+        }
+        egress.unsubscribe();
+    };
     for absent in source.absent_readers() {
         if !absent.name.starts_with(SEAT) {
             continue;
@@ -184,7 +193,7 @@ pub(super) fn destinations(
         }
         .run()
     };
-    let forget = |mut ingress: Ingress, left: Left<'_>| match left {
+    let forget = |_: &str, mut ingress: Ingress, left: Left<'_>| match left {
         Left::Ended => ingress.end(),
         Left::Away => expired.keep(ingress.abandon(AWAY)),
         Left::Failed(reason) => expired.keep(ingress.abandon(reason)),
@@ -281,7 +290,7 @@ impl<S: Send> Server<'_, S> {
         peers: &str,
         open: &(impl Fn(&Hello) -> Result<S, ConnectionEnd> + Sync),
         serve: &(impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), ConnectionEnd> + Sync),
-        forget: &(impl Fn(S, Left<'_>) + Sync),
+        forget: &(impl Fn(&str, S, Left<'_>) + Sync),
     ) -> Result<(), LinkError> {
         let address = &self.tcp.address;
         let refused = |source| LinkError::Io {
@@ -299,7 +308,10 @@ impl<S: Send> Server<'_, S> {
             let mut threads: Vec<ScopedJoinHandle<'_, ()>> = Vec::new();
             loop {
                 threads.retain(|thread| !thread.is_finished());
-                let (abandoned, messages) = self.sessions.expire(|held| forget(held, Left::Away));
+                let (abandoned, messages) = self.sessions.expire(|key, held, has_all| {
+                    let left = if has_all { Left::Ended } else { Left::Away };
+                    forget(key, held, left);
+                });
                 if abandoned > 0 {
                     self.control.leave_undelivered(messages);
                     self.control.report(|status| status.abandoned += abandoned);
@@ -424,7 +436,7 @@ impl<S: Send> Server<'_, S> {
         socket: Socket,
         open: &impl Fn(&Hello) -> Result<S, ConnectionEnd>,
         serve: &impl Fn(&mut Pipe, &mut S, &Hello) -> Result<(), ConnectionEnd>,
-        forget: &impl Fn(S, Left<'_>),
+        forget: &impl Fn(&str, S, Left<'_>),
     ) {
         let control = self.control;
         let cutter = socket.cutter();
@@ -517,10 +529,10 @@ impl<S: Send> Server<'_, S> {
             | Err(ConnectionEnd::ByPeer {
                 close: Close::Upstream,
                 ..
-            }) => forget(held, Left::Ended),
+            }) => forget(&key, held, Left::Ended),
             Err(broken) => {
                 let reason = format!("{far} left before its end: {broken}");
-                forget(held, Left::Failed(&reason));
+                forget(&key, held, Left::Failed(&reason));
             }
         }
     }

@@ -287,11 +287,13 @@ impl<S> Sessions<S> {
 
     /// Removes sessions whose far side did not come back in time. Returns how many lack messages or
     /// the end, and how many messages that were. A far side without a name that was sent the end of
-    /// the stream, did not reply and did not come back has received it.
-    pub(super) fn expire(&self, forget: impl Fn(S)) -> (u64, u64) {
+    /// the stream, did not reply and did not come back has received it. `forget` gets the key, and
+    /// whether that is so.
+    pub(super) fn expire(&self, forget: impl Fn(&str, S, bool)) -> (u64, u64) {
         let tasks = &self.tasks;
         let mut state = self.lock();
         let mut heard = false;
+        // Whether it has received the end; `None` if it is kept.
         let mut expired = |session: &mut PeerSession<S>| match &mut session.attachment {
             Attachment::Away { held, since, left } => {
                 let away = since.elapsed();
@@ -310,18 +312,19 @@ impl<S> Sessions<S> {
                     _ => (false, false),
                 };
                 heard |= is_over;
-                has_heard || (!session.expire.is_zero() && away > session.expire)
+                let is_late = !session.expire.is_zero() && away > session.expire;
+                (has_heard || is_late).then_some(has_heard)
             }
-            Attachment::Connected(_) => false,
+            Attachment::Connected(_) => None,
         };
-        let keys: Vec<String> = state
+        let gone: Vec<(String, bool)> = state
             .sessions
             .iter_mut()
-            .filter_map(|(key, session)| expired(session).then(|| key.clone()))
+            .filter_map(|(key, session)| Some((key.clone(), expired(session)?)))
             .collect();
         state.served |= heard;
         let (mut abandoned, mut messages) = (0, 0);
-        for key in keys {
+        for (key, has_heard) in gone {
             if let Some(PeerSession {
                 named,
                 attachment: Attachment::Away { mut held, left, .. },
@@ -334,7 +337,7 @@ impl<S> Sessions<S> {
                     messages += (tasks.undelivered)(&mut held);
                 }
                 state.unconfirmed |= (tasks.is_over)(&mut held) && !(tasks.is_confirmed)(&mut held);
-                forget(*held);
+                forget(&key, *held, has_heard);
             }
         }
         (abandoned, messages)

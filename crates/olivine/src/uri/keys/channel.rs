@@ -193,6 +193,9 @@ keys! { KEYS {
     /// place. The name still has its positions. When it is opened again, it gets what was not
     /// overwritten. If something was, its first call that receives returns `Evicted`, once; over
     /// `tcp://` it is `Failed`. If its slot was used again meanwhile, it is a new name: `Created`.
+    /// A `tcp://` listener keeps the positions of the last 4,096 expired names while it runs. After
+    /// its restart, a name whose own ring is gone, as after a reboot, is new: nothing reports what
+    /// it missed.
     ///
     /// It needs a `name`, except over `tcp://` and `nats://`. Over `tcp://` it also sets how long
     /// an end without a name keeps its place after its connection broke: 30 s if not given, and at

@@ -109,6 +109,7 @@ pub(crate) fn steps(report: &mut Report, plan: &Plan, seed: u64) {
     report.run("miri", || sanitize::miri(plan.seeds, None));
     report.run("aarch64", aarch64);
     report.run("oldest", oldest);
+    report.run("bare", bare);
     report.run("macos", || {
         let mut step = Step::new("targets");
         for target in MACOS {
@@ -277,6 +278,13 @@ fn oldest() -> Result<Step> {
     child::said(command.args(words.split(' ')), 60)?;
     let version = env!("CARGO_PKG_RUST_VERSION");
     Ok(Step::single(true, format!("compiles with Rust {version}")))
+}
+
+/// The core and its unit tests compile without default features.
+fn bare() -> Result<Step> {
+    let words = "check --package olivine --no-default-features --lib --tests";
+    child::said(cargo().args(words.split(' ')), 30)?;
+    Ok(Step::single(true, "the core compiles".to_owned()))
 }
 
 /// The workspace is compiled for aarch64; unit tests of the core, and the suites that need no

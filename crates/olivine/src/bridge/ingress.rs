@@ -6,7 +6,7 @@ mod positions;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "tcp")]
+#[cfg(any(test, feature = "tcp"))]
 pub(crate) use failures::AfterFailure;
 pub(crate) use positions::SourcePosition;
 

@@ -105,8 +105,8 @@ fn look_for_uncaught(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether an exception has left the outermost code: a script, or a module that runpy runs. What was
-/// printed elsewhere was caught below that.
+/// Whether an exception has left the outermost code: a script, or a module that runpy runs. What
+/// was printed elsewhere was caught below that.
 fn has_left_the_program(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     let traceback = value.getattr("__traceback__")?;
     if traceback.is_none() {

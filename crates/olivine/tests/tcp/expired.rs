@@ -128,3 +128,15 @@ fn subscriber_that_expired_over_two_publishers_fails_once() {
     assert!(text.contains("messages are missing"), "{text}");
     listening.visit(1).unwrap();
 }
+
+/// Its own ring has a position that the publisher has overwritten since.
+#[test]
+fn expired_subscriber_with_its_ring_fails_once_if_its_next_message_is_gone() {
+    let mut listening = Listening::new("&capacity=64KiB");
+    listening.visit(0).unwrap();
+    listening.await_expiry();
+    listening.publish(10_000);
+    let text = listening.visit(0).unwrap_err();
+    assert!(text.contains("messages are missing"), "{text}");
+    listening.visit(0).unwrap();
+}

@@ -90,6 +90,22 @@ impl Ingress {
         Ok(())
     }
 
+    /// Messages of the source are missing: closes its lanes as [`Self::fail_lanes`] does, forgets
+    /// where it stopped, and makes all of them available to others.
+    ///
+    /// # Errors
+    ///
+    /// No lane reports it.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn lose(&mut self, reason: &str) -> Result<(), OpenError> {
+        if self.lanes.is_empty() {
+            return Ok(());
+        }
+        let told = self.fail_lanes(reason, AfterFailure::Freed);
+        self.end();
+        told
+    }
+
     /// Whether a lane has reported that the source failed, or none was ever seen.
     fn has_reported_failure(&self) -> bool {
         self.lanes.is_empty() || self.lanes.iter().any(|lane| lane.is_failed)

@@ -11,7 +11,7 @@ use crate::bridge::egress::Egress;
 use crate::bridge::ingress::Ingress;
 use crate::bridge::reconnect::{PAUSE_MAX, ReconnectBackoff};
 use crate::bridge::wire::Close;
-use crate::bridge::{Destination, Source};
+use crate::bridge::{Destination, Source, ring_error};
 use crate::error::{LinkError, chain};
 use crate::link::{Control, LinkStage};
 use std::cell::Cell;
@@ -167,6 +167,24 @@ pub(super) fn destination(
                 }) if ended == Some(ingress.messages()) => {
                     ingress.end();
                     let close = Close::Leaving;
+                    Err(ConnectionEnd::ByPeer { close, reason })
+                }
+                // What is missing does not come back: the next handle goes on without it.
+                Err(ConnectionEnd::ByPeer {
+                    close: Close::Lost,
+                    reason,
+                }) => {
+                    let far = pipe.socket.far().to_owned();
+                    let failure = LinkError::Refused {
+                        far,
+                        reason: reason.clone(),
+                    };
+                    // Before the lanes: the handle of this link reports it once, as that of the
+                    // link.
+                    control.give_up(&failure);
+                    let told = ingress.lose(&chain(&failure));
+                    told.map_err(|error| ConnectionEnd::Failed(ring_error(error)))?;
+                    let close = Close::Lost;
                     Err(ConnectionEnd::ByPeer { close, reason })
                 }
                 outcome => outcome,

@@ -17,6 +17,8 @@ use crate::ring::consume::Consumer;
 use crate::ring::ending::{self, Failure};
 use crate::ring::layout::Geometry;
 use crate::uri::Config;
+#[cfg(feature = "tcp")]
+use crate::uri::Expire;
 use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
 use std::io;
@@ -191,11 +193,13 @@ impl Egress {
         failure.filter(|failure| failure.position == consumer.released())
     }
 
-    /// The far side `number` reads from here on. If it comes back, it gets again what it may have
-    /// missed; another gets the messages behind the failures that the one before confirmed.
+    /// The far side `number` reads from here on, and asks for this `expire=`. If it comes back, it
+    /// gets again what it may have missed; another gets the messages behind the failures that the
+    /// one before confirmed.
     #[cfg(feature = "tcp")]
-    pub(crate) fn set_reader(&mut self, number: u64) {
+    pub(crate) fn set_reader(&mut self, number: u64, expire: Expire) {
         self.absent_since = 0;
+        self.subscriber.set_expire(expire);
         if self.reader.replace(number) == Some(number) {
             return;
         }

@@ -16,6 +16,8 @@ use crate::ring::consume::Consumer;
 use crate::ring::ending;
 use crate::ring::layout::{control, fnv, lane, lane_entry, lock_byte};
 use crate::sync::Ordering;
+#[cfg(feature = "tcp")]
+use crate::uri::Expire;
 use crate::uri::HugePages;
 use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
@@ -484,6 +486,17 @@ impl<T: ?Sized> Subscriber<T> {
     pub(crate) fn mark_end_reported(&mut self) {
         if self.is_at_end() {
             self.slow_state.reported_end = end_mark(&self.lanes);
+        }
+    }
+
+    /// The durable name has another `expire=` from now on.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn set_expire(&mut self, expire: Expire) {
+        let Attached {
+            control, geometry, ..
+        } = &self.slow_state.attached;
+        if self.slow_state.config.name.is_some() {
+            slots::set_expire(control, geometry, self.slow_state.slot, expire);
         }
     }
 

@@ -324,6 +324,23 @@ pub(crate) fn take_durable(
     Ok(None)
 }
 
+/// The word of an `expire=`; 0 for never.
+fn expire_ns(expire: Expire) -> u64 {
+    match expire {
+        Expire::Never => 0,
+        Expire::After(after) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX).max(1),
+    }
+}
+
+/// The durable subscriber of a slot has another `expire=` from now on. The caller holds the slot's
+/// lock.
+#[cfg(feature = "tcp")]
+pub(crate) fn set_expire(words: &Words, geometry: &Geometry, index: usize, expire: Expire) {
+    let word = words.word(geometry.slot(index) + slot::EXPIRE_NS);
+    // Relaxed: a time, under a lock.
+    word.store(expire_ns(expire), Ordering::Relaxed);
+}
+
 /// Writes the description of the subscriber. Its state comes last, in [`attach`].
 fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
     let base = geometry.slot(index);
@@ -344,13 +361,7 @@ fn describe(words: &Words, geometry: &Geometry, index: usize, config: &Config) {
             .unwrap_or(0) as u64,
     );
     store(slot::ABSENT_SINCE, 0);
-    store(
-        slot::EXPIRE_NS,
-        match config.expire {
-            Expire::Never => 0,
-            Expire::After(after) => u64::try_from(after.as_nanos()).unwrap_or(u64::MAX).max(1),
-        },
-    );
+    store(slot::EXPIRE_NS, expire_ns(config.expire));
     if let Some(name) = &config.name {
         let mut text = [0; 6];
         pack(name.as_bytes(), &mut text);

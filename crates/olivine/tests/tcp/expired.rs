@@ -140,3 +140,22 @@ fn expired_subscriber_with_its_ring_fails_once_if_its_next_message_is_gone() {
     assert!(text.contains("messages are missing"), "{text}");
     listening.visit(0).unwrap();
 }
+
+/// The ring keeps the `expire=` that the subscriber asked for last, also for the next publisher.
+#[test]
+fn place_in_a_ring_has_the_last_expire_of_its_subscriber() {
+    let mut listening = Listening::new("&name=listen");
+    let short = listening.connects[0].clone();
+    listening.connects[0] = short.replace("expire=100ms", "expire=1h");
+    listening.visit(0).unwrap();
+    listening.publish(1);
+    let mut listening = listening.start_again();
+    listening.connects[0] = short;
+    let opened = Subscriber::<[u8]>::open(&listening.connects[0]);
+    let mut subscriber = opened.unwrap();
+    subscriber.receive().unwrap();
+    assert!(listening.publisher.wait_drained(None).unwrap());
+    listening.publish(1);
+    drop(subscriber);
+    listening.start_again().await_expiry();
+}

@@ -140,13 +140,13 @@ fn failure_of_a_lane_that_was_opened_again_is_reported_between_its_messages() {
     assert_eq!(failure_of(&mut egress), (0, "torn".to_owned()));
     // The far side that comes back gets the report again. The next far side gets the messages
     // behind it, and the end.
-    egress.set_reader(1);
+    egress.set_reader(1, Expire::Never);
     let due = egress.due_failures();
     egress.mark_failure_sent(&due, true);
-    egress.set_reader(1);
+    egress.set_reader(1, Expire::Never);
     egress.look().unwrap_err();
     assert_eq!(egress.next_frame(0).unwrap(), None);
-    egress.set_reader(2);
+    egress.set_reader(2, Expire::Never);
     assert_eq!(egress.look().unwrap(), 1);
     assert_eq!(egress.frames_end(0, u64::MAX).unwrap(), after);
     assert!(!egress.is_lane_ended(0));

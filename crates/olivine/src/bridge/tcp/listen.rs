@@ -82,10 +82,7 @@ pub(super) fn sources(
             // Durable, so that a later bridge finds it. Unnamed ones are kept for as long as they
             // asked.
             ring.name = Some(seat(hello));
-            ring.expire = match Sessions::<Egress>::expire_of(hello) {
-                expire if expire.is_zero() => Expire::Never,
-                expire => Expire::After(expire),
-            };
+            ring.expire = expire(hello);
         }
         Egress::open(&ring, ShapeRole::Names).map_err(|error| full_or_failed(ring_error(error)))
     };
@@ -109,7 +106,7 @@ pub(super) fn sources(
         sending.run()
     };
     let serve = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
-        egress.set_reader(theirs.instance);
+        egress.set_reader(theirs.instance, expire(theirs));
         let outcome = send(pipe, egress, theirs);
         send_failure(outcome, pipe, egress, control)
     };
@@ -129,7 +126,10 @@ pub(super) fn sources(
                 let grace = pipe::end_grace(tcp.timeout);
                 sessions.add_absent(absent.name.clone(), held, absent.left(), grace);
             }
-            Err(error) => return Err(ring_error(error)),
+            // Its connection tries again.
+            Err(error) => control.report(|status| {
+                status.note = format!("the place {} cannot be opened: {error}", absent.name);
+            }),
         }
     }
     let server = Server {
@@ -144,6 +144,14 @@ pub(super) fn sources(
         failure: Mutex::new(None),
     };
     server.run("subscribers", &open, &serve, &forget)
+}
+
+/// The `expire=` that a far side asks for.
+fn expire(hello: &Hello) -> Expire {
+    match Sessions::<Egress>::expire_of(hello) {
+        expire if expire.is_zero() => Expire::Never,
+        expire => Expire::After(expire),
+    }
 }
 
 /// Receives from any number of sources.

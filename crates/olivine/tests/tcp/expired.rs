@@ -65,9 +65,8 @@ impl Listening {
         });
         early?;
         self.publish(1);
-        let message = subscriber.receive().map_err(text)?;
-        assert_eq!(*message, (self.published - 1).to_le_bytes());
-        drop(message);
+        let last = (self.published - 1).to_le_bytes();
+        assert_eq!(*subscriber.receive().map_err(text)?, last);
         assert!(self.publisher.wait_drained(None).unwrap());
         // A drop would not release the message.
         subscriber.close();

@@ -50,6 +50,8 @@ pub(crate) struct Ingress {
     /// Positions of the source whose lanes here were freed, until the source opens the lane again.
     freed: Vec<SourcePosition>,
     messages: u64,
+    #[cfg(feature = "journal")]
+    keeps_unread_failures: bool,
     /// Records why the bridge failed, or that it was asked to stop.
     control: Arc<Control>,
     /// The process that opened it.
@@ -131,6 +133,8 @@ impl Ingress {
             lanes: Vec::new(),
             freed: Vec::new(),
             messages: 0,
+            #[cfg(feature = "journal")]
+            keeps_unread_failures: false,
             control: Arc::clone(control),
             generation: crate::fork::generation(),
         };
@@ -285,15 +289,6 @@ impl Ingress {
     pub(crate) fn is_open(&self, index: u32) -> bool {
         let mut lanes = self.lanes.iter();
         lanes.any(|lane| lane.index == index && lane.publisher.is_some())
-    }
-
-    /// Whether every live reliable subscriber has read everything of an open lane.
-    #[cfg(feature = "journal")]
-    pub(crate) fn is_drained(&mut self, index: u32) -> bool {
-        let lanes = self.lanes.iter_mut().filter(|lane| lane.index == index);
-        let mut publishers = lanes.filter_map(|lane| lane.publisher.as_mut());
-        publishers
-            .all(|publisher| !matches!(publisher.wait_drained(Some(Duration::ZERO)), Ok(false)))
     }
 
     /// Whether lanes were opened here, and each of them has ended without a failure.

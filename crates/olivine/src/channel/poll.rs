@@ -513,6 +513,7 @@ impl<T: ?Sized> Subscriber<T> {
         }
         crate::points::look("look.ends");
         if self.slow_state.link_has_failed() && !self.found_new_lanes()? {
+            self.slow_state.report_lane_failures(&self.lanes)?;
             self.slow_state.link_failure(&self.lanes)?;
         }
         self.report_failure_or_end()

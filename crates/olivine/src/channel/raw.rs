@@ -196,6 +196,14 @@ pub(crate) fn lanes_kept_for(attached: &Attached, key: u64) -> Vec<KeptLane> {
     .collect()
 }
 
+/// The failure with which the lane that is kept for `owner` is closed.
+#[cfg(feature = "journal")]
+pub(crate) fn kept_failure(attached: &Attached, owner: BridgeLaneOwner) -> Option<String> {
+    let (.., words) = kept_lanes(attached).find(|(_, kept, _)| kept.is(owner))?;
+    let failure = ending::failure(&words).filter(|_| ending::is_failed(&words));
+    failure.map(|failure| failure.reason)
+}
+
 /// Makes a closed lane that is kept for `owner` available to others. Unlike opening and closing it,
 /// this does not count as a new end of the stream. A lane in use is left alone.
 ///

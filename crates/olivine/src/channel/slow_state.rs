@@ -265,7 +265,7 @@ impl SubscriberSlowState {
     /// Whether our own bridge replays a journal: behind a recording that failed it goes on.
     fn goes_on_behind_failures(&self) -> bool {
         let link = self.link.as_ref();
-        link.is_some_and(|link| link.uri().starts_with("file:") && !link.control().has_failed())
+        link.is_some_and(|link| is_replay(link) && !link.control().has_failed())
     }
 
     /// Counts an overrun, and returns its error.
@@ -322,6 +322,11 @@ impl SubscriberSlowState {
         crate::points::look("end.counted");
         is_end.then_some(end)
     }
+}
+
+/// Whether this bridge replays a journal.
+fn is_replay(link: &Link) -> bool {
+    link.uri().starts_with("file:")
 }
 
 /// Whether this subscriber may sleep long: the warden watches each living publisher of the known

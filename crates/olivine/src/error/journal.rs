@@ -251,4 +251,11 @@ impl JournalError {
             reason => reason,
         }
     }
+
+    /// In how many places earlier recordings failed, and where and why the last one did.
+    #[must_use]
+    pub fn earlier_failures(places: u64, last: &str) -> String {
+        let noun = if places == 1 { "place" } else { "places" };
+        format!("earlier recordings failed in {places} {noun}, last {last}")
+    }
 }

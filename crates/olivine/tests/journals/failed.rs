@@ -208,14 +208,14 @@ fn follower_has_the_reason_in_its_status_and_waits_for_the_next_recorder() {
 
 /// The tags of all messages, and each failure with the number of messages before it; last the end
 /// of the stream, without a text.
-fn with_failures(uri: &str) -> (Vec<u32>, Vec<(u32, String)>) {
+pub(crate) fn with_failures(uri: &str) -> (Vec<u32>, Vec<(u32, String)>) {
     let mut subscriber = Subscriber::open(uri).unwrap();
     let found = failures_of(&mut subscriber);
     subscriber.close();
     found
 }
 
-fn failures_of(subscriber: &mut Subscriber) -> (Vec<u32>, Vec<(u32, String)>) {
+pub(crate) fn failures_of(subscriber: &mut Subscriber) -> (Vec<u32>, Vec<(u32, String)>) {
     let (mut tags, mut failures) = (Vec::new(), Vec::new());
     loop {
         let count = u32::try_from(tags.len()).unwrap();
@@ -234,7 +234,12 @@ fn failures_of(subscriber: &mut Subscriber) -> (Vec<u32>, Vec<(u32, String)>) {
 }
 
 /// Records `tags`, and fails with this reason, or ends in order without one.
-fn record_part(path: &Path, tags: std::ops::Range<u32>, failure: Option<&str>, query: &str) {
+pub(crate) fn record_part(
+    path: &Path,
+    tags: std::ops::Range<u32>,
+    failure: Option<&str>,
+    query: &str,
+) {
     let mut publisher = Publisher::open(&uri(path, &format!("sync=never{query}"))).unwrap();
     for tag in tags {
         let message = crate::file::message(tag);

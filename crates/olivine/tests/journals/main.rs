@@ -6,6 +6,7 @@
 mod common;
 mod damage;
 mod failed;
+mod failures;
 mod file;
 #[path = "../common/recording.rs"]
 mod recording;

@@ -3,7 +3,13 @@
 #[cfg(feature = "tcp")]
 use super::SourcePosition;
 use super::{Ingress, Lane, NotTaken};
+use crate::channel::publisher::Publisher;
+#[cfg(feature = "journal")]
+use crate::channel::raw::{BridgeLaneOwner, kept_failure};
 use crate::error::{OpenError, chain};
+#[cfg(feature = "journal")]
+use crate::ring::ending;
+use std::borrow::Cow;
 
 /// What becomes of a lane that is closed with the failure of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,16 +21,42 @@ pub(crate) enum AfterFailure {
 }
 
 impl Ingress {
+    /// Whether the failure in an open lane is read, which a newer one would replace:
+    /// [`Publisher::ask_failure_read`].
+    #[cfg(feature = "journal")]
+    pub(crate) fn is_failure_read(&mut self, index: u32) -> bool {
+        let lanes = self.lanes.iter_mut().filter(|lane| lane.index == index);
+        let mut publishers = lanes.filter_map(|lane| lane.publisher.as_mut());
+        publishers.all(Publisher::ask_failure_read)
+    }
+
+    /// From here on a failure that closes a lane also names the one before it, unless that was
+    /// read: a lane keeps one.
+    #[cfg(feature = "journal")]
+    pub(crate) fn keep_unread_failures(&mut self) {
+        self.keeps_unread_failures = true;
+    }
+
+    /// The failure with which the bridge before this one closed a lane.
+    #[cfg(feature = "journal")]
+    pub(crate) fn kept_failure(&self, index: u32) -> Option<String> {
+        let (source, lane) = (self.source, index);
+        let kept = self.is_failed(index);
+        kept.then(|| kept_failure(&self.attached, BridgeLaneOwner { source, lane }))?
+    }
+
     /// The publisher of an open lane of the source has failed: closes the lane with this reason,
     /// and keeps its position. The source may go on with it.
     pub(crate) fn close_lane_failed(&mut self, index: u32, reason: &str) {
+        let keeps = self.keeps_unread_failures();
         let mut lanes = self.lanes.iter_mut();
         if let Some(lane) = lanes.find(|lane| lane.index == index)
             && let Some(publisher) = lane.publisher.take()
         {
             lane.partial = None;
             lane.is_failed = true;
-            publisher.pass_on_failure(reason);
+            let reason = with_unread(&publisher, reason, keeps);
+            publisher.pass_on_failure(&reason);
         }
     }
 
@@ -113,6 +145,7 @@ impl Ingress {
 
     /// Closes each lane without an end with this reason.
     fn fail_open_lanes(&mut self, reason: &str, after: AfterFailure) {
+        let keeps = self.keeps_unread_failures();
         for lane in self.lanes.iter_mut().filter(|lane| lane.is_unfinished()) {
             let Some(mut publisher) = lane.publisher.take() else {
                 continue;
@@ -122,8 +155,16 @@ impl Ingress {
             if after == AfterFailure::Freed {
                 publisher.forget_origin();
             }
-            publisher.fail(reason);
+            let reason = with_unread(&publisher, reason, keeps);
+            publisher.fail(&reason);
         }
+    }
+
+    fn keeps_unread_failures(&self) -> bool {
+        #[cfg(feature = "journal")]
+        return self.keeps_unread_failures;
+        #[cfg(not(feature = "journal"))]
+        false
     }
 
     /// The bridge ends: closes the open lanes with the reason of its failure, or leaves them to the
@@ -156,4 +197,18 @@ impl Ingress {
             None => Some("it ended before its source, without a reason".to_owned()),
         }
     }
+}
+
+/// `reason`, and the lane's failure before it if `keeps` and that may be unread.
+fn with_unread<'a>(publisher: &Publisher, reason: &'a str, keeps: bool) -> Cow<'a, str> {
+    #[cfg(feature = "journal")]
+    if let Some(before) = publisher.unread_failure().filter(|_| keeps) {
+        let before = before.reason;
+        return match before.contains(&*ending::printable(reason)) {
+            true => before.into(),
+            false => format!("{reason}; before that: {before}").into(),
+        };
+    }
+    let _ = (publisher, keeps);
+    reason.into()
 }

@@ -144,7 +144,10 @@ impl JournalInlet {
         }
         match self.config.from {
             Start::Oldest => {}
-            Start::Now => replay.seek_end()?,
+            Start::Now => {
+                replay.seek_end()?;
+                replay.forget_failures();
+            }
             Start::Time(time) => {
                 replay.seek_time(time)?;
                 // The replay finds the same error again, and reports it.
@@ -194,6 +197,7 @@ impl Inlet for JournalInlet {
             destination.adopt(&lane.message_type, 0);
         }
         let mut ingress = destination.unchecked_ingress(&self.who())?;
+        ingress.keep_unread_failures();
         // From here on a failure is reported before the lanes close.
         let failed = |error: LinkError| {
             control.give_up(&error);
@@ -249,7 +253,7 @@ impl Inlet for JournalInlet {
             is_resumed,
             is_live: !was_there || is_owed || replay.is_recorded_into().map_err(unread)?,
             saw_end: false,
-            failures: Failures::new(is_resumed && ingress.is_failed(LANE)),
+            failures: Failures::new(is_resumed.then(|| ingress.kept_failure(LANE)).flatten()),
             holes: (0, 0),
             removed: 0,
             passed: 0,
@@ -273,10 +277,14 @@ impl Inlet for JournalInlet {
         control.tried();
         if is_resumed {
             let start = replay.position();
-            replaying.check_removed(start, control).map_err(failed)?;
+            if let Err(error) = replaying.check_removed(start, control) {
+                return replaying.end_with(error, control);
+            }
         }
-        self.replay(&mut replay, &mut replaying, control)
-            .map_err(failed)
+        match self.replay(&mut replay, &mut replaying, control) {
+            Err(error) => replaying.end_with(error, control),
+            ended => ended,
+        }
     }
 }
 
@@ -297,22 +305,14 @@ impl JournalInlet {
     }
 
     /// Whether the stream ends where the replay found no recorder; `false` if one has come.
-    fn is_over(
-        &self,
-        replay: &Replay,
-        replaying: &mut Replaying,
-        control: &Control,
-    ) -> Result<bool, LinkError> {
+    fn is_over(&self, replay: &Replay, replaying: &Replaying) -> Result<bool, LinkError> {
         if replaying.channel.is_none() && !replaying.is_resumed {
             self.check_known()?;
         }
         if self.accepts_unfinished() {
             return Ok(true);
         }
-        match replay.is_finished() {
-            Err(error @ JournalError::Failed { .. }) => Err(replaying.end_failed(error, control)?),
-            finished => finished.map_err(link_error),
-        }
+        replay.is_finished().map_err(link_error)
     }
 
     /// Where the journal ends now.
@@ -356,13 +356,14 @@ impl JournalInlet {
                     if is_damaged && self.pass_removed(replay, replaying, control)? {
                         continue;
                     }
+                    let position = replay.position();
+                    replaying.failures.come_to(replay.take_failure(), position);
                     return Err(link_error(error));
                 }
             };
             if let Some(run) = run {
-                replaying
-                    .failures
-                    .come_to(run.failed_before.map(str::to_owned), run.journal_position);
+                let reason = run.failed_before.map(str::to_owned);
+                replaying.failures.come_to(reason, run.journal_position);
                 if self.wants(run.lane) {
                     replaying.check(run.lane)?;
                     looked_again = false;
@@ -379,14 +380,24 @@ impl JournalInlet {
                     }
                 } else {
                     awaited.saw(&run.lane.channel);
-                    replaying.pass_to(run.journal_position + run.frames.len() as u64)?;
+                    // The position that the lane stores does not pass a failure.
+                    if replaying.has_lane() && !replaying.pass_failure(control)? {
+                        control.leave_undelivered(0);
+                        return Ok(());
+                    }
+                    if !replaying.has_failure_ahead() {
+                        replaying.pass_to(run.journal_position + run.frames.len() as u64)?;
+                    }
                 }
                 continue;
             }
             let (state, position) = (replay.state(), replay.position());
-            replaying
-                .failures
-                .come_to(replay.take_failed_before(), position);
+            let reason = match &state {
+                // What is torn belongs to a later recording.
+                ReplayState::Torn(_) => replay.take_failure(),
+                _ => replay.take_failed_before(),
+            };
+            replaying.failures.come_to(reason, position);
             if let ReplayState::Torn(torn) = &state {
                 note = format!(
                     "the last {} bytes of {} are not a whole block and were not replayed: its \
@@ -411,7 +422,7 @@ impl JournalInlet {
                 if looked_again && is_cut && self.pass_removed(replay, replaying, control)? {
                     continue;
                 }
-                if looked_again && self.is_over(replay, replaying, control)? {
+                if looked_again && self.is_over(replay, replaying)? {
                     break;
                 }
                 // A recorder may have appended before it was seen to have left.

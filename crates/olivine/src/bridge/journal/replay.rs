@@ -139,7 +139,7 @@ impl Replay {
         block_is_before: impl Fn(u64, u64) -> bool,
     ) -> Result<(), JournalError> {
         let terms = term::list(&self.base)?;
-        let (mut found, mut before) = (None, None);
+        let (mut found, mut before) = (None, Vec::new());
         for term in terms {
             let Some(next) = Source::open(&self.base, term)? else {
                 // One of the oldest, removed since the listing. In the middle it is found later.
@@ -150,8 +150,10 @@ impl Replay {
             if found.is_some() && !starts_before {
                 break;
             }
-            before = found.replace(next);
+            found = Some(next);
+            before.push(term);
         }
+        before.pop();
         if let Some(found) = found {
             self.enter(found);
         }
@@ -159,11 +161,39 @@ impl Replay {
         self.walk.seek(block_is_before)?;
         if self.walk.offset == begin {
             // The file before ends at this place: its last recorder may have failed.
-            self.walk.failed_before = before.and_then(failure_at_the_end);
+            self.walk.failed_before = self.failure_before(&before);
         }
         self.block_position = self.walk.position;
         self.wanted = wanted;
         Ok(())
+    }
+
+    /// Why the recording before the file at which the walk begins failed, from the files `terms`
+    /// before it. A replay from the start finds what is wrong there, and comes no further.
+    fn failure_before(&self, terms: &[u64]) -> Option<String> {
+        let mut header = self.walk.source.header.clone();
+        for term in terms.iter().rev() {
+            let mut walk = Walk::new(Source::open(&self.base, *term).ok()??);
+            walk.seek(|_, _| true).ok()?;
+            let mut has_run = walk.offset != TERM_BYTES;
+            loop {
+                match walk.step().ok()? {
+                    Step::Runs => (walk.failed_before, has_run) = (None, true),
+                    Step::Passed => {}
+                    Step::End => break,
+                    Step::Not(_) => return None,
+                }
+            }
+            if walk.does_not_go_on(&header).is_some() {
+                return None;
+            }
+            let failure = walk.take_failure();
+            if failure.is_some() || has_run {
+                return failure;
+            }
+            header = walk.source.header;
+        }
+        None
     }
 
     fn enter(&mut self, source: Source) {
@@ -311,14 +341,7 @@ impl Replay {
 
     /// Whether `next` continues the walk.
     fn check_follows(&self, next: &Source) -> Result<(), JournalError> {
-        let (ours, theirs) = (&self.walk.source.header, &next.header);
-        let problem = if ours.journal != theirs.journal {
-            "it belongs to another journal"
-        } else if theirs.sequence.get() != self.walk.sequence
-            || theirs.position.get() != self.walk.position
-        {
-            "blocks are missing before this file"
-        } else {
+        let Some(problem) = self.walk.does_not_go_on(&next.header) else {
             return Ok(());
         };
         Err(JournalError::Damaged {
@@ -447,6 +470,18 @@ impl Replay {
         self.walk.failed_before.as_deref()
     }
 
+    /// Why the recording before the place of the replay failed, if no run was returned since, also
+    /// where the journal ends with that: once.
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.walk.take_failure()
+    }
+
+    /// The failures before this place are not for the next run.
+    pub(super) fn forget_failures(&mut self) {
+        self.failed_before = None;
+        self.walk.forget_failures();
+    }
+
     /// As [`Replay::failed_before`], once: the run behind it does not have it again.
     pub(super) fn take_failed_before(&mut self) -> Option<String> {
         self.walk.failed_before.take()
@@ -478,19 +513,6 @@ fn oldest(
         }
         gone = term;
     }
-}
-
-/// Why the recorder of this file failed, if it did so last. The replay that reads the file finds
-/// what is wrong in it.
-fn failure_at_the_end(source: Source) -> Option<String> {
-    let mut walk = Walk::new(source);
-    walk.seek(|_, _| true).ok()?;
-    while matches!(walk.step(), Ok(Step::Runs | Step::Passed)) {
-        if !walk.runs.is_empty() {
-            walk.failed_before = None;
-        }
-    }
-    walk.take_failure()
 }
 
 fn source(base: &Path, term: u64) -> Result<Source, JournalError> {

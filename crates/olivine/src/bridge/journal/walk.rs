@@ -3,7 +3,7 @@
 use super::failure;
 use super::format::{
     BLOCK_BYTES, BlockHeader, COUNT_MAX, Codec, Kind, RunHeader, Seal, Sealed, TERM_BYTES,
-    count_frames,
+    TermHeader, count_frames,
 };
 use super::index::Index;
 use super::lane::{self, Known, Lanes};
@@ -35,6 +35,8 @@ pub(super) struct Walk {
     /// The reason of an earlier block, which another recorder went on behind: no run was found
     /// since.
     pub(super) failed_before: Option<String>,
+    /// `failure` is not for what follows.
+    is_failure_forgotten: bool,
     /// Runs of the block before the position.
     pub(super) runs: Vec<RunHeader>,
     /// For each run the bytes of its lane that are missing before it.
@@ -71,6 +73,7 @@ impl Walk {
             sealed: Sealed::No,
             failure: None,
             failed_before: None,
+            is_failure_forgotten: false,
             runs: Vec::new(),
             missed: Vec::new(),
             stored: Vec::new(),
@@ -115,6 +118,7 @@ impl Walk {
             }
         };
         // Of two without a run between them the newer one counts.
+        let before = before.filter(|_| !std::mem::take(&mut self.is_failure_forgotten));
         self.failed_before = before.or_else(|| self.failed_before.take());
         let kind = header.kind();
         if kind == Some(Kind::Frames) {
@@ -182,12 +186,32 @@ impl Walk {
         self.time = self.time.max(header.time.get());
         self.sealed = Sealed::No;
         (self.failure, self.failed_before) = (None, None);
+        self.is_failure_forgotten = false;
         self.runs.clear();
     }
 
     /// Why the recorder before the position failed, also where another one goes on behind that.
     pub(super) fn take_failure(&mut self) -> Option<String> {
-        self.failure.take().or_else(|| self.failed_before.take())
+        let failure = self.failure.take();
+        let failure = failure.filter(|_| !std::mem::take(&mut self.is_failure_forgotten));
+        failure.or_else(|| self.failed_before.take())
+    }
+
+    /// The run behind this place does not have the failure before it.
+    pub(super) fn forget_failures(&mut self) {
+        self.failed_before = None;
+        self.is_failure_forgotten = self.failure.is_some();
+    }
+
+    /// What is wrong if the file of this header follows here.
+    pub(super) fn does_not_go_on(&self, next: &TermHeader) -> Option<&'static str> {
+        if self.source.header.journal != next.journal {
+            Some("it belongs to another journal")
+        } else if (next.sequence.get(), next.position.get()) != (self.sequence, self.position) {
+            Some("blocks are missing before this file")
+        } else {
+            None
+        }
     }
 
     /// From here on no end of a lane is known: a run shows what is missing before it once the ends

@@ -8,6 +8,8 @@ use super::{Endpoint, Publisher};
 use crate::error::NotSent;
 use crate::link::Control;
 use crate::message::Outgoing;
+#[cfg(feature = "journal")]
+use crate::ring::ending;
 use crate::ring::gate::bits;
 use crate::ring::layout::control;
 use crate::ring::publish::Producer;
@@ -176,6 +178,44 @@ impl<T: ?Sized> Publisher<T> {
     /// [`NotSent::Closed`] or [`NotSent::Forked`].
     pub fn wait_drained(&mut self, timeout: Option<Duration>) -> Result<bool, NotSent> {
         self.wait_until(timeout, Producer::is_drained)
+    }
+
+    /// The lane's newest failure, unless every subscriber that holds this publisher back has read
+    /// a message behind it, and so the failure.
+    #[cfg(feature = "journal")]
+    pub(crate) fn unread_failure(&self) -> Option<ending::Failure> {
+        let failure = ending::failure(self.producer.lane())?;
+        let is_read = self.producer.is_read_to(failure.position.wrapping_add(1));
+        (!is_read).then_some(failure)
+    }
+
+    /// Whether the lane's newest failure is read as far as that can be known: a subscriber that has
+    /// read everything is not waited for if nothing was sent since. Asks like a publisher that
+    /// waits for room, so that dead subscribers are reclaimed and slow ones evicted.
+    #[cfg(feature = "journal")]
+    pub(crate) fn ask_failure_read(&mut self) -> bool {
+        if self.endpoint.closed || !self.endpoint.page.is_ours() {
+            return true;
+        }
+        let Some(failure) = self.unread_failure() else {
+            self.endpoint.stall.stall_ended(&self.producer);
+            return true;
+        };
+        let Endpoint {
+            attached, stall, ..
+        } = &mut *self.endpoint;
+        let (sent, capacity) = (self.producer.position(), attached.geometry.capacity);
+        if !(1..=capacity).contains(&sent.wrapping_sub(failure.position)) {
+            return true;
+        }
+        let behind = failure.position + crate::region::HEADER_BYTES;
+        if stall.no_room(attached, &self.producer, behind + capacity)
+            && self.producer.is_read_to(behind)
+        {
+            stall.stall_ended(&self.producer);
+            return true;
+        }
+        false
     }
 
     fn wait_until(

@@ -1,10 +1,11 @@
 //! What a subscriber reports of ends and failures, and what its durable name keeps of that in its
 //! slot.
 
+use super::is_replay;
 use super::{StreamEnd, SubscriberSlowState};
 use crate::channel::attached::Attached;
 use crate::channel::status::Durable;
-use crate::error::{LinkError, ReceiveError};
+use crate::error::{LinkError, ReceiveError, chain};
 use crate::region::Word;
 use crate::ring::consume::Consumer;
 use crate::ring::ending;
@@ -149,13 +150,27 @@ impl SubscriberSlowState {
         &self,
         lanes: &[Consumer],
     ) -> Option<(usize, u64)> {
-        let mut lanes = lanes.iter().zip(&self.joined).enumerate();
-        let due = lanes.find_map(|(place, (consumer, joined))| {
+        let mut pairs = lanes.iter().zip(&self.joined).enumerate();
+        let due = pairs.find_map(|(place, (consumer, joined))| {
             let state = joined.owed_failure(consumer)?;
             let is_reached = consumer.position() >= ending::failed_position(consumer.lane());
             is_reached.then_some((place, state))
         });
-        due.filter(|_| !self.own_link_has_failed())
+        due.filter(|(place, _)| !self.link_reports(&lanes[*place]))
+    }
+
+    /// Whether our own bridge reports the newest failure of this lane: all that it closed its lanes
+    /// with when it failed. A replay has also closed them for recordings that failed before.
+    fn link_reports(&self, lane: &Consumer) -> bool {
+        if !self.own_link_has_failed() {
+            return false;
+        }
+        let link = self.link.as_ref().filter(|link| is_replay(link));
+        let Some(failure) = link.and_then(|link| link.control().failure()) else {
+            return true;
+        };
+        let told = ending::kept(&chain(&failure));
+        ending::failure(lane.lane()).is_some_and(|failure| failure.reason == told)
     }
 
     /// The error for this end of the stream.

@@ -101,8 +101,13 @@ impl Producer {
 
     /// Whether every gating subscriber has read everything.
     pub(crate) fn is_drained(&self) -> bool {
+        self.is_read_to(self.position)
+    }
+
+    /// Whether every gating subscriber has read everything before `position`.
+    pub(crate) fn is_read_to(&self, position: u64) -> bool {
         self.collect();
-        self.gate.drained(self.position)
+        self.gate.drained(position)
     }
 
     /// The word to sleep on until there is room, if it is on the page of the slowest subscriber.

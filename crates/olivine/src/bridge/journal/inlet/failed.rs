@@ -1,27 +1,31 @@
 //! Recordings of the journal that failed, also where a later one follows.
 //!
 //! A replay ends its lane as a failed publisher does, and opens it again for what follows. So each
-//! reader gets the failure once, at its place, and goes on. A replay into shared memory leaves the
-//! lane closed with the failure: the next one knows that it was passed on.
+//! reader gets the failure once, at its place, and goes on. A lane keeps one failure: the next one
+//! waits until it is read, and names it if nothing was delivered between the two. A replay into
+//! shared memory leaves the lane closed with the failure: the next one knows that it was passed on.
 
 use super::LANE;
 use super::replaying::Replaying;
-use crate::bridge::journal::outlet::link_error;
 use crate::error::{JournalError, LinkError, chain};
 use crate::link::Control;
+use crate::ring::ending;
 use std::time::Duration;
 
 /// Pause between two looks whether a failure was read.
 const READ_NAP: Duration = Duration::from_millis(1);
+/// Meanwhile in the status.
+const WAITS: &str = "waiting until each subscriber has read a message behind the failed recording \
+                     before this one: 'slow=evict:' ends this wait, like one for room";
 
 /// Failures of recordings that this replay came to.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     /// It stands between the last run and the next one, at this position of the journal.
     ahead: Option<(String, u64)>,
-    /// The replay before this one has passed on the failure where it stopped.
-    is_passed_on: bool,
-    /// A failure is in the lane: a newer one would take its place.
+    /// The failure that the replay before this one has passed on where it stopped.
+    passed_on: Option<String>,
+    /// This replay has closed the lane with a failure.
     is_in_lane: bool,
     /// Failures that were accepted, and the last of them.
     accepted: u64,
@@ -29,10 +33,10 @@ pub(super) struct Failures {
 }
 
 impl Failures {
-    /// At the start of a replay; whether the one before has passed on the failure where it stopped.
-    pub(super) fn new(is_passed_on: bool) -> Self {
+    /// At the start of a replay; the failure that the one before has passed on where it stopped.
+    pub(super) fn new(passed_on: Option<String>) -> Self {
         Self {
-            is_passed_on,
+            passed_on,
             ..Self::default()
         }
     }
@@ -46,14 +50,14 @@ impl Failures {
 
     /// Something was delivered behind the place where the replay began.
     pub(super) fn delivered(&mut self) {
-        self.is_passed_on = false;
+        self.passed_on = None;
     }
 
     /// The failures that were accepted, for the status.
     pub(super) fn note(&self, path: &str) -> Option<String> {
         (self.accepted > 0).then(|| {
-            let (count, last) = (self.accepted, &self.last);
-            format!("earlier recordings into {path} failed in {count} places, last {last}")
+            let failed = JournalError::earlier_failures(self.accepted, &self.last);
+            format!("{path}: {failed}")
         })
     }
 }
@@ -73,43 +77,94 @@ impl Replaying {
             control.report(|status| status.note = note);
             return Ok(true);
         }
+        let beginning = beginning(reason);
         let text = format!(
-            "the recording failed at position {position} of the journal, and a later one follows: \
-             receive again to go on with it, or use 'unfinished=accept': {reason}; {}",
+            "{beginning} a later one follows at position {position} of the journal: receive again \
+             to go on with it, or use 'unfinished=accept'; {}",
             self.path
         );
-        self.fail(&text, control)
+        self.fail(&beginning, &text, control)
     }
 
-    /// The journal ends with this failure.
-    pub(super) fn end_failed(
+    /// Whether a failure stands before what follows, and nothing is delivered behind it yet.
+    pub(super) fn has_failure_ahead(&self) -> bool {
+        self.failures.ahead.is_some()
+    }
+
+    /// Whether the lane exists, so that a failure can be passed on before a message has come.
+    pub(super) fn has_lane(&self) -> bool {
+        self.is_open || self.is_resumed || self.failures.is_in_lane
+    }
+
+    /// The replay ends with this error, behind the failures that it came to: our own subscriber
+    /// gets the error from there, with its kind. Without time for it the next replay finds it.
+    pub(super) fn end_with(
         &mut self,
-        error: JournalError,
+        error: LinkError,
         control: &Control,
-    ) -> Result<LinkError, LinkError> {
-        let error = link_error(error);
-        // First, as for each failure: our own subscriber gets it from there, with its kind.
+    ) -> Result<(), LinkError> {
+        if !self.pass_failure(control)? || !self.wait_until_read(control) {
+            control.leave_undelivered(0);
+            return Ok(());
+        }
         control.give_up(&error);
-        self.fail(&chain(&error), control)?;
-        Ok(error)
+        if let LinkError::Journal(why) = &error
+            && let JournalError::Failed { reason, .. } = &**why
+        {
+            let beginning = beginning(JournalError::given(reason));
+            self.fail(&beginning, &chain(&error), control)?;
+        } else if self.failures.is_in_lane && !self.is_open {
+            // Subscribers elsewhere would take the failure there for the end.
+            self.open()?;
+            self.destination.close_lane_failed(LANE, &chain(&error));
+            self.is_open = false;
+        }
+        Err(error)
     }
 
     /// Closes the lane as failed, unless it is closed with this failure already. `false` if an end
     /// request leaves no time.
-    fn fail(&mut self, reason: &str, control: &Control) -> Result<bool, LinkError> {
-        if std::mem::take(&mut self.failures.is_passed_on) {
+    fn fail(
+        &mut self,
+        beginning: &str,
+        reason: &str,
+        control: &Control,
+    ) -> Result<bool, LinkError> {
+        let passed_on = self.failures.passed_on.take();
+        if passed_on.is_some_and(|told| told.contains(&ending::kept(beginning))) {
             return Ok(true);
         }
         self.open()?;
-        while self.failures.is_in_lane && !self.destination.is_drained(LANE) {
-            if control.must_stop() {
-                return Ok(false);
-            }
-            control.pause(READ_NAP);
+        if !self.wait_until_read(control) {
+            return Ok(false);
         }
         self.failures.is_in_lane = true;
         self.destination.close_lane_failed(LANE, reason);
         self.is_open = false;
         Ok(true)
     }
+
+    /// Waits until the failure in the lane is read; `false` if an end request leaves no time.
+    fn wait_until_read(&mut self, control: &Control) -> bool {
+        let mut before = None;
+        while !self.destination.is_failure_read(LANE) {
+            if control.must_stop() {
+                return false;
+            }
+            if before.is_none() {
+                before = Some(control.status().note);
+                control.report(|status| WAITS.clone_into(&mut status.note));
+            }
+            control.pause(READ_NAP);
+        }
+        if let Some(note) = before {
+            control.report(|status| status.note = note);
+        }
+        true
+    }
+}
+
+/// The beginning of the text for a recording that failed for this reason: it is known again by it.
+fn beginning(reason: &str) -> String {
+    format!("the recording failed: {reason};")
 }

@@ -84,7 +84,11 @@ impl Replaying {
         self.is_live |= *state == ReplayState::Growing;
         let sees_first = is_closed && self.is_live && !self.saw_end;
         if is_closed && self.is_live && self.saw_end {
-            self.pass_failure(control)?;
+            if !self.pass_failure(control)? {
+                // The request to end leaves no time for the next look.
+                control.leave_undelivered(0);
+                return Ok(true);
+            }
             // Also if nothing was recorded: a lane must report the end.
             self.open()?;
             self.destination.close_lane(LANE);

@@ -42,10 +42,30 @@ struct Hole {
 
 /// A recording that failed before a later one.
 #[derive(Debug)]
-struct FailedRecording {
+pub(super) struct FailedRecording {
     /// Position in the journal between the two.
     position: u64,
     reason: String,
+}
+
+impl FailedRecording {
+    pub(super) fn new(position: u64, reason: &str) -> Self {
+        let reason = JournalError::given(reason).to_owned();
+        Self { position, reason }
+    }
+}
+
+/// In how many places earlier recordings failed, and where and why the last one did.
+pub(super) fn failures_sentence(failures: &[FailedRecording]) -> Option<String> {
+    let last = failures.last()?;
+    let text = format!("at position {}: {}", last.position, last.reason);
+    Some(JournalError::earlier_failures(failures.len() as u64, &text))
+}
+
+/// How much was never recorded.
+pub(super) fn missed_sentence(holes: u64, bytes: u64) -> Option<String> {
+    let noun = if holes == 1 { "place" } else { "places" };
+    (holes > 0).then(|| format!("{bytes} bytes of frames were never recorded, in {holes} {noun}"))
 }
 
 /// What a journal holds.
@@ -58,7 +78,8 @@ struct Contents {
     /// Messages of further topics.
     other_topics: u64,
     holes: Vec<Hole>,
-    failures: Vec<FailedRecording>,
+    /// `None` if only an outline was read.
+    failures: Option<Vec<FailedRecording>>,
     position: u64,
     end: End,
 }
@@ -143,10 +164,7 @@ fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
     let (mut holes, mut failures) = (Vec::new(), Vec::new());
     let mut failed = |reason: Option<&str>, position| {
-        failures.extend(reason.map(|reason| FailedRecording {
-            position,
-            reason: JournalError::given(reason).to_owned(),
-        }));
+        failures.extend(reason.map(|reason| FailedRecording::new(position, reason)));
     };
     let (mut topics, mut other_topics) = (BTreeMap::<String, u64>::new(), 0);
     (outline.first_ns, outline.last_ns) = (None, None);
@@ -201,7 +219,7 @@ fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
         topics,
         other_topics,
         holes,
-        failures,
+        failures: Some(failures),
         end,
     }
 }
@@ -234,7 +252,7 @@ fn estimate(outline: Outline) -> Contents {
         topics: topics.collect(),
         other_topics: scaled(outline.read.other_topics),
         holes: Vec::new(),
-        failures: Vec::new(),
+        failures: None,
         position: outline.end,
         end,
         outline,

@@ -1,5 +1,6 @@
 //! A part of a journal: which messages it has, and whether all of them could be read.
 
+use super::contents::{FailedRecording, failures_sentence, missed_sentence};
 use crate::args::journal::{PartArgs, Unfinished};
 use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::log;
@@ -124,7 +125,10 @@ pub(super) fn read(
         stopped: false,
     };
     let mut missed = Missed::default();
-    let mut failures = Failures::default();
+    let mut failures = Vec::new();
+    let mut failed = |reason: Option<&str>, position| {
+        failures.extend(reason.map(|reason| FailedRecording::new(position, reason)));
+    };
     // Of lanes of which no message behind the hole was selected yet.
     let mut pending: HashMap<Lane, u64> = HashMap::new();
     let mut runs = 0_u64;
@@ -136,7 +140,7 @@ pub(super) fn read(
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
             Ok(None) => {
-                failures.add(replay.failed_before(), replay.position());
+                failed(replay.failed_before(), replay.position());
                 break replay.check_finished().err();
             }
             Err(error) => break Some(error),
@@ -144,7 +148,7 @@ pub(super) fn read(
         if part.is_behind(run.time_ns, run.journal_position) {
             break None;
         }
-        failures.add(run.failed_before, run.journal_position);
+        failed(run.failed_before, run.journal_position);
         runs += 1;
         if runs.is_multiple_of(RUNS_A_LOOK) && progress.is_shown() {
             let done = run.journal_position.saturating_sub(begin);
@@ -193,7 +197,10 @@ pub(super) fn read(
         end,
         Some(JournalError::Unfinished { .. } | JournalError::Failed { .. })
     );
-    let holes = missed.sentence().into_iter().chain(failures.sentence());
+    let holes = missed
+        .sentence()
+        .into_iter()
+        .chain(failures_sentence(&failures));
     let holes = Some(holes.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty());
     let accepts = part.unfinished == Unfinished::Accept;
     let end = end.map(|error| with_id(&error.into()));
@@ -213,27 +220,6 @@ pub(super) fn read(
 
 const ACCEPT: &str = " (accept this with '--unfinished accept')";
 
-/// Recordings that failed before later ones.
-#[derive(Default)]
-struct Failures {
-    count: u64,
-    last: String,
-}
-
-impl Failures {
-    fn add(&mut self, reason: Option<&str>, position: u64) {
-        if let Some(reason) = reason {
-            self.count += 1;
-            self.last = format!("at position {position}: {}", JournalError::given(reason));
-        }
-    }
-
-    fn sentence(&self) -> Option<String> {
-        let (count, last) = (self.count, &self.last);
-        (count > 0).then(|| format!("earlier recordings failed in {count} places, last {last}"))
-    }
-}
-
 /// What was never recorded.
 #[derive(Default)]
 struct Missed {
@@ -248,12 +234,7 @@ impl Missed {
     }
 
     fn sentence(&self) -> Option<String> {
-        (self.holes > 0).then(|| {
-            format!(
-                "{} bytes of frames were never recorded, in {} places",
-                self.bytes, self.holes
-            )
-        })
+        missed_sentence(self.holes, self.bytes)
     }
 }
 

@@ -172,6 +172,10 @@ fn info_of_a_long_journal_reads_little_and_says_what_it_estimated() {
     assert!(bytes > 80_000_000, "{bytes}");
     let quick = json(&bench.run(&["info", "long.olv", "--json"]));
     assert_eq!(quick["exact"], false);
+    assert!(quick["failures"].is_null());
+    let reason = quick["reason"].as_str().unwrap();
+    let untold = "; only --exact tells whether earlier recordings failed";
+    assert!(reason.ends_with(untold), "{reason}");
     assert_eq!(
         quick["estimated"],
         serde_json::json!(["messages", "payload_bytes", "lanes", "topics"])
@@ -394,7 +398,9 @@ fn each_reader_tells_of_a_failed_recording_before_a_later_one() {
     let info = bench.run(&["info", "failed.olv"]);
     let text = String::from_utf8_lossy(&info.stdout);
     assert!(
-        text.contains("; earlier recordings failed in 1 places"),
+        text.contains(
+            "; earlier recordings failed in 1 place, last at position 176: the sensor is gone"
+        ),
         "{text}"
     );
     assert!(text.contains("FAILED AT"), "{text}");

@@ -1,6 +1,6 @@
 //! The contents of a journal as text and as JSON.
 
-use super::{Contents, FailedRecording, Hole, LaneContents};
+use super::{Contents, FailedRecording, Hole, LaneContents, failures_sentence, missed_sentence};
 use crate::output::table;
 use olivine::Start;
 use olivine_bench::text;
@@ -23,28 +23,37 @@ impl Contents {
     fn word(&self) -> &'static str {
         match self.end.word() {
             "complete" if self.outline.missed_bytes.is_some_and(|bytes| bytes > 0) => "incomplete",
-            "complete" if !self.failures.is_empty() => "incomplete",
+            "complete" if !self.failed().is_empty() => "incomplete",
             word => word,
         }
     }
 
+    fn failed(&self) -> &[FailedRecording] {
+        self.failures.as_deref().unwrap_or_default()
+    }
+
     fn sentence(&self) -> String {
-        let mut end = self.end.sentence();
-        if !self.failures.is_empty() {
-            let places = self.failures.len();
-            end = format!("{end}; earlier recordings failed in {places} places");
+        let mut parts = vec![self.end.sentence()];
+        parts.extend(failures_sentence(self.failed()));
+        let (holes, missed) = (self.holes.len() as u64, self.outline.missed_bytes);
+        match (missed, self.is_exact) {
+            (Some(bytes), true) => parts.extend(missed_sentence(holes, bytes)),
+            (Some(0) | None, false) => {}
+            (Some(bytes), false) => parts.push(format!(
+                "{bytes} bytes of frames were never recorded, --exact lists the places"
+            )),
+            (None, true) => {}
         }
-        match (self.outline.missed_bytes, self.is_exact) {
-            (Some(0), _) => end,
-            (Some(bytes), true) => format!(
-                "{end}; {bytes} bytes of frames were never recorded, in {} places",
-                self.holes.len()
-            ),
-            (Some(bytes), false) => format!(
-                "{end}; {bytes} bytes of frames were never recorded, --exact lists the places"
-            ),
-            (None, _) => format!("{end}; only --exact tells whether messages are missing inside"),
+        if !self.is_exact {
+            let inside = match missed {
+                Some(_) => "",
+                None => "messages are missing inside, and whether ",
+            };
+            parts.push(format!(
+                "only --exact tells whether {inside}earlier recordings failed"
+            ));
         }
+        parts.join("; ")
     }
 
     /// A count, with a mark if it is estimated.
@@ -198,12 +207,12 @@ impl Contents {
     }
 
     fn failures_as_text(&self) -> String {
-        if self.failures.is_empty() {
+        if self.failed().is_empty() {
             return String::new();
         }
         let row =
             |failed: &FailedRecording| vec![failed.position.to_string(), failed.reason.clone()];
-        let rows = self.failures.iter().map(row).collect();
+        let rows = self.failed().iter().map(row).collect();
         format!("\n{}", table(&["FAILED AT", "REASON"], &[0], rows))
     }
 
@@ -234,6 +243,8 @@ impl Contents {
             let (position, reason) = (failed.position, &failed.reason);
             json!({ "position_bytes": position, "reason": reason })
         };
+        let failures = self.failures.as_ref();
+        let failures = failures.map(|all| all.iter().map(failed).collect::<Vec<_>>());
         let files = outline.files.iter().map(|file| {
             json!({
                 "path": file.path,
@@ -272,7 +283,7 @@ impl Contents {
             "other_topics_messages": self.other_topics,
             // Their places are known only if every byte was read.
             "holes": self.is_exact.then(|| self.holes.iter().map(hole).collect::<Vec<_>>()),
-            "failures": self.is_exact.then(|| self.failures.iter().map(failed).collect::<Vec<_>>()),
+            "failures": failures,
         })
     }
 }

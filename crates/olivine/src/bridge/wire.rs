@@ -225,21 +225,32 @@ pub(crate) struct Decoder {
     start: usize,
     end: usize,
     stage: Stage,
+    /// Length of the hello, in its stage.
+    hello_bytes: usize,
+    /// The rest of the body, in the stage of frames.
+    frames: Rest,
 }
 
+/// A stage has no fields: the compiler would look at them before it knows the stage, which valgrind
+/// reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Preamble,
-    Hello(usize),
+    Hello,
     Block,
-    /// Inside a whole body of frames: the position of the next byte, and the bytes left.
-    Frames {
-        lane: u32,
-        position: u64,
-        left: usize,
-    },
+    /// Inside a whole body of frames.
+    Frames,
     /// After a close nothing more is read.
     Closed,
+}
+
+/// What is left of a whole body of frames.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    lane: u32,
+    /// Position of the next byte.
+    position: u64,
+    left: usize,
 }
 
 impl Decoder {
@@ -249,6 +260,8 @@ impl Decoder {
             start: 0,
             end: 0,
             stage: Stage::Preamble,
+            hello_bytes: 0,
+            frames: Rest::default(),
         }
     }
 
@@ -288,10 +301,11 @@ impl Decoder {
                     let Some(length) = preamble(bytes)? else {
                         return Ok(None);
                     };
-                    self.stage = Stage::Hello(length);
+                    self.hello_bytes = length;
+                    self.stage = Stage::Hello;
                 }
-                Stage::Hello(length) => {
-                    let end = PREAMBLE_BYTES + length;
+                Stage::Hello => {
+                    let end = PREAMBLE_BYTES + self.hello_bytes;
                     let Some(sum) = word32(bytes, end) else {
                         return Ok(None);
                     };
@@ -301,13 +315,12 @@ impl Decoder {
                     self.stage = Stage::Block;
                     return Ok(Some(Arrived::Hello(hello)));
                 }
-                Stage::Frames {
-                    lane,
-                    position,
-                    left,
-                } => {
-                    // No separate pattern: the compiler would look at `left` before it knows that
-                    // there is one, which valgrind reports.
+                Stage::Frames => {
+                    let Rest {
+                        lane,
+                        position,
+                        left,
+                    } = self.frames;
                     if left == 0 {
                         self.stage = Stage::Block;
                         continue;
@@ -332,7 +345,8 @@ impl Decoder {
                     compare(block.what, body, block.body_sum)?;
                     if block.kind == KIND_FRAMES {
                         self.start += HEADER_BYTES;
-                        self.stage = Stage::Frames {
+                        self.stage = Stage::Frames;
+                        self.frames = Rest {
                             lane: block.lane,
                             position: block.position,
                             left: block.length,
@@ -353,10 +367,11 @@ impl Decoder {
 
     /// The first `count` bytes of the last frames were handled; a multiple of 8.
     pub(crate) fn took(&mut self, count: usize) {
-        if let Stage::Frames { position, left, .. } = &mut self.stage {
-            let count = count.min(*left);
-            *position = position.wrapping_add(count as u64);
-            *left -= count;
+        if self.stage == Stage::Frames {
+            let rest = &mut self.frames;
+            let count = count.min(rest.left);
+            rest.position = rest.position.wrapping_add(count as u64);
+            rest.left -= count;
             self.start += count;
         }
     }

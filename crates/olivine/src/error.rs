@@ -43,11 +43,11 @@ pub enum NotSent {
     /// not acknowledged everything. With a `name=`, the next program of this name delivers the
     /// rest.
     #[error(
-        "closing waited {}, and the far side has not acknowledged {}: use a longer '{}=', or a \
+        "closing waited {}, and the far side has not acknowledged {}: use a longer {}, or a \
          'name=', whose next program delivers the rest",
         seconds(_0.waited()),
         unacknowledged(_0.messages()),
-        if _0.is_linger_over() { "linger" } else { "expire" }
+        _0.bounds()
     )]
     Unacknowledged(Unacknowledged),
     /// The publisher is closed.
@@ -101,10 +101,20 @@ impl Unacknowledged {
     }
 
     /// Whether `linger=` ended the wait. Otherwise a far side was away for longer than `expire=`,
-    /// its own or that of the publisher: 30 s if not given.
+    /// its own or that of the publisher: 30 s if not given. If it has every
+    /// message, it had the time that `timeout=` gives for the end of the stream.
     #[must_use]
     pub const fn is_linger_over(self) -> bool {
         self.0 & LINGER_IS_OVER != 0
+    }
+
+    /// What bounds the wait.
+    fn bounds(self) -> &'static str {
+        match (self.is_linger_over(), self.messages()) {
+            (true, _) => "'linger='",
+            (false, 0) => "'timeout=' and 'expire='",
+            (false, _) => "'expire='",
+        }
     }
 
     /// Messages that it did not acknowledge, counted for each served far side; 0 if only the end of

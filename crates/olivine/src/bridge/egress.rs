@@ -23,6 +23,8 @@ use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
 use std::io;
 use std::os::fd::BorrowedFd;
+#[cfg(feature = "tcp")]
+use std::sync::Arc;
 
 /// Takes frames out of a ring for the far side.
 ///
@@ -252,10 +254,24 @@ impl Egress {
         due.iter().all(is_confirmed)
     }
 
+    /// Whether [`Egress::look`] reports a failure.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn is_failed(&mut self) -> bool {
+        !self.due_failures().is_empty()
+    }
+
+    /// The failure that [`Egress::look`] reports, as that of a bridge.
+    #[cfg(feature = "tcp")]
+    pub(crate) fn failure(&mut self) -> Option<LinkError> {
+        let due = self.due_failures();
+        let source = Arc::new(self.error_of(due)?);
+        Some(LinkError::Receive { source })
+    }
+
     /// Whether the stream has ended or failed, and the far side must get that.
     #[cfg(feature = "tcp")]
     pub(crate) fn has_end(&mut self) -> bool {
-        self.subscriber.is_at_end() || !self.due_failures().is_empty()
+        self.subscriber.is_at_end() || self.is_failed()
     }
 
     /// Whether every publisher has closed or failed, and everything is acknowledged.
@@ -607,7 +623,8 @@ impl Egress {
         self.is_acknowledged()
     }
 
-    fn is_acknowledged(&mut self) -> Result<bool, ReceiveError> {
+    /// As [`Egress::is_delivered`], also where a failure is due.
+    pub(crate) fn is_acknowledged(&mut self) -> Result<bool, ReceiveError> {
         for place in 0..self.reported.len() {
             let goal = self.goal(place);
             let delivered = if goal == u64::MAX {

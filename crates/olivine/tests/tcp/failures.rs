@@ -143,6 +143,87 @@ fn closing_as_failed_returns_an_error_where_the_far_side_does_not_confirm_it() {
     }
 }
 
+/// A connecting publisher and a listening subscriber behind a proxy, with one message acknowledged.
+fn connected(proxy: &Proxy, port: u16, timeout: &str) -> (Publisher, Subscriber) {
+    let mut subscriber =
+        Subscriber::open(&uri(port, &format!("role=listen&timeout={timeout}"))).unwrap();
+    let connects = format!("role=connect&timeout={timeout}&expire=2h");
+    let connects = uri(proxy.port, &connects);
+    let mut publisher = Publisher::open(&connects).unwrap();
+    until("they have met", || {
+        publisher.link_status().unwrap().peers == 1
+    });
+    publisher.publish(b"one").unwrap();
+    message_comes(&mut subscriber, b"one");
+    is_acknowledged(&publisher);
+    (publisher, subscriber)
+}
+
+/// A regression: a connection that broke before the confirmation was not made again.
+#[test]
+fn connecting_publisher_sends_its_reason_again_after_a_cut() {
+    let port = free_port();
+    let proxy = Proxy::start(port);
+    let swallowed = swallow_failures(&proxy, Way::ToListener);
+    let (publisher, mut subscriber) = connected(&proxy, port, "1h");
+    let closing = std::thread::spawn(move || publisher.close_failed("torn"));
+    swallowed
+        .recv_timeout(WATCHDOG)
+        .expect("the reason is sent");
+    proxy.rewrite(Way::ToListener, <[u8]>::to_vec);
+    proxy.cut();
+    failure_comes(&mut subscriber);
+    closing.join().unwrap().expect("the reason was confirmed");
+}
+
+/// A regression: it waited for `expire=` if it knew that the far side was away, and else for
+/// nothing.
+#[test]
+fn connecting_publisher_waits_for_its_reason_as_for_the_end() {
+    for knows in [true, false] {
+        let port = free_port();
+        let proxy = Proxy::start(port);
+        let swallowed = swallow_failures(&proxy, Way::ToListener);
+        let (publisher, subscriber) = connected(&proxy, port, "500ms");
+        let (sender, closed) = mpsc::channel();
+        let close = move |publisher: Publisher| {
+            std::thread::spawn(move || {
+                sender
+                    .send(publisher.close_described(Some("torn")))
+                    .unwrap();
+            });
+        };
+        if knows {
+            proxy.set_down(true);
+            proxy.cut();
+            until("it is away", || publisher.link_status().unwrap().peers == 0);
+            close(publisher);
+        } else {
+            close(publisher);
+            swallowed
+                .recv_timeout(WATCHDOG)
+                .expect("the reason is sent");
+            proxy.set_down(true);
+            proxy.cut();
+        }
+        let answer = closed
+            .recv_timeout(WATCHDOG)
+            .expect("it does not wait for hours");
+        let error = answer.unwrap_err();
+        let NotSent::Unacknowledged(left) = error.error else {
+            panic!("knows {knows}: {error}");
+        };
+        assert_eq!(left.messages(), 0, "{error}");
+        // The text does not repeat the reason.
+        let text = error.to_string();
+        assert!(
+            text.contains("'timeout='") && !text.contains("torn"),
+            "{text}"
+        );
+        drop(subscriber);
+    }
+}
+
 /// A regression: one confirmation counted for all.
 #[test]
 fn each_far_side_confirms_a_failure() {

@@ -46,13 +46,20 @@ pub(super) fn source(
             Some(left) => (come_back(left), matches!(left.0, Disconnect::EndSent(_))),
             None => (false, false),
         };
+        let is_asked = control.stopping().is_some();
         let delivered = is_delivered(egress);
+        if egress.is_failed() {
+            // It is awaited as the end is, from the first connection that was lost.
+            return match left.get() {
+                Some((Disconnect::FailureSent(_), _)) => !may_come_back,
+                Some(_) => is_asked && !may_come_back && egress.is_acknowledged().unwrap_or(false),
+                None => false,
+            };
+        }
         let ended = delivered && egress.is_ended();
         // A far side that got the end of the stream, did not reply and does not come back has
         // received it.
-        (control.stopping().is_some() || (end_sent && ended))
-            && delivered
-            && !(may_come_back && ended)
+        (is_asked || (end_sent && ended)) && delivered && !(may_come_back && ended)
     };
     let session = |egress: &mut Egress, pipe: &mut Pipe, known| {
         // With the fields that are stored by now.
@@ -75,19 +82,36 @@ pub(super) fn source(
     };
     let session = |egress: &mut Egress, pipe: &mut Pipe, known| {
         let outcome = session(egress, pipe, known);
-        send_failure(outcome, pipe, egress, control)
+        let outcome = send_failure(outcome, pipe, egress, control);
+        match pipe.failure_confirmed() {
+            Some(false) => Err(ConnectionEnd::Unconfirmed),
+            _ => outcome,
+        }
     };
     let ended = attempts(tcp, control, &mut egress, may_go, |egress, pipe, known| {
         let connections = control.status().connections;
         let outcome = session(egress, pipe, known);
         let was_connected = control.status().connections > connections;
-        let end_sent = matches!(left.get(), Some((Disconnect::EndSent(_), _)));
-        // An address that only accepts connections does not show whether the far side got the end.
-        if was_connected || !end_sent {
-            left.set(Some((Disconnect::after(&outcome, pipe), Instant::now())));
+        let now = Disconnect::after(&outcome, pipe);
+        let is_kept = match left.get() {
+            // Nothing else is sent after a failure: each attempt repeats it.
+            Some((Disconnect::FailureSent(_), _)) => true,
+            // An address that only accepts connections does not show whether the far side got the
+            // end, nor that it is back.
+            Some((Disconnect::EndSent(_), _)) => !was_connected,
+            Some(_) => !was_connected && matches!(now, Disconnect::Broke(_)),
+            None => false,
+        };
+        if !is_kept {
+            left.set(Some((now, Instant::now())));
         }
         outcome
     });
+    let failure_sent = matches!(left.get(), Some((Disconnect::FailureSent(_), _)));
+    let ended = match egress.failure() {
+        Some(error) if failure_sent => Err(error),
+        _ => ended,
+    };
     let is_failure = matches!(&ended, Err(error) if error.of_source().is_some());
     let is_confirmed = is_failure && egress.is_confirmed();
     if is_confirmed {

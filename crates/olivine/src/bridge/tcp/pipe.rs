@@ -91,6 +91,9 @@ pub(super) enum ConnectionEnd {
         /// Text that the other side gets.
         reason: String,
     },
+    /// The stream failed, and the other side has not confirmed that.
+    #[error("it has not confirmed that the stream failed")]
+    Unconfirmed,
     /// This side was asked to end.
     #[error("this side was asked to end")]
     Stopped,
@@ -379,6 +382,7 @@ impl Pipe {
                 self.close_with(control, close, &broken.to_string());
             }
             ConnectionEnd::Failed(_) if self.failure.is_some() => {}
+            ConnectionEnd::Unconfirmed => {}
             ConnectionEnd::Failed(error) => match error.of_source() {
                 Some(failure) => self.close_with(control, Close::Upstream, &failure.reason()),
                 None => self.close_with(control, Close::Failed, &chain(error)),
@@ -496,7 +500,9 @@ impl ConnectionEnd {
             Self::Wire(WireError::Checksum { .. }) => false,
             Self::Wire(_) | Self::Failed(_) => true,
             Self::Tls { lasting, .. } => *lasting,
-            Self::Cut | Self::Silent { .. } | Self::Io(_) | Self::Stopped => false,
+            Self::Cut | Self::Silent { .. } | Self::Io(_) | Self::Unconfirmed | Self::Stopped => {
+                false
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use crate::bridge::{Inlet, Outlet};
 use crate::channel::attach::random_id;
 use crate::error::OpenError;
 use crate::ring::layout::fnv;
-use crate::uri::{Config, Expire, Scheme, Start};
+use crate::uri::{Config, Expire, Scheme, Start, UriError};
 
 /// The outlet for the place that `config` names.
 ///
@@ -14,20 +14,28 @@ use crate::uri::{Config, Expire, Scheme, Start};
 ///
 /// [`OpenError`]; `NoBridge` if this build does not contain it.
 pub(super) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
-    match config.scheme() {
+    let outlet: Box<dyn Outlet> = match config.scheme() {
         #[cfg(feature = "journal")]
-        Scheme::File => Ok(Box::new(bridge::journal::outlet::JournalOutlet::new(
-            config,
-        )?)),
+        Scheme::File => Box::new(bridge::journal::outlet::JournalOutlet::new(config)?),
         #[cfg(feature = "nats")]
-        Scheme::Nats => Ok(Box::new(bridge::nats::Nats::new(config)?)),
+        Scheme::Nats => Box::new(bridge::nats::Nats::new(config)?),
         #[cfg(feature = "tcp")]
-        Scheme::Tcp => Ok(Box::new(bridge::tcp::Tcp::new(
+        Scheme::Tcp => Box::new(bridge::tcp::Tcp::new(
             config,
             bridge::wire::hello::Side::Source,
-        )?)),
-        _ => Err(no_bridge(config)),
+        )?),
+        _ => return Err(no_bridge(config)),
+    };
+    // At a NATS server other subscribers count, too.
+    if config.scheme() != Scheme::Nats && outlet.is_single() && config.subscribers > 1 {
+        return Err(OpenError::Uri(UriError::Pair {
+            first: "subscribers above 1",
+            second: "a single far side",
+            rule: "a file, and a tcp:// publisher that connects, count as one subscriber, so it \
+                   would wait for ever: give 'subscribers=1' or 0",
+        }));
     }
+    Ok(outlet)
 }
 
 /// The inlet for the place that `config` names.

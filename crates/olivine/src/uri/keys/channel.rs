@@ -214,7 +214,7 @@ keys! { KEYS {
     /// Opening does not wait, and later messages wait for none of them. An absent `name=` counts,
     /// `delivery=latest` does not. The far side of a `tcp://` publisher that connects counts as one
     /// once it has been connected, the bridge of a `file://` publisher from the start, and nothing
-    /// else counts there: 2 or more waits without end. Over `nats://` `publish` does not wait:
+    /// else counts there: opening refuses 2 or more. Over `nats://` `publish` does not wait:
     /// messages stay in the ring until the stream has COUNT consumers, and `link_status` says how
     /// many are there.
     subscribers(config: Config, count: u32) in Config {
@@ -347,7 +347,8 @@ keys! { KEYS {
     /// default, at least 2 s and at most `expire=`. A far side that is connected and does not
     /// answer adds one `timeout=`: 16 s in all. Then the end counts as received, and closing
     /// succeeds. A listening publisher without `name=` also waits for named subscribers that are
-    /// away and have not received the end. `linger=` bounds all of that.
+    /// away and have not received the end. `linger=` bounds all of that. `close_failed` waits as
+    /// long for its reason. If that was not confirmed, it answers `Unacknowledged`.
     linger(config: Config, duration: Duration) in Config {
         getter: get_linger -> Duration = config.linger,
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,

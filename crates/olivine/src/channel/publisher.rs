@@ -66,6 +66,8 @@ pub(super) struct Endpoint {
     pub(super) topic: Option<Box<str>>,
     /// The text that was refused last as a topic, or its beginning.
     refused_topic: Option<Box<str>>,
+    /// The length that was refused last.
+    refused_length: Option<usize>,
     stall: StallMonitor,
     /// The bridge behind the ring, if the channel is remote.
     pub(super) link: Option<Link>,
@@ -266,6 +268,7 @@ impl<T: ?Sized> Publisher<T> {
             closed: false,
             topic: None,
             refused_topic: None,
+            refused_length: None,
             uncounted: None,
         });
         let mut publisher = Self {
@@ -337,8 +340,8 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// `error`, of a call of this publisher, with what the publisher knows of it: how many
-    /// subscribers are attached, the topic that it refused last, why the link has failed, what it
-    /// waits for while no far side is connected, or what closing waited for.
+    /// subscribers are attached, the topic or the length that it refused last, why the link has
+    /// failed, what it waits for while no far side is connected, or what closing waited for.
     #[must_use]
     pub fn describe(&self, error: NotSent) -> Described {
         let waits = matches!(error, NotSent::BackPressured | NotSent::NotConnected);
@@ -347,15 +350,24 @@ impl<T: ?Sized> Publisher<T> {
             return Described::new(error, Known::Unreached(why.into()));
         }
         let known = match error {
-            NotSent::Unacknowledged(_) => self.link_status().map(|link| Known::Left {
-                note: link.note.into(),
-                name: self.endpoint.config.name.as_deref().map(Into::into),
+            NotSent::Unacknowledged(_) => self.link_status().map(|link| {
+                let failure = self.link_failure();
+                let is_of_source = failure.is_some_and(|why| why.of_source().is_some());
+                Known::Left {
+                    // Otherwise the closer would read its own reason.
+                    note: match is_of_source {
+                        true => "the reason of the failure was not confirmed".into(),
+                        false => link.note.into(),
+                    },
+                    name: self.endpoint.config.name.as_deref().map(Into::into),
+                }
             }),
             NotSent::NotConnected => Some(Known::Attached {
                 attached: u32::try_from(self.count_gate()).unwrap_or(u32::MAX),
                 wanted: self.endpoint.config.subscribers,
             }),
             NotSent::Topic => self.endpoint.refused_topic.clone().map(Known::Topic),
+            NotSent::TooLong { .. } => self.endpoint.refused_length.map(Known::Length),
             NotSent::LinkFailed => self.link_failure().map(|why| Known::Link(Box::new(why))),
             _ => None,
         };
@@ -470,8 +482,8 @@ impl<T: ?Sized> Publisher<T> {
     /// # Errors
     ///
     /// As [`Publisher::close`], but a far side that does not answer does not count as having the
-    /// reason: that is [`NotSent::Unacknowledged`], whose text calls the reason the end of the
-    /// stream.
+    /// reason once the time is over for which [`Publisher::close`] waits for the end of the stream:
+    /// that is [`NotSent::Unacknowledged`], whose text calls the reason the end of the stream.
     pub fn close_failed(mut self, reason: &str) -> Result<Position, NotSent> {
         self.end(&Ending::Failed(reason))
     }

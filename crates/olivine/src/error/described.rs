@@ -4,8 +4,8 @@ use super::{LinkError, NotSent, chain};
 use core::fmt;
 
 /// [`NotSent`] with what the publisher knows of it: its text has how many subscribers are attached,
-/// the topic that was refused, why the link has failed, why no far side is connected, or what
-/// closing waited for.
+/// the topic or the length that was refused, why the link has failed, why no far side is connected,
+/// or what closing waited for.
 #[derive(Clone, Debug)]
 pub struct Described {
     /// Why the message was not sent.
@@ -24,6 +24,8 @@ pub(crate) enum Known {
     Attached { attached: u32, wanted: u32 },
     /// What was given as a topic.
     Topic(Box<str>),
+    /// Bytes of a message that is too long.
+    Length(usize),
     /// Why no far side is connected.
     Unreached(Box<str>),
     /// The note of the link at the end, and the name that keeps what is left.
@@ -82,6 +84,7 @@ impl fmt::Display for Described {
                 write!(f, "{error}; {attached} of 'subscribers={wanted}' are there")
             }
             Known::Topic(topic) => write!(f, "{error}; given was '{}'", topic.escape_default()),
+            Known::Length(length) => write!(f, "{error}; this one has {length}"),
             Known::Unreached(why) => write!(f, "{error}: {why}"),
             Known::Left { note, name } => {
                 error.fmt(f)?;

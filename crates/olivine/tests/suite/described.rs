@@ -37,7 +37,38 @@ fn error_of_a_batch_says_which_message_was_refused() {
     let described = publisher.describe(reason).of_batch(published);
     assert_eq!(described.index, Some(2));
     assert!(described.to_string().starts_with(begin), "{described}");
+    assert!(
+        described.to_string().ends_with("; this one has 1048576"),
+        "{described}"
+    );
     assert_eq!(described.id(), reason.id());
+}
+
+/// Such a publisher waited for ever.
+#[test]
+#[cfg(all(feature = "journal", feature = "tcp"))]
+fn more_subscribers_than_a_single_far_side_are_refused() {
+    let place = TestFolder::new();
+    let path = place.file("x.olv");
+    for (uri, is_refused) in [
+        (format!("file://{}?subscribers=2", path.display()), true),
+        (format!("file://{}?subscribers=1", path.display()), false),
+        (
+            "tcp://127.0.0.1:1/a?role=connect&subscribers=2".to_owned(),
+            true,
+        ),
+        (
+            "tcp://127.0.0.1:0/a?role=listen&subscribers=2".to_owned(),
+            false,
+        ),
+    ] {
+        match Publisher::<[u8]>::open(&uri) {
+            Err(error) if is_refused => {
+                assert!(error.to_string().contains("subscribers above 1"), "{error}");
+            }
+            opened => assert_eq!(opened.is_err(), is_refused, "{uri}: {opened:?}"),
+        }
+    }
 }
 
 #[test]

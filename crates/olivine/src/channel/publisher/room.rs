@@ -104,9 +104,12 @@ impl<T: ?Sized> Publisher<T> {
         };
         match found {
             // The caller counts without the topic.
-            Err(NotSent::TooLong { max }) => Err(NotSent::TooLong {
-                max: max.saturating_sub(self.carried(0, own)),
-            }),
+            Err(NotSent::TooLong { max }) => {
+                self.endpoint.refused_length = Some(length);
+                Err(NotSent::TooLong {
+                    max: max.saturating_sub(self.carried(0, own)),
+                })
+            }
             found => Ok((found?, whole)),
         }
     }

@@ -11,8 +11,8 @@
 // - A handle may move between threads; one thread uses it at a time. Different handles are
 //   independent.
 // - A handle that was open when a process forked belongs to the parent. In the child each call
-//   answers FORKED or RECEIVE_FORKED, also where it closes the child's copy; closing and dropping a
-//   subscriber answers OK. The parent's handle goes on in any case.
+//   answers FORKED or RECEIVE_FORKED, whatever else is wrong, also where it closes the child's
+//   copy; closing and dropping a subscriber answers OK. The parent's handle goes on in any case.
 // - Texts are UTF-8 and end with a NUL, except a message's topic. Lengths are bytes, time-outs
 //   milliseconds.
 // - Structures that the library fills begin with their size, so that later versions can add fields
@@ -161,7 +161,8 @@ enum olivine_status
   OLIVINE_STATUS_BACK_PRESSURED = 401,
   // Fewer reliable subscribers are attached than `subscribers=` asks for.
   OLIVINE_STATUS_NOT_CONNECTED = 402,
-  // The publisher is closed.
+  // The publisher is closed. No call in C or C++ answers this: a handle is given back when it is
+  // closed (`BAD_ARGUMENT` if that is found), and C++ has none then (`NULL_ARGUMENT`).
   OLIVINE_STATUS_CLOSED = 403,
   // The message does not fit the ring at all.
   OLIVINE_STATUS_TOO_LONG = 404,
@@ -186,7 +187,9 @@ enum olivine_status
   // The handle was made before a `fork` and this is the child: open the channel again.
   OLIVINE_STATUS_RECEIVE_FORKED = 505,
   // A publisher failed, or the far side of a channel elsewhere cannot be reached any more.
-  // Everything before that was read.
+  // Everything before that was read. Messages of other publishers go on: receive again. Once
+  // every lane is closed, each call answers this in place of `END_OF_STREAM`, until another
+  // publisher opens.
   OLIVINE_STATUS_RECEIVE_LINK = 506,
   // A publisher's lane appeared but could not be mapped. The call may be repeated.
   OLIVINE_STATUS_RECEIVE_LANE = 507,
@@ -707,11 +710,12 @@ olivine_status olivine_publisher_stats(const struct olivine_publisher *publisher
 // either way.
 //
 // For a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has
-// everything. There the default 0 waits without bound for a far side that is connected; an absent
-// one of `tcp://` or `nats://` is given up after `expire`, or 30 s if that is never.
-// `BACK_PRESSURED` if that was over before the far side had everything: `olivine_last_error` says
-// how many messages it has not acknowledged. `LINK_FAILED` if the link failed; `FORKED` in a
-// forked child, whose parent's publisher goes on.
+// everything. A listening `tcp://` publisher to which no far side has connected does not wait: its
+// messages are gone, and the answer is `OK`. Otherwise the default 0 waits without bound for a far
+// side that is connected; an absent one of `tcp://` or `nats://` is given up after `expire`, or 30
+// s if that is never. `BACK_PRESSURED` if that was over before the far side had everything:
+// `olivine_last_error` says how many messages it has not acknowledged. `LINK_FAILED` if the link
+// failed; `FORKED` in a forked child, whose parent's publisher goes on.
 //
 // Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
 // it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
@@ -731,9 +735,11 @@ olivine_status olivine_publisher_close(struct olivine_publisher *publisher);
 //
 // `reason` is a text of at most 480 bytes; the rest is cut, and a blank one is replaced by "no
 // reason was given". On `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE` the handle is unchanged. For
-// a channel elsewhere `OK` says that every far side has confirmed the reason, if there is one. A
-// far side that does not answer does not count as having it: `BACK_PRESSURED`, whose text calls
-// the reason the end of the stream. A journal keeps the reason.
+// a channel elsewhere `OK` says that every far side has confirmed the reason, if there is one: a
+// listener to which none has connected does not wait. The reason is awaited as the end of the
+// stream is, but does not count as received without a confirmation: `BACK_PRESSURED`, whose text
+// calls the reason the end of the stream. A journal keeps the reason. In a forked child the answer
+// is `FORKED` and the handle is given back, also if `reason` is NULL.
 //
 // # Safety
 //

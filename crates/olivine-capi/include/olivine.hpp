@@ -10,6 +10,9 @@
 //   a value, or the status and the text of the failure. They are for programs without exceptions
 //   (-fno-exceptions). `results::Publisher::open` and `results::Subscriber::open` open.
 //
+// A call of an object that was closed or moved from fails with NULL_ARGUMENT, a UsageError: it has
+// no handle. Closing it again does nothing.
+//
 // Without exceptions, what the first ones would throw, also the end of the stream from each call,
 // is printed to the standard error, and the program aborts. Only `for (... : subscriber)` ends with
 // the stream. All files of a program that include this one are compiled with exceptions, or all
@@ -291,17 +294,19 @@ template <class Mode> class BasicPublisher {
     // Ends the stream; throws if a subscriber had not read everything when `linger` was over.
     // Destroying does the same without an error. Both wait for `linger`. With the default 0, they
     // wait without bound for the far side of a channel elsewhere (`tcp://`, `nats://`, `file://`)
-    // that is connected, and for a full disk: set `linger` for such channels. An absent far side of
-    // `tcp://` or `nats://` is given up after `expire`, or 30 s if that is never. Over `tcp://` the
-    // far side also confirms the end of the stream. If the connection breaks before it does,
-    // closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at least 2 s
-    // and at most `expire`. A far side that does not answer adds one `timeout`: 16 s in all. Then
-    // the end counts as received. `linger` bounds all of that. A listening publisher without `name`
-    // waits for named subscribers that are away and do not have the end: for their `expire` or its
-    // own, whichever is shorter. Its own counts as 30 s if it is never. Then it throws.
+    // that is connected, and for a full disk: set `linger` for such channels. A listening `tcp://`
+    // publisher to which no far side has connected does not wait: its messages are gone. An absent
+    // far side of `tcp://` or `nats://` is given up after `expire`, or 30 s if that is never. Over
+    // `tcp://` the far side also confirms the end of the stream. If the connection breaks before it
+    // does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
+    // least 2 s and at most `expire`. A far side that does not answer adds one `timeout`: 16 s in
+    // all. Then the end counts as received. `linger` bounds all of that. A listening publisher
+    // without `name` waits for named subscribers that are away and do not have the end: for their
+    // `expire` or its own, whichever is shorter. Its own counts as 30 s if it is never. Then it
+    // throws.
     Answer<void> close() { return answer(handle_.give_back(olivine_publisher_close)); }
-    // As `close`, but ends the stream as failed: subscribers get `reason` after the last message. A
-    // far side that does not answer does not count as having the reason: then it throws.
+    // As `close`, but ends the stream as failed: subscribers get `reason` after the last message.
+    // Without a confirmation the reason does not count as received: then it throws.
     // Destroying does this where an exception destroys the publisher: it leaves the scope in which
     // the publisher was made. An exception caught inside that scope changes nothing. Control
     // characters in `reason` arrive as spaces. Throws UsageError where the publisher is closed: its

@@ -1,8 +1,10 @@
 //! What an opaque pointer of C points to.
 
-use crate::failure::Failure;
+use crate::failure::{Failure, guard};
+use crate::status::Status;
 use core::cell::UnsafeCell;
 use core::mem::ManuallyDrop;
+use olivine::NotSent;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A value behind an opaque pointer, used by one call at a time.
@@ -34,6 +36,8 @@ pub(crate) trait Opaque: Sized {
     fn new(handle: Handle<Self::Value>) -> Self;
     fn handle(&self) -> &Handle<Self::Value>;
     fn into_handle(self) -> Handle<Self::Value>;
+    /// What each call answers in a forked child; `None` in the process that opened it.
+    fn forked(value: &Self::Value) -> Option<Failure>;
 }
 
 /// Takes the mark away, also where a panic passes by.
@@ -103,6 +107,43 @@ pub(crate) unsafe fn with<O: Opaque, R>(
     let _unmark = handle.mark(O::WHAT)?;
     // SAFETY: the mark refuses a second call of this thread, and the contract one of another.
     call(unsafe { &mut *handle.value.get() })
+}
+
+/// Runs one call of the handle behind `pointer`, as [`guard`]. In a forked child it answers that
+/// before anything else that is wrong.
+///
+/// # Safety
+///
+/// As for [`with`], also after the call.
+#[inline(always)]
+pub(crate) unsafe fn guard_of<O: Opaque>(
+    pointer: *const O,
+    call: impl FnOnce() -> Result<(), Failure>,
+) -> Status {
+    // SAFETY: the contract is the same.
+    guard(|| call().map_err(|failure| unsafe { forked_or(pointer, failure) }))
+}
+
+/// That the process is a forked child, else `failure`.
+///
+/// # Safety
+///
+/// As for [`with`].
+#[cold]
+#[inline(never)]
+unsafe fn forked_or<O: Opaque>(pointer: *const O, failure: Failure) -> Failure {
+    match failure {
+        // The handle cannot be looked at; or it was, which came first.
+        Failure::InUse { .. }
+        | Failure::Closed { .. }
+        | Failure::TimedOut { .. }
+        | Failure::Sent(NotSent::BackPressured | NotSent::NotConnected) => failure,
+        // SAFETY: the contract is the same.
+        _ => match unsafe { with(pointer, |value| Ok(O::forked(value))) } {
+            Ok(Some(forked)) => forked,
+            _ => failure,
+        },
+    }
 }
 
 /// Takes the value back; the pointer is worth nothing from here on.

@@ -11,6 +11,7 @@
 )]
 
 mod argument;
+mod batch;
 pub mod failure;
 mod handle;
 pub mod link;

@@ -1,7 +1,8 @@
 //! The bridge behind a handle of a channel elsewhere, to look at.
 
 use crate::argument::fill;
-use crate::failure::{Failure, Text, guard};
+use crate::failure::{Failure, Text};
+use crate::handle::guard_of;
 use crate::publisher::{self, Publisher};
 use crate::status::Status;
 use crate::structs::Versioned;
@@ -147,12 +148,14 @@ pub unsafe extern "C" fn olivine_publisher_link_status(
     publisher: *const Publisher,
     status: *mut LinkStatus,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let link = unsafe { publisher::look(publisher, olivine::Publisher::link_status) }?;
         // SAFETY: the contract is the same.
         unsafe { give(status, link) }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(publisher, call) }
 }
 
 /// As `olivine_publisher_link_status`, for the bridge behind a subscriber.
@@ -165,10 +168,12 @@ pub unsafe extern "C" fn olivine_subscriber_link_status(
     subscriber: *const Subscriber,
     status: *mut LinkStatus,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let link = unsafe { subscriber::look(subscriber, olivine::Subscriber::link_status) }?;
         // SAFETY: the contract is the same.
         unsafe { give(status, link) }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }

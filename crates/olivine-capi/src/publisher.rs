@@ -1,17 +1,17 @@
 //! The sending end.
 
 use crate::argument::{
-    bytes, check, config, fill, fill_checked, give, label, labelled, message_type, place, row,
-    text, timeout,
+    bytes, check, config, fill, fill_checked, give, label, message_type, place, text, timeout,
 };
+use crate::batch::publish_batch;
 use crate::failure::{Failure, guard};
-use crate::handle::{self, Handle, Opaque, take, with};
+use crate::handle::{self, Handle, Opaque, guard_of, take, with};
 use crate::sending::{NOT_AT_ALL, Sending};
 use crate::status::Status;
 use crate::structs::{Claim, Label, Part, PublisherStats, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::{BatchNotSent, Label as RustLabel, NotSent, Outgoing, Publisher as RustPublisher};
+use olivine::{Label as RustLabel, NotSent, Outgoing, Publisher as RustPublisher};
 use std::time::Duration;
 
 /// Sends messages into a channel.
@@ -33,6 +33,10 @@ impl Opaque for Publisher {
     fn into_handle(self) -> Handle<Sending> {
         self.0
     }
+
+    fn forked(end: &Sending) -> Option<Failure> {
+        end.look().is_forked().then(|| NotSent::Forked.into())
+    }
 }
 
 /// Runs one call that sends, or waits for who receives.
@@ -41,7 +45,7 @@ impl Opaque for Publisher {
 ///
 /// As for [`with`].
 #[inline(always)]
-unsafe fn send<R>(
+pub(crate) unsafe fn send<R>(
     publisher: *mut Publisher,
     call: impl FnOnce(&mut Sending) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
@@ -69,7 +73,7 @@ unsafe fn publish(
     timeout: impl FnOnce() -> Option<Duration>,
     position: *mut u64,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let message = Outgoing::new(unsafe { bytes(data, length) }?);
         // SAFETY: the contract is the same.
@@ -92,78 +96,9 @@ unsafe fn publish(
         // SAFETY: the contract is the same.
         unsafe { give(position, sent.0) };
         Ok(())
-    })
-}
-
-/// Sends copies of messages within a time.
-///
-/// # Safety
-///
-/// As for the functions that call it.
-unsafe fn publish_batch(
-    publisher: *mut Publisher,
-    (messages, count): (*const Part, usize),
-    timeout: Option<Duration>,
-    published: *mut usize,
-) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        unsafe { give(published, 0) };
-        // SAFETY: the contract is the same.
-        let parts = unsafe { row("messages", messages, count) }?;
-        let mut messages = Vec::with_capacity(count);
-        for (index, part) in parts.iter().enumerate() {
-            // SAFETY: the contract is the same.
-            let message = unsafe { outgoing(part) };
-            messages.push(message.map_err(|why| of_batch(index, why))?);
-        }
-        // SAFETY: the contract is the same.
-        let (sent, outcome) = unsafe {
-            send(publisher, |end| {
-                for (index, part) in parts.iter().enumerate() {
-                    let checked = end.check("length", part.length);
-                    checked.map_err(|why| of_batch(index, why))?;
-                }
-                let publisher = end.idle()?;
-                let done = match timeout {
-                    None => publisher.publish_batch(messages),
-                    Some(timeout) => publisher.publish_batch_timeout(messages, timeout),
-                };
-                Ok(match done {
-                    Ok(all) => (all, Ok(())),
-                    Err(BatchNotSent { published, reason }) => {
-                        let why = match (timeout, reason) {
-                            // An everyday outcome.
-                            (NOT_AT_ALL, NotSent::BackPressured) => reason.into(),
-                            _ => end.look().describe(reason).of_batch(published).into(),
-                        };
-                        (published, Err(why))
-                    }
-                })
-            })
-        }?;
-        // SAFETY: the contract is the same.
-        unsafe { give(published, sent) };
-        outcome
-    })
-}
-
-/// A message of a batch.
-///
-/// # Safety
-///
-/// The part's bytes and topic are as for the functions that call it.
-unsafe fn outgoing<'m>(part: &Part) -> Result<Outgoing<'m>, Failure> {
+    };
     // SAFETY: the contract is the same.
-    let message = Outgoing::new(unsafe { bytes(part.data, part.length) }?);
-    // SAFETY: the contract is the same.
-    Ok(message.label(unsafe { labelled(part.tag, part.topic) }?))
-}
-
-#[cold]
-fn of_batch(index: usize, why: Failure) -> Failure {
-    let why = Box::new(why);
-    Failure::OfBatch { index, why }
+    unsafe { guard_of(publisher, call) }
 }
 
 /// Runs one call that looks at the publisher. Refused in a forked child, as each call that sends.
@@ -177,13 +112,33 @@ pub(crate) unsafe fn look<R>(
 ) -> Result<R, Failure> {
     // SAFETY: the contract is the same.
     unsafe {
-        with(publisher, |end| {
-            if end.look().is_forked() {
-                return Err(NotSent::Forked.into());
-            }
-            Ok(call(end.look()))
+        with(publisher, |end| match Publisher::forked(end) {
+            Some(forked) => Err(forked),
+            None => Ok(call(end.look())),
         })
     }
+}
+
+/// Writes what a call that looks at the publisher answers.
+///
+/// # Safety
+///
+/// As for [`look`]; `to` may be written.
+unsafe fn tell<R>(
+    publisher: *const Publisher,
+    argument: &'static str,
+    to: *mut R,
+    read: impl FnOnce(&RustPublisher) -> R,
+) -> Status {
+    let call = || {
+        // SAFETY: the contract is the same.
+        let to = unsafe { place(argument, to) }?;
+        // SAFETY: the contract is the same.
+        *to = unsafe { look(publisher, read) }?;
+        Ok(())
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(publisher, call) }
 }
 
 /// Reserves a message within a time, a function as in [`publish`].
@@ -199,7 +154,7 @@ unsafe fn claim(
     timeout: impl FnOnce() -> Option<Duration>,
     claim: *mut Claim,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // Looked at before anything is reserved.
         // SAFETY: the contract is the same.
         let size = unsafe { check("claim", claim) }?;
@@ -221,7 +176,9 @@ unsafe fn claim(
             hand_over(unsafe { reserve_labelled(publisher, length, with_label, timeout) }?);
         }
         Ok(())
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(publisher, call) }
 }
 
 /// The place of a claimed message. `with_label` gives the same label each time.
@@ -551,13 +508,15 @@ pub unsafe extern "C" fn olivine_publisher_commit(
     publisher: *mut Publisher,
     position: *mut u64,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let sent = unsafe { send(publisher, |end| end.commit()) }?;
         // SAFETY: the contract is the same.
         unsafe { give(position, sent) };
         Ok(())
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(publisher, call) }
 }
 
 /// Gives the claimed message up; no subscriber sees it. Does nothing without a claim. `FORKED` in a
@@ -573,10 +532,7 @@ pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> S
         unsafe {
             with(publisher, |end| {
                 end.publisher.abort();
-                match end.look().is_forked() {
-                    true => Err(NotSent::Forked.into()),
-                    false => Ok(()),
-                }
+                Publisher::forked(end).map_or(Ok(()), Err)
             })
         }
     })
@@ -594,7 +550,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
     count: usize,
     timeout_ms: i64,
 ) -> Status {
-    guard(|| {
+    let call = || {
         let timeout = timeout(timeout_ms);
         // SAFETY: the contract is the same.
         unsafe {
@@ -602,7 +558,9 @@ pub unsafe extern "C" fn olivine_publisher_wait_for_subscribers(
                 end.reach(|publisher| publisher.wait_for_subscribers(count, timeout))
             })
         }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(publisher, call) }
 }
 
 /// Waits until every live reliable subscriber has read and released everything published here;
@@ -616,7 +574,7 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
     publisher: *mut Publisher,
     timeout_ms: i64,
 ) -> Status {
-    guard(|| {
+    let call = || {
         let timeout = timeout(timeout_ms);
         // SAFETY: the contract is the same.
         unsafe {
@@ -624,7 +582,9 @@ pub unsafe extern "C" fn olivine_publisher_wait_drained(
                 end.reach(|publisher| publisher.wait_drained(timeout))
             })
         }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(publisher, call) }
 }
 
 /// `*position` is where the publisher is: bytes of its lane, headers and padding included. Never
@@ -638,13 +598,12 @@ pub unsafe extern "C" fn olivine_publisher_cursor(
     publisher: *const Publisher,
     position: *mut u64,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        let to = unsafe { place("position", position) }?;
-        // SAFETY: the contract is the same.
-        *to = unsafe { look(publisher, |publisher| publisher.cursor().0) }?;
-        Ok(())
-    })
+    // SAFETY: the contract is the same.
+    unsafe {
+        tell(publisher, "position", position, |publisher| {
+            publisher.cursor().0
+        })
+    }
 }
 
 /// `*length` is the longest message in bytes, with the topic that the publisher has now. Never
@@ -658,13 +617,8 @@ pub unsafe extern "C" fn olivine_publisher_message_max(
     publisher: *const Publisher,
     length: *mut usize,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        let to = unsafe { place("length", length) }?;
-        // SAFETY: the contract is the same.
-        *to = unsafe { look(publisher, RustPublisher::message_max) }?;
-        Ok(())
-    })
+    // SAFETY: the contract is the same.
+    unsafe { tell(publisher, "length", length, RustPublisher::message_max) }
 }
 
 /// `*count` is how many reliable subscribers are attached now. Never waits.
@@ -677,13 +631,8 @@ pub unsafe extern "C" fn olivine_publisher_count_subscribers(
     publisher: *const Publisher,
     count: *mut usize,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        let to = unsafe { place("count", count) }?;
-        // SAFETY: the contract is the same.
-        *to = unsafe { look(publisher, RustPublisher::count_subscribers) }?;
-        Ok(())
-    })
+    // SAFETY: the contract is the same.
+    unsafe { tell(publisher, "count", count, RustPublisher::count_subscribers) }
 }
 
 /// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open,
@@ -697,13 +646,12 @@ pub unsafe extern "C" fn olivine_publisher_check_unlinked(
     publisher: *const Publisher,
     is_unlinked: *mut c_int,
 ) -> Status {
-    guard(|| {
-        // SAFETY: the contract is the same.
-        let to = unsafe { place("is_unlinked", is_unlinked) }?;
-        // SAFETY: the contract is the same.
-        *to = unsafe { look(publisher, |publisher| publisher.check_unlinked().into()) }?;
-        Ok(())
-    })
+    // SAFETY: the contract is the same.
+    unsafe {
+        tell(publisher, "is_unlinked", is_unlinked, |publisher| {
+            publisher.check_unlinked().into()
+        })
+    }
 }
 
 /// Fills `*stats`. Never waits.
@@ -716,12 +664,14 @@ pub unsafe extern "C" fn olivine_publisher_stats(
     publisher: *const Publisher,
     stats: *mut PublisherStats,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let now = unsafe { look(publisher, |publisher| publisher.stats().into()) }?;
         // SAFETY: the contract is the same.
         unsafe { fill("stats", stats, now) }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(publisher, call) }
 }
 
 /// Ends the stream and gives the handle back, whatever it answers, except on
@@ -733,11 +683,12 @@ pub unsafe extern "C" fn olivine_publisher_stats(
 /// either way.
 ///
 /// For a channel elsewhere (`tcp://`, `nats://`, `file://`) it waits until the far side has
-/// everything. There the default 0 waits without bound for a far side that is connected; an absent
-/// one of `tcp://` or `nats://` is given up after `expire`, or 30 s if that is never.
-/// `BACK_PRESSURED` if that was over before the far side had everything: `olivine_last_error` says
-/// how many messages it has not acknowledged. `LINK_FAILED` if the link failed; `FORKED` in a
-/// forked child, whose parent's publisher goes on.
+/// everything. A listening `tcp://` publisher to which no far side has connected does not wait: its
+/// messages are gone, and the answer is `OK`. Otherwise the default 0 waits without bound for a far
+/// side that is connected; an absent one of `tcp://` or `nats://` is given up after `expire`, or 30
+/// s if that is never. `BACK_PRESSURED` if that was over before the far side had everything:
+/// `olivine_last_error` says how many messages it has not acknowledged. `LINK_FAILED` if the link
+/// failed; `FORKED` in a forked child, whose parent's publisher goes on.
 ///
 /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks before
 /// it does, closing waits for it to come back: twice `timeout` plus 1 s, so 11 s by default, at
@@ -766,9 +717,11 @@ pub unsafe extern "C" fn olivine_publisher_close(publisher: *mut Publisher) -> S
 ///
 /// `reason` is a text of at most 480 bytes; the rest is cut, and a blank one is replaced by "no
 /// reason was given". On `NULL_ARGUMENT`, `BAD_ARGUMENT` and `IN_USE` the handle is unchanged. For
-/// a channel elsewhere `OK` says that every far side has confirmed the reason, if there is one. A
-/// far side that does not answer does not count as having it: `BACK_PRESSURED`, whose text calls
-/// the reason the end of the stream. A journal keeps the reason.
+/// a channel elsewhere `OK` says that every far side has confirmed the reason, if there is one: a
+/// listener to which none has connected does not wait. The reason is awaited as the end of the
+/// stream is, but does not count as received without a confirmation: `BACK_PRESSURED`, whose text
+/// calls the reason the end of the stream. A journal keeps the reason. In a forked child the answer
+/// is `FORKED` and the handle is given back, also if `reason` is NULL.
 ///
 /// # Safety
 ///
@@ -780,7 +733,13 @@ pub unsafe extern "C" fn olivine_publisher_close_failed(
 ) -> Status {
     guard(|| {
         // SAFETY: the contract is the same.
-        let reason = unsafe { text("reason", reason) }?;
+        let is_forked = unsafe { with(publisher, |end| Ok(end.look().is_forked())) }?;
+        // SAFETY: the contract is the same.
+        let reason = match unsafe { text("reason", reason) } {
+            // The child's copy goes in any case.
+            Err(_) if is_forked => "",
+            reason => reason?,
+        };
         // SAFETY: the contract is the same.
         let publisher = unsafe { take(publisher) }?.into_publisher();
         publisher.close_described(Some(reason))?;

@@ -112,7 +112,8 @@ pub enum Status {
     BackPressured = 401,
     /// Fewer reliable subscribers are attached than `subscribers=` asks for.
     NotConnected = 402,
-    /// The publisher is closed.
+    /// The publisher is closed. No call in C or C++ answers this: a handle is given back when it is
+    /// closed (`BAD_ARGUMENT` if that is found), and C++ has none then (`NULL_ARGUMENT`).
     Closed = 403,
     /// The message does not fit the ring at all.
     TooLong = 404,
@@ -138,7 +139,9 @@ pub enum Status {
     /// The handle was made before a `fork` and this is the child: open the channel again.
     ReceiveForked = 505,
     /// A publisher failed, or the far side of a channel elsewhere cannot be reached any more.
-    /// Everything before that was read.
+    /// Everything before that was read. Messages of other publishers go on: receive again. Once
+    /// every lane is closed, each call answers this in place of `END_OF_STREAM`, until another
+    /// publisher opens.
     ReceiveLink = 506,
     /// A publisher's lane appeared but could not be mapped. The call may be repeated.
     ReceiveLane = 507,

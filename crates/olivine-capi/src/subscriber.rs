@@ -2,7 +2,7 @@
 
 use crate::argument::{config, fill, give, message_type, place, timeout};
 use crate::failure::{Failure, guard};
-use crate::handle::{self, Handle, Opaque, take, with};
+use crate::handle::{self, Handle, Opaque, guard_of, take, with};
 use crate::status::Status;
 use crate::structs::{Detail, Message, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
@@ -30,6 +30,10 @@ impl Opaque for Subscriber {
 
     fn into_handle(self) -> Handle<RustSubscriber> {
         self.0
+    }
+
+    fn forked(subscriber: &RustSubscriber) -> Option<Failure> {
+        of_this_process(subscriber).err()
     }
 }
 
@@ -138,7 +142,7 @@ pub unsafe extern "C" fn olivine_subscriber_poll(
     limit: usize,
     count: *mut usize,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         unsafe { give(count, 0) };
         let handler = handler.ok_or_else(|| Failure::Null {
@@ -159,7 +163,9 @@ pub unsafe extern "C" fn olivine_subscriber_poll(
         // SAFETY: the contract is the same.
         unsafe { give(count, consumed) };
         done.unwrap_or_else(|panic| resume_unwind(panic))
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// Polls. Where `call` unwinds with [`Stopped`], its message stays; another panic is the outer
@@ -205,7 +211,7 @@ pub unsafe extern "C" fn olivine_subscriber_poll_into(
     details: *mut Detail,
     count: *mut usize,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         unsafe { give(count, 0) };
         check_array(array, row_length, rows, details)?;
@@ -245,7 +251,9 @@ pub unsafe extern "C" fn olivine_subscriber_poll_into(
             }),
             _ => Ok(()),
         }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// Refuses arrays that no memory can be.
@@ -295,7 +303,7 @@ unsafe fn receive(
     timeout: Option<Duration>,
     message: *mut Message,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // Looked at before a message is taken.
         // SAFETY: the contract is the same.
         unsafe { fill("message", message, Message::NONE) }?;
@@ -316,7 +324,9 @@ unsafe fn receive(
         }?;
         // SAFETY: the contract is the same.
         unsafe { fill("message", message, received) }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// The next message, if there is one: `*message` is a view of the ring, nothing is copied. Never
@@ -384,7 +394,7 @@ pub unsafe extern "C" fn olivine_subscriber_wait(
     subscriber: *mut Subscriber,
     timeout_ms: i64,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         unsafe {
             with(subscriber, |subscriber| {
@@ -394,7 +404,9 @@ pub unsafe extern "C" fn olivine_subscriber_wait(
                 Err(Failure::timed_out(subscriber.link_status()))
             })
         }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// Ends the life of the message received last, and gives the room of everything read back to the
@@ -405,7 +417,7 @@ pub unsafe extern "C" fn olivine_subscriber_wait(
 /// `subscriber` is open. The message received last is not looked at any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn olivine_subscriber_release(subscriber: *mut Subscriber) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         unsafe {
             with(subscriber, |subscriber| {
@@ -415,7 +427,9 @@ pub unsafe extern "C" fn olivine_subscriber_release(subscriber: *mut Subscriber)
                 Ok(())
             })
         }
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// `*position` is how many bytes of frames were read, over all lanes; with one publisher, where it
@@ -512,13 +526,15 @@ pub unsafe extern "C" fn olivine_subscriber_durable(
     subscriber: *const Subscriber,
     durable: *mut Durable,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let to = unsafe { place("durable", durable) }?;
         // SAFETY: the contract is the same.
         *to = unsafe { look(subscriber, |subscriber| subscriber.durable().into()) }?;
         Ok(())
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// `*is_unlinked` is 1 if the channel's files were removed from their folder while it was open (by
@@ -535,13 +551,15 @@ pub unsafe extern "C" fn olivine_subscriber_check_unlinked(
     subscriber: *const Subscriber,
     is_unlinked: *mut c_int,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let to = unsafe { place("is_unlinked", is_unlinked) }?;
         // SAFETY: the contract is the same.
         *to = unsafe { look(subscriber, |subscriber| subscriber.check_unlinked().into()) }?;
         Ok(())
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// Runs one call that looks at the subscriber. Refused in a forked child, as each call that
@@ -582,13 +600,15 @@ unsafe fn number(
     to: *mut u64,
     read: impl FnOnce(&RustSubscriber) -> u64,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let to = unsafe { place(argument, to) }?;
         // SAFETY: the contract is the same.
         *to = unsafe { look(subscriber, read) }?;
         Ok(())
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// `*descriptor` becomes readable when there is a message or the end of the stream, and at times
@@ -608,7 +628,7 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
     subscriber: *mut Subscriber,
     descriptor: *mut c_int,
 ) -> Status {
-    guard(|| {
+    let call = || {
         // SAFETY: the contract is the same.
         let to = unsafe { place("descriptor", descriptor) }?;
         // SAFETY: the contract is the same.
@@ -623,7 +643,9 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
             })
         }?;
         Ok(())
-    })
+    };
+    // SAFETY: the contract is the same.
+    unsafe { guard_of(subscriber, call) }
 }
 
 /// Leaves the channel and gives the handle back, whatever it answers, except on

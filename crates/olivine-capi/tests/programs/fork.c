@@ -22,6 +22,53 @@ static int no_handler(void *context, const olivine_message *message) {
 #define SAY(function, ...)                                                                         \
     printf(#function " %s\n", olivine_status_name(olivine_##function(__VA_ARGS__)))
 
+// A call that is wrong in another way, too.
+#define SAY_WRONG(function, ...)                                                                   \
+    printf("wrong " #function " %s\n", olivine_status_name(olivine_##function(__VA_ARGS__)))
+
+static olivine_publisher *typed;
+
+static void wrong_in_the_child(void) {
+    static const char long_message[8192];
+    const olivine_label no_topic = {"no topic", 0};
+    const olivine_part too_long = {long_message, sizeof long_message, NULL, 0};
+    const olivine_part nothing = {NULL, 1, NULL, 0};
+    olivine_claim claim = OLIVINE_CLAIM_INIT;
+    olivine_claim no_claim = {0, NULL, 0};
+    olivine_message no_message = {0, NULL, 0, 0, NULL, 0, 0, 0};
+    olivine_stats no_stats = {0, 0, 0, 0, 0, 0};
+    char row[8];
+    SAY_WRONG(publisher_try_publish, publisher, long_message, sizeof long_message, NULL, NULL);
+    SAY_WRONG(publisher_publish, publisher, "x", 1, &no_topic, NULL);
+    SAY_WRONG(publisher_publish_timeout, publisher, NULL, 1, NULL, 1, NULL);
+    SAY_WRONG(publisher_publish, typed, "x", 1, NULL, NULL);
+    SAY_WRONG(publisher_try_publish_batch, publisher, NULL, 0, NULL);
+    SAY_WRONG(publisher_publish_batch, publisher, NULL, 1, NULL);
+    SAY_WRONG(publisher_publish_batch_timeout, publisher, &too_long, 1, 1, NULL);
+    SAY_WRONG(publisher_publish_batch, publisher, &nothing, 1, NULL);
+    SAY_WRONG(publisher_try_claim, publisher, sizeof long_message, NULL, &claim);
+    SAY_WRONG(publisher_claim, publisher, 1, NULL, &no_claim);
+    SAY_WRONG(publisher_claim_timeout, typed, 1, NULL, 1, &claim);
+    SAY_WRONG(publisher_commit, publisher, NULL);
+    SAY_WRONG(publisher_wait_for_subscribers, publisher, 0, 0);
+    SAY_WRONG(publisher_cursor, publisher, NULL);
+    SAY_WRONG(publisher_stats, publisher, &no_stats);
+    SAY_WRONG(publisher_link_status, publisher, NULL);
+    SAY_WRONG(publisher_close_failed, typed, NULL);
+    SAY_WRONG(subscriber_try_receive, subscriber, &no_message);
+    SAY_WRONG(subscriber_receive, subscriber, NULL);
+    SAY_WRONG(subscriber_poll, subscriber, NULL, NULL, 1, NULL);
+    SAY_WRONG(subscriber_poll, subscriber, no_handler, NULL, 0, NULL);
+    SAY_WRONG(subscriber_poll_into, subscriber, NULL, 1, 1, NULL, NULL);
+    SAY_WRONG(subscriber_poll_into, subscriber, row, 0, 1, NULL, NULL);
+    SAY_WRONG(subscriber_poll_into, subscriber, row, 1, 0, NULL, NULL);
+    SAY_WRONG(subscriber_wait, subscriber, 0);
+    SAY_WRONG(subscriber_position, subscriber, NULL);
+    SAY_WRONG(subscriber_durable, subscriber, NULL);
+    SAY_WRONG(subscriber_event_fd, subscriber, NULL);
+    SAY_WRONG(subscriber_link_status, subscriber, NULL);
+}
+
 static void in_the_child(void) {
     olivine_claim claim = OLIVINE_CLAIM_INIT;
     olivine_message message = OLIVINE_MESSAGE_INIT;
@@ -34,6 +81,8 @@ static void in_the_child(void) {
     int flag;
     char row[8];
     // First: a claim is open, which the child gives up.
+    SAY_WRONG(publisher_publish, publisher, "x", 1, NULL, NULL);
+    SAY_WRONG(publisher_try_claim, publisher, 1, NULL, &claim);
     SAY(publisher_commit, publisher, NULL);
     SAY(publisher_abort, publisher);
     SAY(publisher_try_publish, publisher, "x", 1, NULL, NULL);
@@ -86,6 +135,8 @@ int main(int count, char **words) {
     WANT_OK(olivine_publisher_open(words[1], &publisher));
     WANT_OK(olivine_publisher_open(words[1], &publishers[0]));
     WANT_OK(olivine_publisher_open(words[1], &publishers[1]));
+    const olivine_type type = {"number", 4, 4, NULL};
+    WANT_OK(olivine_publisher_open_typed("inproc://fork", NULL, 0, &type, &typed));
     WANT_OK(olivine_publisher_publish(publisher, "before", 6, NULL, NULL));
     WANT_OK(olivine_subscriber_receive(subscriber, &message));
     WANT_OK(olivine_publisher_claim(publisher, 5, NULL, &claim));
@@ -94,6 +145,7 @@ int main(int count, char **words) {
     WANT(child >= 0);
     if (child == 0) {
         in_the_child();
+        wrong_in_the_child();
         fflush(stdout);
         _exit(0);
     }
@@ -107,6 +159,7 @@ int main(int count, char **words) {
             WANT(message.length == strlen(text) && memcmp(message.data, text, strlen(text)) == 0);
         }
     }
+    WANT_OK(olivine_publisher_close(typed));
     WANT_OK(olivine_publisher_close(publishers[0]));
     WANT_OK(olivine_publisher_close(publishers[1]));
     WANT_OK(olivine_publisher_close(publisher));

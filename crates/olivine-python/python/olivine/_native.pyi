@@ -283,9 +283,10 @@ class Publisher:
         ReceiveError with `reason` instead of EndOfStream. A journal keeps the reason.
 
         On a channel elsewhere (tcp://, nats://, file://) it returns once every far side has
-        confirmed the reason, if there is one. A far side that does not answer does not count as
-        having it: BackPressured, whose text calls the reason the end of the stream. Raises Closed
-        where the publisher is closed: its stream has ended.
+        confirmed the reason, if there is one. The reason is awaited as the end of the stream is,
+        but does not count as received without a confirmation: BackPressured, whose text calls the
+        reason the end of the stream. Raises Closed where the publisher is closed: its stream has
+        ended.
         """
 
     def __enter__(self) -> Self:

@@ -298,6 +298,13 @@ impl Source {
         self.first.as_ref().is_some_and(Egress::has_new_name)
     }
 
+    /// For a bridge between two URIs: [`Egress::keep_reports`].
+    pub(crate) fn keep_reports(&mut self, control: &Arc<Control>) {
+        if let Some(first) = self.first.as_mut() {
+            first.keep_reports(control);
+        }
+    }
+
     /// For a bridge with a random name. An earlier bridge of this name may have delivered
     /// everything, reported the end, and been stopped or killed before it freed its slot. Then the
     /// end that exists already ends this bridge, too.

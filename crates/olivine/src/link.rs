@@ -353,6 +353,11 @@ impl Control {
         self.lock().failure_delivered = true;
     }
 
+    /// [`Control::failure_delivered`] was called.
+    pub(crate) fn is_failure_delivered(&self) -> bool {
+        self.lock().failure_delivered
+    }
+
     /// The status of the bridge; in a forked child only a note that the parent has it.
     pub(crate) fn status(&self) -> LinkStatus {
         if self.is_of_this_process() {

@@ -56,13 +56,14 @@ impl Bridge {
         };
         let place = ring.name.clone().filter(|_| single);
         let mut source = Source::new(&ring, single, part)?;
-        if is_ours {
-            source.accept_closed_as_end();
-        }
         let is_new = source.has_new_name();
         let start = || {
             let ring = ring.clone();
             let link = link::start(words, move |control| {
+                source.keep_reports(control);
+                if is_ours {
+                    source.accept_closed_as_end();
+                }
                 outlet.run(source, control, until_end)?;
                 give_up_place(&ring, part, is_ours, control)
             })?;

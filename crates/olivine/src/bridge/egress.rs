@@ -11,6 +11,7 @@ use crate::channel::slots::AbsentName;
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{LinkError, OpenError, ReceiveError};
+use crate::link::Control;
 use crate::message::KnownType;
 use crate::region::Word;
 use crate::ring::consume::Consumer;
@@ -23,7 +24,6 @@ use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
 use std::io;
 use std::os::fd::BorrowedFd;
-#[cfg(feature = "tcp")]
 use std::sync::Arc;
 
 /// Takes frames out of a ring for the far side.
@@ -40,6 +40,11 @@ pub(crate) struct Egress {
     goal: Option<Vec<u64>>,
     /// For each lane the [`ending::failed_state`] of its newest failure that is not to be reported.
     reported: Vec<u64>,
+    /// The state of the bridge between two URIs that it belongs to: a failure that was delivered
+    /// is kept as reported, and the next bridge of the name does not report it again.
+    told: Option<Arc<Control>>,
+    /// The failures that were reported last: places of their lanes, and states.
+    due: Vec<(usize, u64)>,
     /// The far side that reads, if it has a number.
     #[cfg(feature = "tcp")]
     reader: Option<u64>,
@@ -87,6 +92,8 @@ impl Egress {
             copy: Vec::new(),
             goal: None,
             reported,
+            told: None,
+            due: Vec::new(),
             #[cfg(feature = "tcp")]
             reader: None,
             #[cfg(feature = "tcp")]
@@ -137,10 +144,12 @@ impl Egress {
     /// [`ReceiveError::Evicted`]; [`ReceiveError::Lane`]; [`ReceiveError::Failed`], from each call,
     /// once everything before a failure of a lane is acknowledged. The far side must not take this
     /// for the end. A failure from before this bridge is reported only if every lane is closed: the
-    /// other publishers' messages are still carried.
+    /// other publishers' messages are still carried. A failure that an earlier bridge
+    /// has delivered is not reported: [`Egress::keep_reports`].
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
         let count = self.map_lanes()?;
         let due = self.due_failures();
+        self.due = due.iter().map(|(at, due)| (*at, due.state)).collect();
         match self.error_of(due) {
             Some(failure) => Err(failure),
             None => Ok(count),
@@ -181,10 +190,23 @@ impl Egress {
             let consumer = &self.subscriber.consumers()[place];
             let failure = owed
                 .filter(|owed| consumer.released() >= owed.position)
-                .or_else(|| is_over.then(|| failure_of_closed(consumer)).flatten());
+                .or_else(|| is_over.then(|| failure_of_closed(consumer)).flatten())
+                .filter(|_| !self.was_delivered(place));
             due.extend(failure.map(|failure| (place, failure)));
         }
         due
+    }
+
+    /// The durable name keeps which failures were delivered, as `control` says. Those that an
+    /// earlier bridge has kept are not reported.
+    pub(crate) fn keep_reports(&mut self, control: &Arc<Control>) {
+        self.told = Some(Arc::clone(control));
+        self.subscriber.pass_reported_failures();
+    }
+
+    /// Whether a lane is closed with a failure that an earlier bridge has delivered.
+    fn was_delivered(&self, place: usize) -> bool {
+        self.told.is_some() && self.subscriber.has_passed_failure(place)
     }
 
     /// The newest failure of a lane, if nothing behind it was acknowledged: an earlier bridge may
@@ -661,7 +683,8 @@ impl Egress {
 
     /// Whether the lane's publisher has closed it and everything was handed over.
     pub(crate) fn is_lane_ended(&mut self, place: usize) -> bool {
-        self.subscriber.is_lane_ended(place) && self.owed_failure(place).is_none()
+        let is_closed = self.subscriber.is_lane_ended(place) || self.was_delivered(place);
+        is_closed && self.owed_failure(place).is_none()
     }
 
     /// Whether at least one publisher existed, all have closed, everything was handed over, and no
@@ -682,8 +705,12 @@ impl Egress {
         self.subscriber.durable() == Some(Durable::Created)
     }
 
-    /// Publishers that closed before the bridge looked count as an end.
+    /// Publishers that closed before the bridge looked count as an end, unless an earlier bridge
+    /// has delivered the failure of one of them: the stream has ended with that.
     pub(crate) fn accept_closed_as_end(&mut self) {
+        if (0..self.lanes()).any(|place| self.was_delivered(place)) {
+            return;
+        }
         self.subscriber.accept_closed_as_end();
     }
 
@@ -738,6 +765,16 @@ impl Drop for Egress {
         self.rewind();
         // A bridge that ends without being killed has reported the end of what it delivered.
         self.subscriber.mark_end_reported();
+        if self
+            .told
+            .as_ref()
+            .is_some_and(|told| told.is_failure_delivered())
+        {
+            for (place, state) in &self.due {
+                self.reported[*place] = *state;
+            }
+            self.subscriber.mark_failures_reported(&self.reported);
+        }
         #[cfg(feature = "tcp")]
         if self.absent_since != 0 {
             self.subscriber.keep_absence(self.absent_since);

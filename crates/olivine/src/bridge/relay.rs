@@ -66,7 +66,12 @@ fn run(
     }
     ingress.fits("the source", geometry.capacity, geometry.align, &known)?;
     // Before the lanes are closed, so that readers get the reason.
-    carry(&mut egress, &mut ingress, control, until_end).inspect_err(|error| control.give_up(error))
+    carry(&mut egress, &mut ingress, control, until_end).inspect_err(|error| {
+        control.give_up(error);
+        if error.of_source().is_some() {
+            control.failure_delivered();
+        }
+    })
 }
 
 fn carry(

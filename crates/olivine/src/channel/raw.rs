@@ -7,6 +7,7 @@ use super::publisher::{Ending, Publisher};
 #[cfg(feature = "tcp")]
 use super::slots;
 use super::slow_state::{StreamEnd, end_mark, watch_publishers};
+use super::status::Durable;
 use super::subscriber::Subscriber;
 use crate::error::{NotSent, OpenError, ReceiveError};
 use crate::link::{Link, LinkStatus};
@@ -506,6 +507,35 @@ impl<T: ?Sized> Subscriber<T> {
         if self.slow_state.config.name.is_some() {
             slots::set_expire(control, geometry, self.slow_state.slot, expire);
         }
+    }
+
+    /// Lanes that are closed with a failure that the durable name has reported count as closed in
+    /// order.
+    pub(crate) fn pass_reported_failures(&mut self) {
+        self.slow_state.passes_failures = self.slow_state.durable == Some(Durable::Resumed);
+    }
+
+    /// Whether a lane is closed with a failure that is passed over:
+    /// [`Subscriber::pass_reported_failures`].
+    pub(crate) fn has_passed_failure(&self, index: usize) -> bool {
+        let lane = &self.lanes[index];
+        self.slow_state
+            .passes_failure(index, ending::state(lane.lane()))
+            && ending::is_failed(lane.lane())
+    }
+
+    /// The bridge has reported these failures, one [`ending::failed_state`] for each lane: the
+    /// durable name does not report them again, nor the end there.
+    pub(crate) fn mark_failures_reported(&mut self, states: &[u64]) {
+        if !self.is_of_this_process() {
+            return;
+        }
+        for (joined, state) in self.slow_state.joined.iter_mut().zip(states) {
+            joined.reported_failure = *state;
+        }
+        self.slow_state.has_reported_failure = true;
+        self.slow_state.reported_end = end_mark(&self.lanes);
+        self.slow_state.store_reports();
     }
 
     /// Before dropping: nothing has come for the durable name since then, so its clock goes on.

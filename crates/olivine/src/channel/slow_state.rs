@@ -78,6 +78,8 @@ pub(super) struct SubscriberSlowState {
     pub(super) reported_end: u64,
     /// A failure of a lane's source was reported.
     pub(super) has_reported_failure: bool,
+    /// A lane that is closed with a failure that was reported counts as closed in order.
+    pub(super) passes_failures: bool,
     /// The failure of this handle's bridge was reported.
     pub(super) has_reported_link: bool,
     /// Leaving takes back that it joined, and that the opening before it did.
@@ -293,6 +295,12 @@ impl SubscriberSlowState {
         self.stream_end(lanes).is_some()
     }
 
+    /// Whether the failure with which this lane is closed, as its state says, is passed over.
+    pub(super) fn passes_failure(&self, place: usize, state: u64) -> bool {
+        let reported = self.joined.get(place).map(|joined| joined.reported_failure);
+        self.passes_failures && reported == Some(state)
+    }
+
     /// How the stream has ended; `None` if [`SubscriberSlowState::is_at_end`] is false.
     pub(super) fn stream_end(&self, lanes: &[Consumer]) -> Option<StreamEnd> {
         let mut stream_started = self.stream_started;
@@ -306,7 +314,8 @@ impl SubscriberSlowState {
             }
             stream_started |= state != joined.state || consumer.has_moved();
             // Of this state: the next publisher of the lane may open it meanwhile.
-            if ending::has_failed_as(consumer.lane(), state) {
+            let is_passed = self.passes_failure(place, state);
+            if ending::has_failed_as(consumer.lane(), state) && !is_passed {
                 if self.goes_on_behind_failures() && joined.reported_failure == state {
                     return None;
                 }

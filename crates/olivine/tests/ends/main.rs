@@ -6,11 +6,12 @@
 mod common;
 mod order;
 
-use common::{TestFolder, WATCHDOG, bridges, finished, kill, receive, received, signal, until};
+use common::{
+    TestFolder, WATCHDOG, bridges, chain, finished, kill, receive, received, signal, until,
+};
 use olivine::journal::{Lane, Recorder, RecorderSettings};
 use olivine::{
-    Bridge, Config, LaneState, LinkError, OpenError, Outgoing, Publisher, ReceiveError, Subscriber,
-    SyncPolicy,
+    Bridge, Config, LaneState, LinkError, Outgoing, Publisher, ReceiveError, Subscriber, SyncPolicy,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -207,21 +208,6 @@ fn failure_passes_through_the_next_bridge() {
         replay.has_ended() && relay.has_ended()
     });
     relay.stop(WATCHDOG).unwrap_err();
-    // Started again, it finds the same failure.
-    let (near, far) = (Config::parse(&near).unwrap(), Config::parse(&far).unwrap());
-    let again = match Bridge::start(&near, &far, true) {
-        Ok(again) => {
-            until("it has ended", || again.has_ended());
-            again.stop(WATCHDOG).unwrap_err()
-        }
-        Err(OpenError::Link(error)) => error,
-        Err(other) => panic!("{other}"),
-    };
-    let text = again.to_string();
-    assert!(
-        text.contains("the ring of this side cannot be read"),
-        "{text}"
-    );
 }
 
 /// With each side listening. A regression: the failure was taken for a reason to come back, and the
@@ -370,7 +356,70 @@ fn blank_reason_says_so_in_a_journal_and_on_shared_memory() {
     assert_eq!(reason(&error), "no reason was given");
 }
 
-/// It fails before it records anything.
+/// It ended at once with the failure of before, until another publisher had opened. Readers of the
+/// journal get each failure.
+#[test]
+fn bridge_waits_behind_a_failure_that_an_earlier_bridge_has_told() {
+    for ring_to_ring in [false, true] {
+        let place = TestFolder::new();
+        let (ring, copy) = (place.uri("ring", ""), place.file("copy.olv"));
+        let far = match ring_to_ring {
+            true => place.uri("far", ""),
+            false => file(&copy),
+        };
+        let mut subscriber = ring_to_ring.then(|| Subscriber::open(&far).unwrap());
+        let first = bridge(&ring, &far);
+        let mut publisher = Publisher::open(&ring).unwrap();
+        publisher.publish(Outgoing::new(b"before").tag(7)).unwrap();
+        publisher.close_failed("no more ticks").unwrap();
+        until("the first has failed", || first.has_ended());
+        let error = chain(&first.stop(WATCHDOG).unwrap_err());
+        assert!(error.contains("no more ticks"), "{error}");
+        let mut received_now = || match &mut subscriber {
+            Some(subscriber) => received(subscriber),
+            None => received(&mut Subscriber::open(&file(&copy)).unwrap()),
+        };
+        let (tags, error) = received_now();
+        assert!(
+            tags == [7] && chain(&error).contains("no more ticks"),
+            "{error}"
+        );
+
+        for tag in [8, 9] {
+            let next = bridge(&ring, &far);
+            assert!(!next.has_ended(), "{:?}", next.status());
+            let mut publisher = Publisher::open(&ring).unwrap();
+            publisher
+                .publish(Outgoing::new(b"behind").tag(tag))
+                .unwrap();
+            match tag {
+                8 => publisher.close_failed("torn again").unwrap(),
+                _ => publisher.close().unwrap(),
+            };
+            until("the next has ended", || next.has_ended());
+            assert_eq!(next.stop(WATCHDOG).is_ok(), tag == 9);
+            if ring_to_ring {
+                let (tags, error) = received_now();
+                assert_eq!(tags, [tag]);
+                let closed = matches!(error, ReceiveError::Closed);
+                assert_eq!(closed, tag == 9, "{error}");
+            }
+        }
+        if !ring_to_ring {
+            let mut subscriber = Subscriber::open(&file(&copy)).unwrap();
+            for (expected, told) in [(7, "no more ticks"), (8, "torn again"), (9, "")] {
+                let (tags, error) = received(&mut subscriber);
+                assert_eq!(tags, [expected], "{error}");
+                match &error {
+                    ReceiveError::Closed => assert_eq!(told, ""),
+                    error => assert!(chain(error).contains(told), "{error}"),
+                }
+            }
+        }
+    }
+}
+
+/// It fails before it records anything: its name is new.
 #[test]
 fn recorder_behind_an_old_failure_does_not_finish_the_recording() {
     let place = TestFolder::new();
@@ -387,9 +436,28 @@ fn recorder_behind_an_old_failure_does_not_finish_the_recording() {
     assert!(tags == [7] && is_cut(&error), "{tags:?} {error}");
 
     let config = |uri: &str| Config::parse(uri).unwrap();
-    Bridge::start(&config(&ring), &config(&file(&copy)), true).unwrap_err();
+    let other = config(&ring).name("other");
+    Bridge::start(&other, &config(&file(&copy)), true).unwrap_err();
     let (tags, error) = received(&mut Subscriber::open(&file(&copy)).unwrap());
     assert!(tags == [7] && is_cut(&error), "{tags:?} {error}");
+}
+
+/// The lane of another publisher goes on.
+#[test]
+fn bridge_ends_in_order_after_a_told_failure_beside_an_open_lane() {
+    let place = TestFolder::new();
+    let (ring, copy) = (place.uri("ring", ""), place.file("copy.olv"));
+    let first = bridge(&ring, &file(&copy));
+    let failing = Publisher::<[u8]>::open(&ring).unwrap();
+    let mut going_on = Publisher::<[u8]>::open(&ring).unwrap();
+    failing.close_failed("no more ticks").unwrap();
+    until("the first has failed", || first.has_ended());
+    first.stop(WATCHDOG).unwrap_err();
+    let next = bridge(&ring, &file(&copy));
+    going_on.publish(Outgoing::new(b"behind").tag(8)).unwrap();
+    going_on.close().unwrap();
+    until("the next has ended", || next.has_ended());
+    assert!(next.stop(WATCHDOG).unwrap());
 }
 
 #[test]

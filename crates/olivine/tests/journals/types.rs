@@ -3,7 +3,7 @@
 #![cfg(all(feature = "journal", not(loom)))]
 
 use crate::common;
-use crate::common::{TestFolder, until};
+use crate::common::{TestFolder, chain, until};
 use crate::file::{record, replay, uri};
 use crate::recording::{fast, frame};
 use olivine::journal::{KnownType, Lane, Recorder, Replay};
@@ -121,13 +121,6 @@ fn known_lane_of_other_fields_is_refused_and_unchanged() {
     while let Some(run) = replay.next_run().unwrap() {
         assert_eq!(run.lane.message_type.fields.to_string(), "bid u64");
     }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let causes: Vec<_> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
 }
 
 /// A journal at `path` with one value.

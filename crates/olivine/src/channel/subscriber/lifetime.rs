@@ -98,6 +98,7 @@ impl<T: ?Sized> Subscriber<T> {
             closed: false,
             reported_end: 0,
             has_reported_failure: false,
+            passes_failures: false,
             has_reported_link: false,
             never_joined: false,
             attached,

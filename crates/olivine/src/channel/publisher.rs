@@ -359,7 +359,6 @@ impl<T: ?Sized> Publisher<T> {
                         true => "the reason of the failure was not confirmed".into(),
                         false => link.note.into(),
                     },
-                    name: self.endpoint.config.name.as_deref().map(Into::into),
                 }
             }),
             NotSent::NotConnected => Some(Known::Attached {
@@ -509,8 +508,7 @@ impl<T: ?Sized> Publisher<T> {
             return Err(NotSent::BackPressured);
         };
         let messages = link.control().status().undelivered;
-        let linger = self.endpoint.config.linger;
-        let left = Unacknowledged::new(messages, started.elapsed(), linger);
+        let left = Unacknowledged::new(messages, started.elapsed(), &self.endpoint.config);
         Err(NotSent::Unacknowledged(left))
     }
 

@@ -28,11 +28,8 @@ pub(crate) enum Known {
     Length(usize),
     /// Why no far side is connected.
     Unreached(Box<str>),
-    /// The note of the link at the end, and the name that keeps what is left.
-    Left {
-        note: Box<str>,
-        name: Option<Box<str>>,
-    },
+    /// The note of the link at the end.
+    Left { note: Box<str> },
     /// The failure of the link.
     Link(Box<LinkError>),
 }
@@ -86,16 +83,8 @@ impl fmt::Display for Described {
             Known::Topic(topic) => write!(f, "{error}; given was '{}'", topic.escape_default()),
             Known::Length(length) => write!(f, "{error}; this one has {length}"),
             Known::Unreached(why) => write!(f, "{error}: {why}"),
-            Known::Left { note, name } => {
-                error.fmt(f)?;
-                if !note.is_empty() {
-                    write!(f, "; the link: {note}")?;
-                }
-                match name {
-                    Some(name) => write!(f, "; 'name={name}' keeps the rest"),
-                    None => Ok(()),
-                }
-            }
+            Known::Left { note } if note.is_empty() => error.fmt(f),
+            Known::Left { note } => write!(f, "{error}; the link: {note}"),
             Known::Link(why) => write!(f, "{error}: {}", chain(&**why)),
         }
     }

@@ -61,7 +61,8 @@ ids! {
         "start them, or use a smaller number";
     Unacknowledged "unacknowledged"
         "closing waited as long as it may, and the far side has not acknowledged everything",
-        "use a longer 'linger=', or a 'name=', whose next program delivers the rest";
+        "with a 'name=' the next program of that name delivers the rest; to wait longer, use a \
+         longer 'linger=', or state a longer 'expire='";
     Closed "closed" "this publisher was closed", "open the channel again";
     TooLong "too-long"
         "the message is longer than any that the ring takes",

@@ -5,14 +5,15 @@ mod last;
 use crate::args::{Common, OutputForm, Stat, SubArgs};
 use crate::awaited::Awaited;
 use crate::bench::files;
-use crate::failure::{Failure, Outcome, with_id};
+use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
 use crate::{log, settings, terminal};
 use olivine::clock;
 use olivine::{
-    Config, Fields, LinkStage, Message, MessageType, OpenError, ReceiveError, Scheme, Subscriber,
+    Config, Fields, LinkError, LinkStage, Message, MessageType, OpenError, ReceiveError, Scheme,
+    Subscriber,
 };
 use olivine_bench::clock::TickClock;
 use olivine_bench::latency::Latency;
@@ -118,6 +119,7 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         cut: false,
         once: args.once,
         failure: None,
+        has_complained: false,
         short_uri: settings::short(&config),
         first_find: FirstFind::default(),
         one_by_one: form != OutputForm::None && settings::is_durable(&config),
@@ -332,6 +334,8 @@ struct Receiver<'a> {
     once: bool,
     /// Why the stream failed, or why this subscriber was evicted.
     failure: Option<String>,
+    /// That was printed.
+    has_complained: bool,
     short_uri: String,
     /// Each message is written before the position moves, so that a kill loses none: at least once.
     one_by_one: bool,
@@ -442,13 +446,25 @@ impl Receiver<'_> {
                 self.overrun_bytes += lost_bytes;
                 Ok(ControlFlow::Continue(()))
             }
+            // The next call goes on behind a recording that failed.
+            ReceiveError::Failed(LinkError::Upstream { .. }) if self.is_journal() => {
+                self.sink.out.flush().map_err(Failure::stdout)?;
+                let reason = with_id(&error.into());
+                complain(&reason);
+                (self.failure, self.has_complained) = (Some(reason), true);
+                Ok(ControlFlow::Continue(()))
+            }
             error if error.is_final() => {
                 // Messages before the error count, and so do their sums.
-                self.failure = Some(with_id(&error.into()));
+                (self.failure, self.has_complained) = (Some(with_id(&error.into())), false);
                 Ok(ControlFlow::Break(()))
             }
             error => Err(error.into()),
         }
+    }
+
+    fn is_journal(&self) -> bool {
+        self.subscriber.uri().starts_with("file:")
     }
 
     /// Whether the end of the stream ends the command: on request, or because nothing can follow,
@@ -544,6 +560,9 @@ impl Receiver<'_> {
         }
         saved.transpose()?;
         if let Some(failure) = self.failure {
+            if self.has_complained {
+                return Err(Failure::BadResult);
+            }
             return Err(Failure::failed(failure));
         }
         match verified {

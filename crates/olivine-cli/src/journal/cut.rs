@@ -59,10 +59,11 @@ pub(crate) fn run(args: &CutArgs, common: Common) -> Outcome {
     cut.hand_over().map_err(failed)?;
     cut.recorder.flush().map_err(failed)?;
     let frame_bytes = cut.recorder.stats().frame_bytes;
-    if ended.is_complete() {
-        cut.recorder.close().map_err(failed)?;
-    } else {
-        drop(cut.recorder);
+    match &ended.problem {
+        // Readers of the new journal get the reason.
+        Some(problem) => drop(cut.recorder.close_failed(&told(problem)).map_err(failed)?),
+        None if ended.stopped => drop(cut.recorder),
+        None => drop(cut.recorder.close().map_err(failed)?),
     }
     // The copy is on the disk before the source may be removed.
     std::fs::File::open(&args.new)
@@ -89,6 +90,11 @@ pub(crate) fn run(args: &CutArgs, common: Common) -> Outcome {
         ))?;
     }
     ended.conclude("a cut", &stop)
+}
+
+/// Why the new journal is not complete.
+fn told(problem: &str) -> String {
+    format!("the part that was cut is not complete: {problem}")
 }
 
 /// The new journal.

@@ -33,7 +33,9 @@ pub(super) struct Ended {
     pub(super) payload_bytes: u64,
     /// Why the part is not complete. `None` if it is.
     pub(super) problem: Option<String>,
-    /// The same, if the caller accepts it.
+    /// Whether everything that was recorded was read: then the problem is a recording that failed.
+    has_all: bool,
+    /// The problem, if the caller accepts it.
     pub(super) accepted: Option<String>,
     /// Whether a signal stopped it.
     pub(super) stopped: bool,
@@ -52,9 +54,12 @@ impl Ended {
         }
         if let Some(problem) = &self.problem {
             complain(&format!(
-                "{} of {} messages, and not all: {problem}",
-                done,
-                text::count(self.messages)
+                "{done} of {} messages, {}: {problem}",
+                text::count(self.messages),
+                match self.has_all {
+                    true => "all that were recorded",
+                    false => "and not all",
+                }
             ));
             return Err(Failure::BadResult);
         }
@@ -121,6 +126,7 @@ pub(super) fn read(
         messages: 0,
         payload_bytes: 0,
         problem: None,
+        has_all: false,
         accepted: None,
         stopped: false,
     };
@@ -197,6 +203,9 @@ pub(super) fn read(
         end,
         Some(JournalError::Unfinished { .. } | JournalError::Failed { .. })
     );
+    ended.has_all = missed.holes == 0
+        && !ended.stopped
+        && matches!(end, None | Some(JournalError::Failed { .. }));
     let holes = missed
         .sentence()
         .into_iter()

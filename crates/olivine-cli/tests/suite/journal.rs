@@ -338,7 +338,7 @@ fn hole_inside_a_cut_stays_visible_and_must_be_accepted() {
         let info = json(&bench.run(&["info", &name, "--json"]));
         assert_eq!(
             (&info["state"], &info["missed_bytes"]),
-            (&"unfinished".into(), &560.into())
+            (&"failed".into(), &560.into())
         );
         let accepted = format!("accepted-{name}");
         let words = ["cut", "holed.olv", &accepted, "--unfinished", "accept"];
@@ -382,16 +382,19 @@ fn each_reader_tells_the_reason_of_a_failed_recorder() {
     assert_eq!(code(&output), 0, "{}", said(&output));
 }
 
-/// A later recording hid it.
+/// A later recording hid it; `sub` ended at it, and could not go on; an export of everything said
+/// that it was not all; a cut said that its recorder had died.
 #[test]
 fn each_reader_tells_of_a_failed_recording_before_a_later_one() {
     let bench = Bench::new();
     let recorder = bench.record("failed.olv");
     recorder.close_failed("the sensor is gone").unwrap();
-    Recorder::open(&bench.path("failed.olv"), &RecorderSettings::default())
-        .unwrap()
-        .close()
+    let mut later = bench.recorder("failed.olv");
+    let lane = later.lane(&Lane::new("log", 1, 8, 1)).unwrap();
+    later
+        .append(lane, 0, 20_000_000_000, &frame(1, "", b"behind"))
         .unwrap();
+    later.close().unwrap();
     let info = json(&bench.run(&["info", "failed.olv", "--json"]));
     assert_eq!(info["state"], "incomplete", "{info}");
     assert_eq!(info["failures"][0]["reason"], "the sensor is gone");
@@ -415,7 +418,22 @@ fn each_reader_tells_of_a_failed_recording_before_a_later_one() {
         let text = said(&output);
         assert_eq!(code(&output), 1, "{words:?}: {text}");
         assert!(text.contains(": the sensor is gone"), "{words:?}: {text}");
+        assert_eq!(text.matches("olivine: ").count(), 1, "{words:?}: {text}");
+        match words[0] {
+            "sub" => assert!(output.stdout.ends_with(b"behind\n"), "{output:?}"),
+            _ => assert!(
+                text.contains("messages, all that were recorded: "),
+                "{text}"
+            ),
+        }
     }
+    let info = bench.run(&["info", "cut.olv"]);
+    let text = String::from_utf8_lossy(&info.stdout);
+    assert!(
+        text.contains("its recorder failed: the part that was cut"),
+        "{text}"
+    );
+    assert!(text.contains("the sensor is gone"), "{text}");
     let words = ["cut", "failed.olv", "new.olv", "--unfinished", "accept"];
     let output = bench.run(&words);
     assert_eq!(code(&output), 0, "{}", said(&output));

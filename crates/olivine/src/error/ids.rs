@@ -103,7 +103,8 @@ ids! {
     Receive "receive" "the ring of this side could not be read", "see the reason behind it";
     Upstream "upstream"
         "what feeds a lane failed: a publisher, a bridge or a replay",
-        "see the reason behind it";
+        "see the reason behind it; receiving again goes on with what follows, and so does \
+         'olivine sub' if it is started again; behind a recording that failed it goes on at once";
     FarFailed "far-failed"
         "what feeds the channel on the other side failed",
         "see the reason behind it, on the other side";

@@ -365,8 +365,11 @@ impl Publisher {
     /// As `close`, but ends the stream as failed: after the last message subscribers get
     /// ReceiveError with `reason` instead of EndOfStream. A journal keeps the reason.
     ///
-    /// On a channel elsewhere (tcp://, nats://, file://) it returns once the far side has the
-    /// reason, too. Raises Closed where the publisher is closed: its stream has ended.
+    /// On a channel elsewhere (tcp://, nats://, file://) it returns once every far side has
+    /// confirmed the reason, if there is one. The reason is awaited as the end of the stream is,
+    /// but does not count as received without a confirmation: BackPressured, whose text calls the
+    /// reason the end of the stream. Raises Closed where the publisher is closed: its stream has
+    /// ended.
     fn close_failed(&self, py: Python<'_>, reason: String) -> PyResult<()> {
         match self.end(py, Some(reason))? {
             true => Ok(()),

@@ -149,11 +149,20 @@ impl Egress {
     pub(crate) fn look(&mut self) -> Result<usize, ReceiveError> {
         let count = self.map_lanes()?;
         let due = self.due_failures();
-        self.due = due.iter().map(|(at, due)| (*at, due.state)).collect();
+        // A failure that becomes due after the delivery was not part of it.
+        if !self.has_told() {
+            self.due = due.iter().map(|(at, due)| (*at, due.state)).collect();
+        }
         match self.error_of(due) {
             Some(failure) => Err(failure),
             None => Ok(count),
         }
+    }
+
+    /// Whether the failures that were due are delivered, and the durable name keeps that.
+    fn has_told(&self) -> bool {
+        let mut told = self.told.iter();
+        told.any(|told| told.is_failure_delivered())
     }
 
     /// As [`Egress::look`], without failures.
@@ -765,15 +774,8 @@ impl Drop for Egress {
         self.rewind();
         // A bridge that ends without being killed has reported the end of what it delivered.
         self.subscriber.mark_end_reported();
-        if self
-            .told
-            .as_ref()
-            .is_some_and(|told| told.is_failure_delivered())
-        {
-            for (place, state) in &self.due {
-                self.reported[*place] = *state;
-            }
-            self.subscriber.mark_failures_reported(&self.reported);
+        if self.has_told() {
+            self.subscriber.mark_failures_reported(&self.due);
         }
         #[cfg(feature = "tcp")]
         if self.absent_since != 0 {

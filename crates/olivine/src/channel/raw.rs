@@ -524,14 +524,17 @@ impl<T: ?Sized> Subscriber<T> {
             && ending::is_failed(lane.lane())
     }
 
-    /// The bridge has reported these failures, one [`ending::failed_state`] for each lane: the
-    /// durable name does not report them again, nor the end there.
-    pub(crate) fn mark_failures_reported(&mut self, states: &[u64]) {
+    /// The bridge has reported these failures, by the place of the lane and its
+    /// [`ending::failed_state`]: the durable name does not report them again, nor the end there.
+    /// Failures of other lanes stay unreported.
+    pub(crate) fn mark_failures_reported(&mut self, told: &[(usize, u64)]) {
         if !self.is_of_this_process() {
             return;
         }
-        for (joined, state) in self.slow_state.joined.iter_mut().zip(states) {
-            joined.reported_failure = *state;
+        for (place, state) in told {
+            if let Some(joined) = self.slow_state.joined.get_mut(*place) {
+                joined.reported_failure = *state;
+            }
         }
         self.slow_state.has_reported_failure = true;
         self.slow_state.reported_end = end_mark(&self.lanes);

@@ -107,6 +107,11 @@ impl ExpiredDestinations {
         }));
     }
 
+    /// Forgets the destination of this session.
+    pub(super) fn forget(&self, key: &str) {
+        drop(self.0.take(|known| known.key == key));
+    }
+
     /// Forgets the destination of this session, which continues at `places`, and elsewhere where
     /// `egress` is. Returns a lane with messages that it did not get.
     pub(super) fn take_missed(

@@ -89,9 +89,17 @@ pub(super) fn sources(
     let expired = ExpiredDestinations::default();
     let send = |pipe: &mut Pipe, egress: &mut Egress, theirs: &Hello| {
         let key = seat(theirs);
-        let open_there = greet::resume(pipe, control, egress, |egress, places| {
+        let resumed = greet::resume(pipe, control, egress, |egress, places| {
             expired.take_missed(&key, egress, places)
-        })?;
+        });
+        // It has told its handle that messages are missing.
+        if let Err(ConnectionEnd::ByPeer {
+            close: Close::Lost, ..
+        }) = &resumed
+        {
+            expired.forget(&key);
+        }
+        let open_there = resumed?;
         let counters = LinkCounters(control);
         let mut sending = Sending {
             pipe,

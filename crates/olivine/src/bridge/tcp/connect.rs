@@ -94,8 +94,9 @@ pub(super) fn source(
         let was_connected = control.status().connections > connections;
         let now = Disconnect::after(&outcome, pipe);
         let is_kept = match left.get() {
-            // Nothing else is sent after a failure: each attempt repeats it.
-            Some((Disconnect::FailureSent(_), _)) => true,
+            // Nothing else is sent after a failure, until another publisher opens the lane: each
+            // attempt repeats it.
+            Some((Disconnect::FailureSent(_), _)) => egress.failure().is_some(),
             // An address that only accepts connections does not show whether the far side got the
             // end, nor that it is back.
             Some((Disconnect::EndSent(_), _)) => !was_connected,

@@ -230,17 +230,7 @@ fn each_far_side_confirms_a_failure() {
     let port = free_port();
     let proxy = Proxy::start(port);
     let swallowed = swallow_failures(&proxy, Way::FromListener);
-    let listens = uri(port, "role=listen&timeout=1s&linger=4s");
-    let mut publisher = Publisher::open(&listens).unwrap();
-    let mut one = Subscriber::open(&uri(port, "role=connect")).unwrap();
-    let mut other = Subscriber::open(&uri(proxy.port, "role=connect")).unwrap();
-    until("they have met", || {
-        publisher.link_status().unwrap().peers == 2
-    });
-    publisher.publish(b"one").unwrap();
-    message_comes(&mut one, b"one");
-    message_comes(&mut other, b"one");
-    is_acknowledged(&publisher);
+    let (publisher, mut one, _other) = two_have_read(port, &proxy, "&linger=4s");
     let error = publisher.close_failed("torn").unwrap_err();
     let NotSent::Unacknowledged(left) = error else {
         panic!("{error}");
@@ -256,17 +246,7 @@ fn far_side_that_was_given_up_without_the_reason_counts() {
     let port = free_port();
     let proxy = Proxy::start(port);
     let swallowed = swallow_failures(&proxy, Way::FromListener);
-    let listens = uri(port, "role=listen&timeout=1s");
-    let mut publisher = Publisher::open(&listens).unwrap();
-    let mut one = Subscriber::open(&uri(port, "role=connect")).unwrap();
-    let mut other = Subscriber::open(&uri(proxy.port, "role=connect")).unwrap();
-    until("they have met", || {
-        publisher.link_status().unwrap().peers == 2
-    });
-    publisher.publish(b"one").unwrap();
-    message_comes(&mut one, b"one");
-    message_comes(&mut other, b"one");
-    is_acknowledged(&publisher);
+    let (publisher, mut one, _other) = two_have_read(port, &proxy, "");
     let closing = std::thread::spawn(move || publisher.close_failed("torn"));
     swallowed
         .recv_timeout(WATCHDOG)
@@ -276,6 +256,23 @@ fn far_side_that_was_given_up_without_the_reason_counts() {
     failure_comes(&mut one);
     let error = closing.join().unwrap().unwrap_err();
     assert!(matches!(error, NotSent::Unacknowledged(_)), "{error}");
+}
+
+/// A publisher that listens, and two subscribers that have read a message and acknowledged it: one
+/// without the proxy, and the other through it.
+fn two_have_read(port: u16, proxy: &Proxy, query: &str) -> (Publisher, Subscriber, Subscriber) {
+    let listens = uri(port, &format!("role=listen&timeout=1s{query}"));
+    let mut publisher = Publisher::open(&listens).unwrap();
+    let [mut one, mut other] =
+        [port, proxy.port].map(|port| Subscriber::open(&uri(port, "role=connect")).unwrap());
+    until("they have met", || {
+        publisher.link_status().unwrap().peers == 2
+    });
+    publisher.publish(b"one").unwrap();
+    message_comes(&mut one, b"one");
+    message_comes(&mut other, b"one");
+    is_acknowledged(&publisher);
+    (publisher, one, other)
 }
 
 /// Waits until the far sides have acknowledged what was sent.

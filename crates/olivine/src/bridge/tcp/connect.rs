@@ -96,7 +96,7 @@ pub(super) fn source(
         let is_kept = match left.get() {
             // Nothing else is sent after a failure, until another publisher opens the lane: each
             // attempt repeats it.
-            Some((Disconnect::FailureSent(_), _)) => egress.failure().is_some(),
+            Some((Disconnect::FailureSent(_), _)) => egress.is_failed(),
             // An address that only accepts connections does not show whether the far side got the
             // end, nor that it is back.
             Some((Disconnect::EndSent(_), _)) => !was_connected,
@@ -196,7 +196,7 @@ pub(super) fn destination(
                 }
                 // What is missing does not come back: the next handle goes on without it.
                 Err(ConnectionEnd::ByPeer {
-                    close: Close::Lost,
+                    close: close @ Close::Lost,
                     reason,
                 }) => {
                     let far = pipe.socket.far().to_owned();
@@ -209,7 +209,6 @@ pub(super) fn destination(
                     control.give_up(&failure);
                     let told = ingress.lose(&chain(&failure));
                     told.map_err(|error| ConnectionEnd::Failed(ring_error(error)))?;
-                    let close = Close::Lost;
                     Err(ConnectionEnd::ByPeer { close, reason })
                 }
                 outcome => outcome,

@@ -33,8 +33,12 @@ fn record_with(path: &Path, end: End) {
         End::Hole => {
             record_part(path, 3..6, None, "");
             let mut bytes = std::fs::read(path).unwrap();
-            // Within the run behind the failure: whole blocks follow.
-            let at = bytes.windows(4).rposition(|word| word == b"xxxx").unwrap();
+            // Within the first run after the failure, of one message or more: whole blocks follow.
+            let find = |from: usize, word: &[u8]| {
+                let rest = &bytes[from..];
+                from + rest.windows(word.len()).position(|part| part == word).unwrap()
+            };
+            let at = find(find(0, b"the sensor is gone"), b"xxxx");
             bytes[at] ^= 1;
             std::fs::write(path, bytes).unwrap();
         }

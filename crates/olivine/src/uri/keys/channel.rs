@@ -352,7 +352,7 @@ keys! { KEYS {
     linger(config: Config, duration: Duration) in Config {
         getter: get_linger -> Duration = config.linger,
         value: "DURATION", schemes: EVERYWHERE, end: Publisher,
-        default: "0: no wait within a machine, no limit elsewhere",
+        default: "0: no wait for shm, shm+fd and inproc, no limit for others",
         rule: "a duration such as 500ms, 2s or 1m",
         read: parse_duration, put: config.linger = duration,
         show: (!config.linger.is_zero()).then(|| show_duration(config.linger)),

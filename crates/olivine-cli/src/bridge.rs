@@ -61,12 +61,12 @@ struct Running {
 
 /// Runs bridges until they have ended, or a signal asks to stop.
 pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
-    carry(pairs(args)?, true, common)
+    carry(pairs(args)?, common)
 }
 
-/// Runs these bridges until they have ended, or a signal asks to stop, and reports. Bridges that
-/// are not `endless` are complete only when they have ended.
-pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome {
+/// Runs these bridges until they have ended, or a signal asks to stop, and reports. A bridge whose
+/// source [has an end](has_end) is complete only there.
+pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let mut running = Vec::new();
     let is_alone = pairs.len() == 1;
@@ -100,7 +100,8 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
     }
     drain(&running, stop.by_person(), &mut carried);
     progress::clear_line();
-    let complete = endless || running.iter().all(|one| one.bridge.has_ended());
+    let is_complete = |one: &Running| one.bridge.has_ended() || !has_end(&one.source);
+    let complete = running.iter().all(is_complete);
     let mut rows = Vec::new();
     let mut failed = false;
     for mut one in running {
@@ -156,6 +157,12 @@ pub(crate) fn carry(pairs: Vec<Pair>, endless: bool, common: Common) -> Outcome 
         return Err(Failure::BadResult);
     }
     if complete { Ok(()) } else { stop.cut_short() }
+}
+
+/// Whether messages of this source end without a request to stop: those of a journal, unless
+/// `follow=yes` waits for later recordings.
+fn has_end(source: &Config) -> bool {
+    source.scheme() == Scheme::File && !source.get_file().get_follow()
 }
 
 /// Lets bridges deliver what was published before the request to stop, while any of them makes

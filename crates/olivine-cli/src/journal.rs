@@ -71,7 +71,7 @@ pub(crate) fn record(args: &RecordArgs, common: Common) -> Outcome {
             keep: args.keep,
         })
     });
-    carry(pairs.collect::<Outcome<_>>()?, true, common)
+    carry(pairs.collect::<Outcome<_>>()?, common)
 }
 
 /// The channels to record, as URIs, each with its journal.
@@ -165,7 +165,7 @@ pub(crate) fn replay(args: &ReplayArgs, common: Common) -> Outcome {
         destination: with_settings(&channel(&args.channel)?, &wanted)?,
         keep: args.follow,
     };
-    carry(vec![pair], args.follow, common)
+    carry(vec![pair], common)
 }
 
 /// The URI of a channel, which may be given as a name.

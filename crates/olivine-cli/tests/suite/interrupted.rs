@@ -100,9 +100,18 @@ fn stopped_replay_is_incomplete() {
     let file = place.path().join("some.olv").display().to_string();
     let journal = format!("file://{file}");
     assert!(place.run(&["pub", &journal, "one", "two"]).status.success());
-    let replay = place.start(&["replay", &file, "again", "--subscribers", "1"]);
-    until("the replay has come", || place.look("again").is_some());
-    assert_eq!(end(replay, &[Signal::INT]), Some(130));
+    // The same bridge by its two URIs, too, but not where it follows later recordings.
+    let to = |name: &str| format!("shm://{name}?subscribers=1");
+    let follows = format!("{journal}?follow=yes");
+    for (name, words, code) in [
+        ("again", ["replay", &file, "again", "--subscribers=1"], 130),
+        ("both", ["bridge", &journal, &to("both"), "--json"], 130),
+        ("later", ["bridge", &follows, &to("later"), "--json"], 0),
+    ] {
+        let replay = place.start(&words);
+        until("the replay has come", || place.look(name).is_some());
+        assert_eq!(end(replay, &[Signal::INT]), Some(code), "{name}");
+    }
 }
 
 #[test]

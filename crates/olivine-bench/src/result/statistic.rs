@@ -245,7 +245,7 @@ pub const STATISTICS: &[Statistic] = &[
     )
     .means("messages in the time of one bare cache-line round trip"),
     of("ratio_to_bare", Times, "× bare", Slice(|s| s.to_bare()))
-        .means("messages to those of a bare stream in a ring of the same size")
+        .means("messages to those of a bare stream; its ring: docs/method.md")
         .range("× bare runs", RUNS, Page),
     of("bare_messages_per_s", PerS, "bare", Given).on(Page),
     of("ratio_to_copy", Times, "× copy", Slice(|s| s.to_copy()))

@@ -1,7 +1,7 @@
 //! Streaming at full speed: one publisher, one subscriber, every byte of every message checked.
 //!
 //! Measures: from the first claim to the last check, in two processes; before and after each slice,
-//! a bare stream of the same messages in a ring of the same size. Does not measure: latency (the
+//! a bare stream of the same messages (its ring: docs/method.md). Does not measure: latency (the
 //! ring is full most of the time, so a message's age is the ring's length) or what a program does
 //! with a message.
 

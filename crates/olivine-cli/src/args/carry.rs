@@ -19,10 +19,12 @@ Examples:
 
 At least one side is shm://. A killed bridge that starts again continues where
 it stopped: no message is lost or repeated. Without --keep it ends when every
-publisher has closed. After Ctrl-C it delivers what is published so far; it ends
-after 5 s without progress, after 30 s in all, or at once after a second Ctrl-C.
-Undelivered messages are counted and kept for the next bridge with the same two
-URIs; the exit code is then 1.
+publisher has closed. After Ctrl-C a bridge out of a ring delivers what is
+published so far; it ends after 5 s without progress, after 30 s in all, or at
+once after a second Ctrl-C that comes a second later or more. Undelivered
+messages are counted and kept for the next bridge with the same two URIs; the
+exit code is then 1. A bridge into a ring ends at once: what it has not taken
+stays at the source.
 
 On a terminal a line shows the messages and bytes carried so far, of a journal
 also the per cent; --log-level warn leaves it out.")]

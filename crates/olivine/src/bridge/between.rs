@@ -1,4 +1,4 @@
-//! A bridge between a ring and another place, for a process that does nothing else.
+//! A bridge between a ring and a far side, for a process that does nothing else.
 
 use super::egress::Egress;
 use super::{Destination, Inlet, Outlet, Source, any_type, part_of, ring_error};

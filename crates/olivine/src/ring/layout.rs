@@ -16,6 +16,9 @@
 //! | control: evictions, reclaims | any publisher, by atomic read-modify-write |
 //! | control: member_pid, fields, what opening writes | the holder of the membership lock |
 //!
+//! A publisher that evicts a subscriber also writes its slot's state and clears its gating bit. So
+//! does a participant that finds a name expired, or removes it.
+//!
 //! # Edges
 //!
 //! * **COMMIT**: the release store of a frame's header makes its payload, and the zero of the next

@@ -31,10 +31,8 @@ the URI. The methods for keys of `tcp`, `nats`, `file` and `shm+fd` are in the g
 `MiB` or `GiB`. A duration is a whole number with `ns`, `us`, `ms`, `s`, `m` or `h`, or `0`.
 
 Both ends may have one URI. So each accepts the keys of the column `ends` that are for the other
-end, and does not use them. A subscriber does not use `subscribers`, `numa` and `linger`, and a
-publisher not `delivery` and `from`. The side that reads a journal does not use `sync`, `rotate` and
-`compress`, and the side that records not `follow`, `pace` and `unfinished`. The keys of `tcp`,
-`nats` and `shm+fd` alone are for both ends.
+end, and does not use them. The end that records a journal is its publisher, the end that reads one
+its subscriber.
 
 Keys marked *channel* shape the channel. The first publisher fixes them. A subscriber that comes
 first fixes only what it names. A value that differs from a live channel's is an error. `mode` is

@@ -36,7 +36,10 @@ fn record_with(path: &Path, end: End) {
             // Within the first run after the failure, of one message or more: whole blocks follow.
             let find = |from: usize, word: &[u8]| {
                 let rest = &bytes[from..];
-                from + rest.windows(word.len()).position(|part| part == word).unwrap()
+                from + rest
+                    .windows(word.len())
+                    .position(|part| part == word)
+                    .unwrap()
             };
             let at = find(find(0, b"the sensor is gone"), b"xxxx");
             bytes[at] ^= 1;

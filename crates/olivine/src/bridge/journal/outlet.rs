@@ -18,7 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of one lane before the next lane's turn.
+/// Bytes of one lane before the next lane's turn: the longest block, unless one frame is longer.
 const TURN_BYTES: u64 = 1 << 20;
 /// Most bytes appended before they are flushed.
 const FLUSH_BYTES: u64 = 4 << 20;

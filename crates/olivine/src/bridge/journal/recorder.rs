@@ -24,7 +24,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Frame bytes that are collected before a block is written without a flush.
+/// Frame bytes that are collected before a block is written without a flush. A longer run is a
+/// block.
 const BLOCK_TARGET: usize = 256 << 10;
 
 /// Records runs of frames into a journal. At most one recorder of a journal is open, in any

@@ -127,8 +127,8 @@ keys! { KEYS {
     /// skipped. Messages that were skipped are not counted, only bytes.
     ///
     /// A `latest` subscriber cannot have a `name`. Over `tcp://` `latest` is for a program that is
-    /// slow: a slow or broken link holds the publisher back with either kind, until `expire=`, or
-    /// `slow=evict:` of the publisher, ends that.
+    /// slow: a slow or broken link holds the publisher back with either kind, until `slow=evict:`
+    /// of the publisher or, for a broken link, `expire=` ends that.
     delivery(config: Config, delivery: Delivery) in Config {
         getter: get_delivery -> Delivery = config.delivery,
         value: "KIND", schemes: EVERYWHERE, end: Subscriber,
@@ -141,9 +141,10 @@ keys! { KEYS {
     ///
     /// `now` is the next message of each publisher's lane that is there, and the first one of each
     /// lane that comes later. `oldest` is the oldest message that its publisher is not yet free to
-    /// overwrite. Without a reliable subscriber that is most of a ring. With reliable subscribers
-    /// that keep up it is anything from the last message to a whole ring: a publisher frees what
-    /// all of them have read only when it reaches its limit, about once a lap.
+    /// overwrite. Once no reliable subscriber has been there for a lap, that is most of a ring.
+    /// With reliable subscribers that keep up it is anything from the last message to a whole ring:
+    /// a publisher frees what all of them have read only when it reaches its limit, about once a
+    /// lap.
     ///
     /// Over `tcp://` and `nats://` this counts from the connection: what was sent before it is
     /// missed. Give `oldest` to get it, or `subscribers=` to the publisher.
@@ -340,7 +341,8 @@ keys! { KEYS {
     /// one closing does not wait. What a `name=` keeps then is delivered by the next program that
     /// opens the URI with this name. Closing gives up a
     /// `tcp://` or `nats://` far side that has been absent for `expire`, or 30 s if that is never.
-    /// On a full disk closing waits for ever unless `linger` is set.
+    /// Then `close` returns `Unacknowledged`, and what is left is lost without a `name=`. On a full
+    /// disk closing waits for ever unless `linger` is set.
     ///
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout=` plus 1 s, so 11 s by

@@ -537,16 +537,21 @@ fn figures_and_readme_quote_the_recorded_run() {
     assert!(quoted > 10, "{quoted}");
 }
 
-/// No file in the repository is too large to download. A run whose CPUs had two placements has
-/// twice the rows.
+/// No file in the repository is too large to download. A run whose CPUs had each placement has
+/// four times the rows, and no buckets then.
 #[test]
 fn recorded_files_are_small_and_packing_changes_no_page() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for entry in fs::read_dir(root.join("results/epyc-2cpu-virtual")).unwrap() {
+    let folders = fs::read_dir(root.join("results")).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().path());
+    for entry in folders
+        .filter(|path| path.is_dir())
+        .flat_map(|path| fs::read_dir(path).unwrap())
+    {
         let (path, length) = entry
             .map(|e| (e.path(), e.metadata().unwrap().len()))
             .unwrap();
-        assert!(length <= 384 << 10, "{}: {length} B", path.display());
+        assert!(length <= 512 << 10, "{}: {length} B", path.display());
     }
     let place = TestFolder::new();
     let packed = place.path().join("latency.json");

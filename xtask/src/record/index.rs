@@ -66,9 +66,12 @@ fn text_of<'a>(value: &'a Value, unknown: &'a str) -> &'a str {
 fn described(found: &Value) -> String {
     let machine = &found["machine"];
     let is_virtual = machine["virtual_machine"].as_bool() == Some(true);
+    let processor = &machine["processor"];
     format!(
-        "{}, {} CPUs{}, Linux {},\nolivine {} ({})",
+        "{} (family {}, model {}), {} CPUs{}, Linux {},\nolivine {} ({})",
         text_of(&machine["cpu_model"], "processor unknown"),
+        processor["family"],
+        processor["model"],
         machine["cpus_allowed"],
         if is_virtual { ", virtual" } else { "" },
         text_of(&machine["kernel"], "unknown"),

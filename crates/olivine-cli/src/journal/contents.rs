@@ -55,7 +55,7 @@ impl FailedRecording {
     }
 }
 
-/// In how many places earlier recordings failed, and where and why the last one did.
+/// How many earlier recordings failed, and where and why the last of them did.
 pub(super) fn failures_sentence(failures: &[FailedRecording]) -> Option<String> {
     let last = failures.last()?;
     let text = format!("at position {}: {}", last.position, last.reason);
@@ -163,8 +163,9 @@ pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
 fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
     let (mut holes, mut failures) = (Vec::new(), Vec::new());
-    let mut failed = |reason: Option<&str>, position| {
-        failures.extend(reason.map(|reason| FailedRecording::new(position, reason)));
+    let mut failed = |reasons: &[String], position| {
+        let reasons = reasons.iter();
+        failures.extend(reasons.map(|reason| FailedRecording::new(position, reason)));
     };
     let (mut topics, mut other_topics) = (BTreeMap::<String, u64>::new(), 0);
     (outline.first_ns, outline.last_ns) = (None, None);

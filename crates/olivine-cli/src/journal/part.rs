@@ -132,8 +132,9 @@ pub(super) fn read(
     };
     let mut missed = Missed::default();
     let mut failures = Vec::new();
-    let mut failed = |reason: Option<&str>, position| {
-        failures.extend(reason.map(|reason| FailedRecording::new(position, reason)));
+    let mut failed = |reasons: &[String], position| {
+        let reasons = reasons.iter();
+        failures.extend(reasons.map(|reason| FailedRecording::new(position, reason)));
     };
     // Of lanes of which no message behind the hole was selected yet.
     let mut pending: HashMap<Lane, u64> = HashMap::new();

@@ -401,9 +401,7 @@ fn each_reader_tells_of_a_failed_recording_before_a_later_one() {
     let info = bench.run(&["info", "failed.olv"]);
     let text = String::from_utf8_lossy(&info.stdout);
     assert!(
-        text.contains(
-            "; earlier recordings failed in 1 place, last at position 176: the sensor is gone"
-        ),
+        text.contains("; 1 earlier recording failed, at position 176: the sensor is gone"),
         "{text}"
     );
     assert!(text.contains("FAILED AT"), "{text}");

@@ -252,10 +252,12 @@ impl JournalError {
         }
     }
 
-    /// In how many places earlier recordings failed, and where and why the last one did.
+    /// How many earlier recordings failed, and where and why the last of them did.
     #[must_use]
-    pub fn earlier_failures(places: u64, last: &str) -> String {
-        let noun = if places == 1 { "place" } else { "places" };
-        format!("earlier recordings failed in {places} {noun}, last {last}")
+    pub fn earlier_failures(count: u64, last: &str) -> String {
+        match count {
+            1 => format!("1 earlier recording failed, {last}"),
+            _ => format!("{count} earlier recordings failed, the last {last}"),
+        }
     }
 }

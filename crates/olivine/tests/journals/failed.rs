@@ -266,8 +266,8 @@ fn failure_that_a_later_recording_follows_is_reported_between_the_two() {
         let mut replay = Replay::open(&path).unwrap();
         let mut second = 0;
         while let Some(run) = replay.next_run().unwrap() {
-            if let Some(reason) = run.failed_before {
-                failed.push((run.messages().next().unwrap().tag, reason.to_owned()));
+            for reason in run.failed_before {
+                failed.push((run.messages().next().unwrap().tag, reason.clone()));
                 second = run.journal_position;
             }
         }
@@ -296,7 +296,7 @@ fn failure_that_a_later_recording_follows_is_reported_between_the_two() {
         assert_eq!((tags.len(), ends.len()), (900, 1));
         let note = subscriber.link_status().unwrap().note;
         assert!(
-            note.contains(" failed in 2 places, last at position "),
+            note.contains("2 earlier recordings failed, the last at position "),
             "{note}"
         );
         assert!(note.ends_with(": its disk is full"), "{note}");

@@ -6,7 +6,7 @@
 use crate::common::{TestFolder, until};
 use crate::failed::{failures_of, record_part, with_failures};
 use crate::file::uri;
-use olivine::journal::Replay;
+use olivine::journal::{JournalError, Replay, ReplayState};
 use olivine::{Bridge, Config, LinkError, Publisher, ReceiveError, Subscriber};
 use std::path::Path;
 use std::time::Duration;
@@ -271,11 +271,11 @@ fn failure_of_another_journals_file_is_not_before_this_one() {
         let mut replay = Replay::open(path).unwrap();
         replay.seek_position(from).unwrap();
         let run = replay.next_run().unwrap().unwrap();
-        (run.journal_position, run.failed_before.is_some())
+        (run.journal_position, !run.failed_before.is_empty())
     };
     let (mut places, mut replay) = (Vec::new(), Replay::open(&path).unwrap());
     while let Some(run) = replay.next_run().unwrap() {
-        places.extend(run.failed_before.map(|_| run.journal_position));
+        places.extend(run.failed_before.iter().map(|_| run.journal_position));
     }
     assert_eq!(places.len(), 19);
     for at in &places {
@@ -294,4 +294,142 @@ fn failure_of_another_journals_file_is_not_before_this_one() {
     let begin = u64::from_le_bytes(bytes[40..48].try_into().unwrap());
     assert!(places.contains(&begin), "{begin}: {places:?}");
     assert_eq!(position(&path, begin), (begin, false));
+}
+
+/// For each run that follows failures the tag of its first message, and their reasons; then the
+/// reasons at the end. Damage is skipped.
+fn reasons_of(replay: &mut Replay) -> (Vec<(u32, Vec<String>)>, Vec<String>) {
+    let mut found = Vec::new();
+    loop {
+        match replay.next_run() {
+            Ok(Some(run)) => {
+                let tag = run.messages().next().unwrap().tag;
+                found.push((tag, run.failed_before.to_vec()));
+            }
+            Ok(None) => break,
+            Err(JournalError::Damaged { .. }) => drop(replay.skip_damage().unwrap().unwrap()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    found.retain(|(_, reasons)| !reasons.is_empty());
+    (found, replay.failed_before().to_vec())
+}
+
+/// Skipping the damage forgot it.
+#[test]
+fn failure_before_damage_that_is_skipped_comes_with_the_next_run_or_at_the_end() {
+    for follows in [false, true] {
+        let place = TestFolder::new();
+        let path = place.file("damaged.olv");
+        record_part(&path, 0..3, Some("the sensor is gone"), "");
+        record_part(&path, 50..51, None, "");
+        if follows {
+            record_part(&path, 51..52, None, "");
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = bytes.windows(4).position(|part| part == b"xxxx").unwrap();
+        bytes[at] ^= 1;
+        std::fs::write(&path, bytes).unwrap();
+        let mut replay = Replay::open(&path).unwrap();
+        let (found, at_end) = reasons_of(&mut replay);
+        let reasons = vec!["the sensor is gone".to_owned()];
+        match follows {
+            false => assert_eq!((found, at_end), (vec![], reasons)),
+            true => assert_eq!((found, at_end), (vec![(51, reasons)], vec![])),
+        }
+    }
+}
+
+/// Only the newest was reported.
+#[test]
+fn failures_without_a_message_between_them_are_all_reported_in_order() {
+    // In one file, and with a new file for each recording.
+    for rotate in ["", "&rotate=4KiB"] {
+        let place = TestFolder::new();
+        let path = place.file("several.olv");
+        let (first, others) = ("the sensor is gone", ["its disk is full", "killed by hand"]);
+        let all: Vec<_> = [first]
+            .into_iter()
+            .chain(others)
+            .map(str::to_owned)
+            .collect();
+        record_part(&path, 0..300, Some(first), rotate);
+        for reason in others {
+            record_part(&path, 300..300, Some(reason), rotate);
+        }
+        // The journal ends with the newest.
+        let mut replay = Replay::open(&path).unwrap();
+        assert_eq!(reasons_of(&mut replay), (vec![], all[..2].to_vec()));
+        let reason = all[2].clone();
+        assert_eq!(replay.state(), ReplayState::Failed { reason });
+        let (tags, ends) = told(&mut Subscriber::open(&uri(&path, "")).unwrap());
+        assert!(tags.into_iter().eq(0..300));
+        let last = ends.last().unwrap();
+        assert!(last.1.contains(&all[2]), "{ends:?}");
+        let [(300, earlier), ..] = &ends[..] else {
+            panic!("{ends:?}")
+        };
+        let text = "failed: its disk is full; before that: the sensor is gone;";
+        assert!(earlier.contains(text), "{ends:?}");
+
+        // A recording follows, in order.
+        record_part(&path, 300..600, None, rotate);
+        let mut replay = Replay::open(&path).unwrap();
+        assert_eq!(reasons_of(&mut replay), (vec![(300, all.clone())], vec![]));
+        let mut position = 0;
+        replay.seek_position(0).unwrap();
+        while let Some(run) = replay.next_run().unwrap() {
+            if !run.failed_before.is_empty() {
+                position = run.journal_position;
+            }
+        }
+        replay.seek_position(position).unwrap();
+        assert_eq!(replay.next_run().unwrap().unwrap().failed_before, all);
+        let (tags, ends) = with_failures(&uri(&path, "capacity=4KiB"));
+        assert!(tags.into_iter().eq(0..600));
+        let [(300, between), (600, end)] = &ends[..] else {
+            panic!("{ends:?}")
+        };
+        let text = "failed: killed by hand; before that: its disk is full; before that: the sensor \
+                    is gone; a later one follows";
+        assert!(between.contains(text) && end.is_empty(), "{ends:?}");
+        let accepting = uri(&path, "unfinished=accept");
+        let mut subscriber = Subscriber::open(&accepting).unwrap();
+        let (tags, ends) = failures_of(&mut subscriber);
+        assert_eq!((tags.len(), ends.len()), (600, 1));
+        let note = subscriber.link_status().unwrap().note;
+        assert!(
+            note.contains("3 earlier recordings failed, the last at"),
+            "{note}"
+        );
+    }
+}
+
+/// The next handle got the older of two again, which the handle before had got.
+#[test]
+fn subscriber_with_a_name_gets_no_failure_again_that_it_got_at_the_end() {
+    let place = TestFolder::new();
+    let path = place.file("named.olv");
+    let named = format!("name=audit&dir={}", place.dir().display());
+    let named = uri(&path, &named);
+    let reasons = ["the sensor is gone", "its disk is full", "killed by hand"];
+    let mut recorded = 0;
+    for count in [1, 2, 2, 3] {
+        while recorded < count {
+            let tags = if recorded == 0 { 0..3 } else { 3..3 };
+            record_part(&path, tags, Some(reasons[recorded]), "");
+            recorded += 1;
+        }
+        let mut subscriber = Subscriber::open(&named).unwrap();
+        let (_, ends) = told(&mut subscriber);
+        subscriber.close();
+        // Each handle gets how the journal ends.
+        for (n, reason) in reasons.iter().enumerate() {
+            let is_there = ends.iter().any(|(_, text)| text.contains(reason));
+            assert_eq!(is_there, n + 1 == count, "{count}: {ends:?}");
+        }
+    }
+    record_part(&path, 3..6, None, "");
+    let (tags, ends) = with_failures(&named);
+    assert_eq!((tags, ends), (vec![3, 4, 5], vec![(3, String::new())]));
 }

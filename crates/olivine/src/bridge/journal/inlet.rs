@@ -357,18 +357,18 @@ impl JournalInlet {
                         continue;
                     }
                     let position = replay.position();
-                    replaying.failures.come_to(replay.take_failure(), position);
+                    replaying.failures.come_to(replay.take_failures(), position);
                     return Err(link_error(error));
                 }
             };
             if let Some(run) = run {
-                let reason = run.failed_before.map(str::to_owned);
-                replaying.failures.come_to(reason, run.journal_position);
+                let reasons = run.failed_before.to_vec();
+                replaying.failures.come_to(reasons, run.journal_position);
                 if self.wants(run.lane) {
                     replaying.check(run.lane)?;
                     looked_again = false;
                     awaited.has_come(self, control);
-                    if !replaying.pass_failure(control)? {
+                    if !replaying.pass_failures(control)? {
                         control.leave_undelivered(0);
                         return Ok(());
                     }
@@ -381,7 +381,7 @@ impl JournalInlet {
                 } else {
                     awaited.saw(&run.lane.channel);
                     // The position that the lane stores does not pass a failure.
-                    if replaying.has_lane() && !replaying.pass_failure(control)? {
+                    if replaying.has_lane() && !replaying.pass_failures(control)? {
                         control.leave_undelivered(0);
                         return Ok(());
                     }
@@ -392,12 +392,12 @@ impl JournalInlet {
                 continue;
             }
             let (state, position) = (replay.state(), replay.position());
-            let reason = match &state {
+            let reasons = match &state {
                 // What is torn belongs to a later recording.
-                ReplayState::Torn(_) => replay.take_failure(),
+                ReplayState::Torn(_) => replay.take_failures(),
                 _ => replay.take_failed_before(),
             };
-            replaying.failures.come_to(reason, position);
+            replaying.failures.come_to(reasons, position);
             if let ReplayState::Torn(torn) = &state {
                 note = format!(
                     "the last {} bytes of {} are not a whole block and were not replayed: its \
@@ -439,7 +439,7 @@ impl JournalInlet {
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;
         }
-        if !replaying.pass_failure(control)? {
+        if !replaying.pass_failures(control)? {
             control.leave_undelivered(0);
             return Ok(());
         }

@@ -328,7 +328,7 @@ impl Outline {
                 time_ns: header.time.get(),
                 frames: walk.frames(at, bytes),
                 missed_bytes: 0,
-                failed_before: None,
+                failed_before: &[],
             };
             at += bytes;
             self.read.frame_bytes += bytes as u64;

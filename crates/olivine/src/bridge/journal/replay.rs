@@ -8,7 +8,7 @@ mod tests;
 pub use run::{Run, RunMessage};
 pub use state::ReplayState;
 
-use super::format::{self, TERM_BYTES};
+use super::format::{self, TERM_BYTES, TermHeader};
 use super::recover::Torn;
 use super::term::{self, Source};
 use super::walk::{Step, Walk};
@@ -32,8 +32,8 @@ pub struct Replay {
     run: usize,
     at: usize,
     block_position: u64,
-    /// Why the recording before the first run of the block failed.
-    failed_before: Option<String>,
+    /// Why the recordings before the first run of the block failed, oldest first.
+    failed_before: Vec<String>,
     /// Runs and frames before this are skipped.
     wanted: Wanted,
     torn: Option<Torn>,
@@ -73,7 +73,7 @@ impl Replay {
             walk,
             run: 0,
             at: 0,
-            failed_before: None,
+            failed_before: Vec::new(),
             wanted: Wanted::All,
             torn: None,
             watch: None,
@@ -161,39 +161,51 @@ impl Replay {
         self.walk.seek(block_is_before)?;
         if self.walk.offset == begin {
             // The file before ends at this place: its last recorder may have failed.
-            self.walk.failed_before = self.failure_before(&before);
+            self.walk.failed_before = self.failures_before(&before);
         }
         self.block_position = self.walk.position;
         self.wanted = wanted;
         Ok(())
     }
 
-    /// Why the recording before the file at which the walk begins failed, from the files `terms`
-    /// before it. A replay from the start finds what is wrong there, and comes no further.
-    fn failure_before(&self, terms: &[u64]) -> Option<String> {
+    /// Why the recordings before the file at which the walk begins failed, oldest first, from the
+    /// files `terms` before it. A replay from the start finds what is wrong there, and comes no
+    /// further.
+    fn failures_before(&self, terms: &[u64]) -> Vec<String> {
         let mut header = self.walk.source.header.clone();
+        let mut failures = Vec::new();
         for term in terms.iter().rev() {
-            let mut walk = Walk::new(Source::open(&self.base, *term).ok()??);
-            walk.seek(|_, _| true).ok()?;
-            let mut has_run = walk.offset != TERM_BYTES;
-            loop {
-                match walk.step().ok()? {
-                    Step::Runs => (walk.failed_before, has_run) = (None, true),
-                    Step::Passed => {}
-                    Step::End => break,
-                    Step::Not(_) => return None,
-                }
+            let Some((found, has_run, begin)) = self.failures_of(*term, &header) else {
+                break;
+            };
+            failures.splice(0..0, found);
+            if has_run {
+                break;
             }
-            if walk.does_not_go_on(&header).is_some() {
-                return None;
-            }
-            let failure = walk.take_failure();
-            if failure.is_some() || has_run {
-                return failure;
-            }
-            header = walk.source.header;
+            header = begin;
         }
-        None
+        failures
+    }
+
+    /// The failures behind the last run of the file `term`, whether it has a run, and its header;
+    /// `None` if it is not whole, or the file of `next` does not follow it.
+    fn failures_of(&self, term: u64, next: &TermHeader) -> Option<(Vec<String>, bool, TermHeader)> {
+        let mut walk = Walk::new(Source::open(&self.base, term).ok()??);
+        walk.seek(|_, _| true).ok()?;
+        let mut has_run = walk.offset != TERM_BYTES;
+        loop {
+            match walk.step().ok()? {
+                Step::Runs => {
+                    walk.failed_before.clear();
+                    has_run = true;
+                }
+                Step::Passed => {}
+                Step::End => break,
+                Step::Not(_) => return None,
+            }
+        }
+        let goes_on = walk.does_not_go_on(next).is_none();
+        goes_on.then(|| (walk.take_failures(), has_run, walk.source.header))
     }
 
     fn enter(&mut self, source: Source) {
@@ -216,7 +228,7 @@ impl Replay {
                 let skip = self.unwanted(first, bytes, header.time.get());
                 (self.run, self.at) = (self.run + 1, first + bytes);
                 if skip > 0 {
-                    self.failed_before = None;
+                    self.failed_before.clear();
                 }
                 if skip < bytes {
                     return Ok(Some(self.run_at(
@@ -242,7 +254,10 @@ impl Replay {
             journal_position: self.block_position + first as u64,
             time_ns: header.time.get(),
             frames: self.walk.frames(first, bytes),
-            failed_before: self.failed_before.as_deref().filter(|_| index == 0),
+            failed_before: match index {
+                0 => &self.failed_before,
+                _ => &[],
+            },
             missed_bytes: if skip == 0 {
                 self.walk.missed.get(index).copied().unwrap_or(0)
             } else {
@@ -305,7 +320,7 @@ impl Replay {
             }
         }
         if step == Step::Runs {
-            self.failed_before = self.walk.failed_before.take();
+            self.failed_before = std::mem::take(&mut self.walk.failed_before);
         }
         (self.run, self.at, self.block_position) = (0, 0, position);
         Ok(true)
@@ -313,7 +328,7 @@ impl Replay {
 
     /// Continues with the next file; the seek is still in progress.
     fn enter_going_on(&mut self, next: Source) {
-        let (wanted, failed) = (self.wanted, self.walk.take_failure());
+        let (wanted, failed) = (self.wanted, self.walk.take_failures());
         self.enter(next);
         (self.wanted, self.walk.failed_before) = (wanted, failed);
     }
@@ -392,7 +407,10 @@ impl Replay {
             _ => self.walk.source.whole_after(offset, sequence)?,
         };
         if let Some((offset, header)) = here {
+            // The next run has those before the damage.
+            let failures = self.walk.take_failures();
             self.walk.jump(offset, &header);
+            self.walk.failed_before = failures;
             // What is missing there was reported as damage.
             self.walk.forget_ends();
             (self.run, self.at, self.block_position) = (0, 0, self.walk.position);
@@ -462,29 +480,29 @@ impl Replay {
         self.walk.source.header.journal.get()
     }
 
-    /// Why the recording behind the last returned run failed, where another one follows that has no
-    /// run yet. As [`Run::failed_before`]; a failure without a later recording is a
-    /// [`Replay::state`].
+    /// Why the recordings behind the last returned run failed, oldest first, where another one
+    /// follows that has no run yet. As [`Run::failed_before`]; a failure without a later recording
+    /// is a [`Replay::state`].
     #[must_use]
-    pub fn failed_before(&self) -> Option<&str> {
-        self.walk.failed_before.as_deref()
+    pub fn failed_before(&self) -> &[String] {
+        &self.walk.failed_before
     }
 
-    /// Why the recording before the place of the replay failed, if no run was returned since, also
+    /// Why the recordings before the place of the replay failed, if no run was returned since, also
     /// where the journal ends with that: once.
-    pub(super) fn take_failure(&mut self) -> Option<String> {
-        self.walk.take_failure()
+    pub(super) fn take_failures(&mut self) -> Vec<String> {
+        self.walk.take_failures()
     }
 
     /// The failures before this place are not for the next run.
     pub(super) fn forget_failures(&mut self) {
-        self.failed_before = None;
+        self.failed_before.clear();
         self.walk.forget_failures();
     }
 
     /// As [`Replay::failed_before`], once: the run behind it does not have it again.
-    pub(super) fn take_failed_before(&mut self) -> Option<String> {
-        self.walk.failed_before.take()
+    pub(super) fn take_failed_before(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.walk.failed_before)
     }
 
     /// Journal position after the last returned run.

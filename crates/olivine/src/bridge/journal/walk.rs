@@ -32,9 +32,9 @@ pub(super) struct Walk {
     pub(super) sealed: Sealed,
     /// The reason, if the block before the position says that its recorder failed.
     pub(super) failure: Option<String>,
-    /// The reason of an earlier block, which another recorder went on behind: no run was found
-    /// since.
-    pub(super) failed_before: Option<String>,
+    /// The reasons of earlier blocks, oldest first, which other recorders went on behind: no run
+    /// was found since.
+    pub(super) failed_before: Vec<String>,
     /// `failure` is not for what follows.
     is_failure_forgotten: bool,
     /// Runs of the block before the position.
@@ -72,7 +72,7 @@ impl Walk {
             index: Index::default(),
             sealed: Sealed::No,
             failure: None,
-            failed_before: None,
+            failed_before: Vec::new(),
             is_failure_forgotten: false,
             runs: Vec::new(),
             missed: Vec::new(),
@@ -107,6 +107,9 @@ impl Walk {
             self.runs.clear();
             return Ok(Step::Not("the check of a block's body does not match"));
         }
+        if !self.runs.is_empty() {
+            self.failed_before.clear();
+        }
         self.runs.clear();
         let before = self.failure.take();
         let sealed = match self.take_in(&header)? {
@@ -117,9 +120,8 @@ impl Walk {
                 return Ok(Step::Not(problem));
             }
         };
-        // Of two without a run between them the newer one counts.
         let before = before.filter(|_| !std::mem::take(&mut self.is_failure_forgotten));
-        self.failed_before = before.or_else(|| self.failed_before.take());
+        self.failed_before.extend(before);
         let kind = header.kind();
         if kind == Some(Kind::Frames) {
             let (offset, sequence) = (self.offset, self.sequence);
@@ -185,21 +187,25 @@ impl Walk {
         self.position = header.position.get();
         self.time = self.time.max(header.time.get());
         self.sealed = Sealed::No;
-        (self.failure, self.failed_before) = (None, None);
+        self.failure = None;
+        self.failed_before.clear();
         self.is_failure_forgotten = false;
         self.runs.clear();
     }
 
-    /// Why the recorder before the position failed, also where another one goes on behind that.
-    pub(super) fn take_failure(&mut self) -> Option<String> {
+    /// Why the recorders before the position failed, oldest first, also where another one goes on
+    /// behind that: each whose failure no run follows.
+    pub(super) fn take_failures(&mut self) -> Vec<String> {
         let failure = self.failure.take();
         let failure = failure.filter(|_| !std::mem::take(&mut self.is_failure_forgotten));
-        failure.or_else(|| self.failed_before.take())
+        let mut failures = std::mem::take(&mut self.failed_before);
+        failures.extend(failure);
+        failures
     }
 
-    /// The run behind this place does not have the failure before it.
+    /// The run behind this place does not have the failures before it.
     pub(super) fn forget_failures(&mut self) {
-        self.failed_before = None;
+        self.failed_before.clear();
         self.is_failure_forgotten = self.failure.is_some();
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A replay ends its lane as a failed publisher does, and opens it again for what follows. So each
 //! reader gets the failure once, at its place, and goes on. A lane keeps one failure: the next one
-//! waits until it is read, and names it if nothing was delivered between the two. A replay into
+//! waits until it is read, and names it if nothing was delivered between the two. Failures without
+//! a message between them are passed on together. A replay into
 //! shared memory leaves the lane closed with the failure: the next one knows that it was passed on.
 
 use super::LANE;
@@ -21,8 +22,9 @@ const WAITS: &str = "waiting until each subscriber has read a message behind the
 /// Failures of recordings that this replay came to.
 #[derive(Debug, Default)]
 pub(super) struct Failures {
-    /// It stands between the last run and the next one, at this position of the journal.
-    ahead: Option<(String, u64)>,
+    /// They stand between the last run and the next one, oldest first, each at this position of the
+    /// journal.
+    ahead: Vec<(String, u64)>,
     /// The failure that the replay before this one has passed on where it stopped.
     passed_on: Option<String>,
     /// This replay has closed the lane with a failure.
@@ -41,11 +43,28 @@ impl Failures {
         }
     }
 
-    /// A recording failed before `position`.
-    pub(super) fn come_to(&mut self, reason: Option<String>, position: u64) {
-        if let Some(reason) = reason {
-            self.ahead = Some((reason, position));
-        }
+    /// Recordings failed before `position`, for these reasons, oldest first.
+    pub(super) fn come_to(&mut self, reasons: Vec<String>, position: u64) {
+        let places = reasons.into_iter().map(|reason| (reason, position));
+        self.ahead.extend(places);
+    }
+
+    /// Drops those ahead that the replay before this one has passed on where it stopped: up to the
+    /// newest that it named, since it named them in order. `last` is the failure behind them, if
+    /// the journal ends with one; `true` if it was passed on.
+    fn drop_passed_on(&mut self, last: Option<&str>) -> bool {
+        let Some(told) = self.passed_on.take() else {
+            return false;
+        };
+        let reasons = self.ahead.iter().map(|(reason, _)| reason.as_str());
+        let known = |reason| told.contains(&ending::kept(&beginning(JournalError::given(reason))));
+        let places = reasons.chain(last).enumerate();
+        let Some((newest, _)) = places.filter(|(_, reason)| known(reason)).last() else {
+            return false;
+        };
+        let is_last = newest == self.ahead.len();
+        self.ahead.drain(..self.ahead.len().min(newest + 1));
+        is_last
     }
 
     /// Something was delivered behind the place where the replay began.
@@ -63,32 +82,48 @@ impl Failures {
 }
 
 impl Replaying {
-    /// Passes on the failure that stands before what follows, if there is one. `false` if an end
-    /// request leaves no time.
-    pub(super) fn pass_failure(&mut self, control: &Control) -> Result<bool, LinkError> {
-        let Some((reason, position)) = self.failures.ahead.take() else {
+    /// Passes on the failures that stand before what follows, if there are any: as one, which names
+    /// the newest first. `false` if an end request leaves no time.
+    pub(super) fn pass_failures(&mut self, control: &Control) -> Result<bool, LinkError> {
+        if !self.failures.ahead.is_empty() && !self.accepts_holes {
+            self.failures.drop_passed_on(None);
+        }
+        self.pass_ahead(control)
+    }
+
+    /// As [`Self::pass_failures`], also those that the replay before this one has passed on.
+    fn pass_ahead(&mut self, control: &Control) -> Result<bool, LinkError> {
+        let ahead = std::mem::take(&mut self.failures.ahead);
+        let Some((newest, position)) = ahead.last() else {
             return Ok(true);
         };
-        let reason = JournalError::given(&reason);
+        let newest = JournalError::given(newest);
         if self.accepts_holes {
-            self.failures.accepted += 1;
-            self.failures.last = format!("at position {position}: {reason}");
+            self.failures.accepted += ahead.len() as u64;
+            self.failures.last = format!("at position {position}: {newest}");
             let note = self.holes_note();
             control.report(|status| status.note = note);
             return Ok(true);
         }
-        let beginning = beginning(reason);
-        let text = format!(
-            "{beginning} a later one follows at position {position} of the journal: receive again \
-             to go on with it, or use 'unfinished=accept'; {}",
+        let mut text = beginning(newest);
+        for (reason, _) in ahead.iter().rev().skip(1) {
+            if text.len() > ending::TEXT_MAX {
+                // The lane keeps no more.
+                break;
+            }
+            text.push_str(&format!(" before that: {};", JournalError::given(reason)));
+        }
+        text.push_str(&format!(
+            " a later one follows at position {position} of the journal: receive again to go on \
+             with it, or use 'unfinished=accept'; {}",
             self.path
-        );
-        self.fail(&beginning, &text, control)
+        ));
+        self.fail(&text, control)
     }
 
-    /// Whether a failure stands before what follows, and nothing is delivered behind it yet.
+    /// Whether a failure stands before what follows, and was not passed on yet.
     pub(super) fn has_failure_ahead(&self) -> bool {
-        self.failures.ahead.is_some()
+        !self.failures.ahead.is_empty()
     }
 
     /// Whether the lane exists, so that a failure can be passed on before a message has come.
@@ -103,16 +138,23 @@ impl Replaying {
         error: LinkError,
         control: &Control,
     ) -> Result<(), LinkError> {
-        if !self.pass_failure(control)? || !self.wait_until_read(control) {
+        let last = match &error {
+            LinkError::Journal(why) => match &**why {
+                JournalError::Failed { reason, .. } => Some(reason.as_str()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let is_passed_on = !self.accepts_holes && self.failures.drop_passed_on(last);
+        if !self.pass_ahead(control)? || !self.wait_until_read(control) {
             control.leave_undelivered(0);
             return Ok(());
         }
         control.give_up(&error);
-        if let LinkError::Journal(why) = &error
-            && let JournalError::Failed { reason, .. } = &**why
-        {
-            let beginning = beginning(JournalError::given(reason));
-            self.fail(&beginning, &chain(&error), control)?;
+        if last.is_some() {
+            if !is_passed_on {
+                self.fail(&chain(&error), control)?;
+            }
         } else if self.failures.is_in_lane && !self.is_open {
             // Subscribers elsewhere would take the failure there for the end.
             self.open()?;
@@ -122,18 +164,8 @@ impl Replaying {
         Err(error)
     }
 
-    /// Closes the lane as failed, unless it is closed with this failure already. `false` if an end
-    /// request leaves no time.
-    fn fail(
-        &mut self,
-        beginning: &str,
-        reason: &str,
-        control: &Control,
-    ) -> Result<bool, LinkError> {
-        let passed_on = self.failures.passed_on.take();
-        if passed_on.is_some_and(|told| told.contains(&ending::kept(beginning))) {
-            return Ok(true);
-        }
+    /// Closes the lane as failed. `false` if an end request leaves no time.
+    fn fail(&mut self, reason: &str, control: &Control) -> Result<bool, LinkError> {
         self.open()?;
         if !self.wait_until_read(control) {
             return Ok(false);

@@ -84,7 +84,7 @@ impl Replaying {
         self.is_live |= *state == ReplayState::Growing;
         let sees_first = is_closed && self.is_live && !self.saw_end;
         if is_closed && self.is_live && self.saw_end {
-            if !self.pass_failure(control)? {
+            if !self.pass_failures(control)? {
                 // The request to end leaves no time for the next look.
                 control.leave_undelivered(0);
                 return Ok(true);

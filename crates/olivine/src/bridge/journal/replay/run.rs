@@ -21,9 +21,10 @@ pub struct Run<'a> {
     /// recorder kept them: it was stopped without a durable name, or evicted. A replay that begins
     /// inside the run reports 0.
     pub missed_bytes: u64,
-    /// Why the recording before it failed, where this run is the first of a later one: one line of
-    /// text, which may be empty. A replay that begins inside the run has `None`.
-    pub failed_before: Option<&'a str>,
+    /// Why the recordings before it failed, where this run is the first of a later one: oldest
+    /// first, each one line of text, which may be empty. Several failed if no message was recorded
+    /// between them. A replay that begins inside the run has none.
+    pub failed_before: &'a [String],
 }
 
 /// A message of a run.

@@ -1,13 +1,13 @@
 //! Out of a ring: a reliable subscriber whose position moves only on acknowledgement.
 
+#[cfg(feature = "tcp")]
+mod far_side;
 #[cfg(all(test, feature = "tcp"))]
 mod tests;
 
 use super::frame::Frames;
 use crate::channel::attach::{ShapeRole, TypeTag};
 use crate::channel::fields::{self, CheckWord};
-#[cfg(feature = "tcp")]
-use crate::channel::slots::AbsentName;
 use crate::channel::status::Durable;
 use crate::channel::subscriber::Subscriber;
 use crate::error::{LinkError, OpenError, ReceiveError};
@@ -18,8 +18,6 @@ use crate::ring::consume::Consumer;
 use crate::ring::ending::{self, Failure};
 use crate::ring::layout::Geometry;
 use crate::uri::Config;
-#[cfg(feature = "tcp")]
-use crate::uri::Expire;
 use crate::wait::warden::Watches;
 use crate::wait::{LongNaps, Sleeper};
 use std::io;
@@ -53,17 +51,7 @@ pub(crate) struct Egress {
     absent_since: u64,
     /// For each lane the failure that the far side was sent last.
     #[cfg(feature = "tcp")]
-    sent: Vec<SentFailure>,
-}
-
-/// A failure of a lane that a far side was sent.
-#[cfg(feature = "tcp")]
-#[derive(Clone, Copy, Debug, Default)]
-struct SentFailure {
-    /// [`ending::failed_state`]; 0 for none.
-    state: u64,
-    /// The far side has stored it.
-    is_confirmed: bool,
+    sent: Vec<far_side::SentFailure>,
 }
 
 impl Egress {
@@ -101,18 +89,6 @@ impl Egress {
             #[cfg(feature = "tcp")]
             sent: Vec::new(),
         })
-    }
-
-    /// Opens the place of a far side that is away, before it comes back. If it does not, the clock
-    /// of its `expire` goes on.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn open_absent(ring: &Config, absent: &AbsentName) -> Result<Self, OpenError> {
-        let mut ring = ring.clone();
-        ring.name = Some(absent.name.clone());
-        ring.expire = absent.expire;
-        let mut egress = Self::open(&ring, ShapeRole::Names)?;
-        egress.absent_since = absent.since;
-        Ok(egress)
     }
 
     /// The geometry of the channel.
@@ -224,91 +200,6 @@ impl Egress {
         let consumer = &self.subscriber.consumers()[place];
         let failure = ending::failure(consumer.lane());
         failure.filter(|failure| failure.position == consumer.released())
-    }
-
-    /// The far side `number` reads from here on, and asks for this `expire=`. If it comes back, it
-    /// gets again what it may have missed; another gets the messages behind the failures that the
-    /// one before confirmed.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn set_reader(&mut self, number: u64, expire: Expire) {
-        self.absent_since = 0;
-        self.subscriber.set_expire(expire);
-        if self.reader.replace(number) == Some(number) {
-            return;
-        }
-        for (reported, sent) in self.reported.iter_mut().zip(&self.sent) {
-            if sent.is_confirmed {
-                *reported = sent.state;
-            }
-        }
-        self.sent.clear();
-    }
-
-    /// The far side was sent the failures `due`, and may have confirmed that it stored them.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn mark_failure_sent(&mut self, due: &[(usize, Failure)], is_confirmed: bool) {
-        self.sent
-            .resize(self.reported.len(), SentFailure::default());
-        for (place, Failure { state, .. }) in due {
-            self.sent[*place] = SentFailure {
-                state: *state,
-                is_confirmed,
-            };
-        }
-    }
-
-    /// Whether the far side has everything: each message is acknowledged, and each failure that is
-    /// due was sent.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn is_settled(&mut self) -> bool {
-        if self.map_lanes().is_err() {
-            return false;
-        }
-        let due = self.due_failures();
-        let is_sent = |(place, failure): &(usize, Failure)| {
-            self.sent
-                .get(*place)
-                .is_some_and(|sent| sent.state == failure.state)
-        };
-        due.iter().all(is_sent) && matches!(self.is_acknowledged(), Ok(true))
-    }
-
-    /// Whether the far side has confirmed each failure that is due.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn is_confirmed(&mut self) -> bool {
-        let due = self.due_failures();
-        let is_confirmed = |(place, failure): &(usize, Failure)| {
-            self.sent
-                .get(*place)
-                .is_some_and(|sent| sent.state == failure.state && sent.is_confirmed)
-        };
-        due.iter().all(is_confirmed)
-    }
-
-    /// Whether [`Egress::look`] reports a failure.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn is_failed(&mut self) -> bool {
-        !self.due_failures().is_empty()
-    }
-
-    /// The failure that [`Egress::look`] reports, as that of a bridge.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn failure(&mut self) -> Option<LinkError> {
-        let due = self.due_failures();
-        let source = Arc::new(self.error_of(due)?);
-        Some(LinkError::Receive { source })
-    }
-
-    /// Whether the stream has ended or failed, and the far side must get that.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn has_end(&mut self) -> bool {
-        self.subscriber.is_at_end() || self.is_failed()
-    }
-
-    /// Whether every publisher has closed or failed, and everything is acknowledged.
-    #[cfg(feature = "tcp")]
-    pub(crate) fn is_over(&mut self) -> bool {
-        self.subscriber.is_at_end() || self.subscriber.is_failed_and_released()
     }
 
     /// The newest failure of a lane, if it was not reported.

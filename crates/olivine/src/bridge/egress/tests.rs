@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::channel::publisher::Publisher;
+use crate::uri::Expire;
 
 /// A ring that is completely overwritten proves nothing about its publisher or a frame.
 #[test]

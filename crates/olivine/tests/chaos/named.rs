@@ -16,6 +16,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Looks for messages behind the end.
+const LOOKS_BEHIND: u32 = 50;
+
 /// A program of the publisher's name.
 #[derive(Clone, Copy, Debug)]
 struct Program {
@@ -181,7 +184,8 @@ pub(crate) fn run(random: &mut Random) -> Run {
         }
     }
     if !scene.checker.has_failed() {
-        scene.finish();
+        // A failure is in the verdict.
+        let _ = scene.finish();
     }
     let mut faults = scene.faults.counts;
     faults.insert("reader kills", options.kills.len() as u64);
@@ -203,8 +207,9 @@ struct Scene {
 }
 
 impl Scene {
-    /// Takes one item of the reader. `None` after a failure.
-    fn take(&mut self, hung: &mut Deadline) -> Option<()> {
+    /// Takes one item of the reader, and returns whether it is an end of the stream. `None` after a
+    /// failure.
+    fn take(&mut self, hung: &mut Deadline) -> Option<bool> {
         self.faults.look(self.checker.received());
         let got = self.reader.next(self.checker.received());
         match &got {
@@ -230,7 +235,7 @@ impl Scene {
                 }
             }
         }
-        Some(())
+        Some(matches!(got, Got::Closed))
     }
 
     /// Receives while the sender runs, and kills it if that is planned. `None` after a failure.
@@ -277,8 +282,14 @@ impl Scene {
         programs.all(|(number, sent)| self.checker.arrived(number) >= *sent)
     }
 
-    /// The last sender has closed: nothing is missing or left over.
-    fn finish(&mut self) {
+    /// The last sender has closed: the reader gets the end, and nothing follows it.
+    fn finish(&mut self) -> Option<()> {
+        let mut hung = Deadline::of(HUNG);
+        while !self.take(&mut hung)? {}
+        // A kill that was due comes before the end, and what was sent twice comes behind it.
+        for _ in 0..LOOKS_BEHIND {
+            self.take(&mut hung)?;
+        }
         for (number, sent) in (0..).zip(&self.sent) {
             let arrived = self.checker.arrived(number);
             if arrived == sent + 1 {
@@ -289,5 +300,7 @@ impl Scene {
                 self.checker.failed(why);
             }
         }
+        self.checker.ended();
+        Some(())
     }
 }

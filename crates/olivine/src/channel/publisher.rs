@@ -507,8 +507,10 @@ impl<T: ?Sized> Publisher<T> {
         let Some(link) = self.endpoint.link.as_ref().filter(|_| !self.is_local()) else {
             return Err(NotSent::BackPressured);
         };
-        let messages = link.control().status().undelivered;
-        let left = Unacknowledged::new(messages, started.elapsed(), &self.endpoint.config);
+        let link = link.control().status();
+        let config = &self.endpoint.config;
+        let waited = started.elapsed();
+        let left = Unacknowledged::new(link.undelivered, link.abandoned, waited, config);
         Err(NotSent::Unacknowledged(left))
     }
 

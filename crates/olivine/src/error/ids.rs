@@ -61,8 +61,9 @@ ids! {
         "start them, or use a smaller number";
     Unacknowledged "unacknowledged"
         "closing waited as long as it may, and the far side has not acknowledged everything",
-        "with a 'name=' the next program of that name delivers the rest; to wait longer, use a \
-         longer 'linger=', or state a longer 'expire='";
+        "with a 'name=' the next program of that name delivers the rest, but not to a far side \
+         that has expired or was evicted; to wait longer, use a longer 'linger=', or state a \
+         longer 'expire='";
     Closed "closed" "this publisher was closed", "open the channel again";
     TooLong "too-long"
         "the message is longer than any that the ring takes",

@@ -185,6 +185,33 @@ fn subscriber_that_stays_away_expires_over_several_publishers() {
     });
 }
 
+/// The text said that the next publisher of the name delivers the rest.
+#[test]
+fn close_promises_nothing_to_a_subscriber_that_has_expired() {
+    let place = TestFolder::new();
+    let port = free_port();
+    let dir = place.file("channels").display().to_string();
+    let listens = uri(port, &format!("name=listen&dir={dir}&linger=1h"));
+    let connects = uri(port, &format!("name=away&dir={dir}&expire=200ms"));
+    let mut publisher = Publisher::open(&listens).unwrap();
+    let mut subscriber = Subscriber::open(&connects).unwrap();
+    publisher.wait_for_subscribers(1, None).unwrap();
+    read_number(&mut publisher);
+    assert_eq!(next(&mut subscriber), Some(0));
+    drop(subscriber);
+    numbers(&mut publisher, UNREAD);
+    let error = publisher.close_described(None).unwrap_err();
+    let NotSent::Unacknowledged(left) = error.error else {
+        panic!("{error}")
+    };
+    assert_eq!((left.messages(), left.has_given_up()), (3, true));
+    let text = error.to_string();
+    let said = "delivers the rest, but not to a far side that has expired";
+    assert!(text.contains(said), "{text}");
+    // It says the truth: the place is gone, and nothing is left for it.
+    Publisher::<[u8]>::open(&listens).unwrap().close().unwrap();
+}
+
 /// The text named `linger=`, and no reason.
 #[test]
 fn close_names_the_bound_of_its_wait_and_why_it_was_in_vain() {

@@ -339,10 +339,10 @@ keys! { KEYS {
     /// waits until the far side has everything. A `tcp://` publisher that listens waits for the far
     /// sides that have connected, to it or to an earlier program of its `name=`; before the first
     /// one closing does not wait. What a `name=` keeps then is delivered by the next program that
-    /// opens the URI with this name. Closing gives up a
-    /// `tcp://` or `nats://` far side that has been absent for `expire`, or 30 s if that is never.
-    /// Then `close` returns `Unacknowledged`, and what is left is lost without a `name=`. On a full
-    /// disk closing waits for ever unless `linger` is set.
+    /// opens the URI with this name, but not to a far side that has expired or was evicted. Closing
+    /// gives up a `tcp://` or `nats://` far side that has been absent for `expire`, or 30 s if that
+    /// is never. Then `close` returns `Unacknowledged`, and what is left is lost without a `name=`.
+    /// On a full disk closing waits for ever unless `linger` is set.
     ///
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks
     /// before it does, closing waits for it to come back: twice `timeout=` plus 1 s, so 11 s by

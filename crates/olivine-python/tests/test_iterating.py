@@ -71,10 +71,9 @@ class Iterating(Case):
         watch = weakref.ref(subscriber)
         for message in subscriber:
             break
-        self._cleanups.clear()
+        self._cleanups = [kept for kept in self._cleanups if kept[0] != subscriber.close]
         del subscriber, message
         self.assertIsNone(watch())
-        self.setUp()
 
 
 class Publishing(Case):

@@ -7,6 +7,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 use std::thread::JoinHandle;
@@ -187,6 +188,8 @@ pub(crate) struct Running {
     pub(crate) child: Child,
     stdout: Option<JoinHandle<Vec<u8>>>,
     stderr: Option<JoinHandle<Vec<u8>>>,
+    /// It was started as the first of its process group.
+    leads_group: bool,
 }
 
 impl Running {
@@ -196,7 +199,31 @@ impl Running {
             child,
             stdout: None,
             stderr: None,
+            leads_group: false,
         }
+    }
+
+    /// Starts `command` in a process group: what it leaves there is killed when it ends.
+    pub(crate) fn group(command: &mut Command) -> Self {
+        let mut running = Self::new(command.process_group(0).spawn().unwrap());
+        running.leads_group = true;
+        running
+    }
+
+    /// Kills the rest of its group, if it is the first and was not waited for.
+    fn kill_group(&self) {
+        if self.leads_group {
+            let group = rustix::process::Pid::from_child(&self.child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+    }
+
+    /// Whether it has ended; its number stays in use.
+    fn has_ended(&self) -> bool {
+        use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let ended = waitid(WaitId::Pid(Pid::from_child(&self.child)), options);
+        ended.unwrap().is_some()
     }
 
     /// Reads its output from now on; otherwise it would block on a full pipe.
@@ -226,6 +253,11 @@ impl Running {
 
     /// Waits for the end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
+        if self.leads_group {
+            until("the end of a process", || self.has_ended());
+            self.kill_group();
+            self.leads_group = false;
+        }
         until("the end of a process", || {
             self.child.try_wait().unwrap().is_some()
         });
@@ -253,6 +285,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.kill_group();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -6,7 +6,7 @@
 //! stand in the background: the shell forgets how it ended.
 
 use super::{SHELLS, documents, read, root};
-use crate::common::{Running, TestFolder, skip};
+use crate::common::{Running, TestFolder, skip, until};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -138,7 +138,7 @@ fn run(place: &TestFolder, apart: &[&str], text: &str) -> Result<(), String> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let output = Running::new(command.spawn().unwrap()).output();
+    let output = Running::group(&mut command).output();
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     let failed = || format!("{}\n{said}", output.status);
@@ -190,6 +190,22 @@ fn failure_of_each_part_of_a_block_is_found() {
         "test -s five",
     ] {
         assert_eq!(result(bad), Err(true), "{bad}");
+    }
+}
+
+/// It kept the output open, so the test waited for it without a bound.
+#[test]
+fn failing_block_leaves_no_process() {
+    for output in ["", " >/dev/null 2>&1"] {
+        let place = place();
+        let block = format!("sleep 1000{output} &\necho $! > pid\nfalse");
+        run(&place, &[], &block).unwrap_err();
+        let pid = std::fs::read_to_string(place.path().join("here/pid")).unwrap();
+        // Its new parent may not have waited for it yet.
+        let state = format!("/proc/{}/stat", pid.trim());
+        until("it is gone", || {
+            std::fs::read_to_string(&state).map_or(true, |state| state.contains(") Z "))
+        });
     }
 }
 

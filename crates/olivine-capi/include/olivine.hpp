@@ -110,22 +110,6 @@ template <class Mode> class BasicClaim {
     std::size_t size_;
 };
 
-// What a message carries besides its bytes: a number of the caller, and a topic (a text with a NUL
-// at its end). Without a topic, the topic that the publisher was opened with (`topic=`) applies,
-// if any; an empty text means no topic.
-struct Label {
-    constexpr Label(std::uint32_t number = 0, const char *about = nullptr) noexcept : tag(number),
-        topic(about) {}
-    std::uint32_t tag;
-    const char *topic;
-};
-
-// One message of several to publish together.
-struct Part {
-    Bytes bytes;
-    Label label = {};
-};
-
 // Sends messages into a channel.
 template <class Mode> class BasicPublisher {
     template <class T> using Answer = typename Mode::template Answer<T>;
@@ -147,11 +131,11 @@ template <class Mode> class BasicPublisher {
     }
     // What the constructors do, for `results::Publisher`.
     static Answer<BasicPublisher> open(const std::string &uri, const Settings &settings = {}) {
-        return detail::made<Mode>(BasicPublisher(), olivine_publisher_open_with, uri, settings);
+        return detail::made<Mode, BasicPublisher>(olivine_publisher_open_with, uri, settings);
     }
     static Answer<BasicPublisher> open(const std::string &uri, const olivine_type &type,
         const Settings &settings = {}) {
-        return detail::made<Mode>(BasicPublisher(), olivine_publisher_open_typed, uri, settings,
+        return detail::made<Mode, BasicPublisher>(olivine_publisher_open_typed, uri, settings,
             &type);
     }
 
@@ -352,6 +336,7 @@ template <class Mode> class BasicPublisher {
 
     friend detail::Maker;
     BasicPublisher() = default;
+    detail::PublisherHandle &handle() noexcept { return handle_; }
 
     detail::PublisherHandle handle_;
 };
@@ -376,11 +361,11 @@ template <class Mode> class BasicSubscriber {
     }
     // What the constructors do, for `results::Subscriber`.
     static Answer<BasicSubscriber> open(const std::string &uri, const Settings &settings = {}) {
-        return detail::made<Mode>(BasicSubscriber(), olivine_subscriber_open_with, uri, settings);
+        return detail::made<Mode, BasicSubscriber>(olivine_subscriber_open_with, uri, settings);
     }
     static Answer<BasicSubscriber> open(const std::string &uri, const olivine_type &type,
         const Settings &settings = {}) {
-        return detail::made<Mode>(BasicSubscriber(), olivine_subscriber_open_typed, uri, settings,
+        return detail::made<Mode, BasicSubscriber>(olivine_subscriber_open_typed, uri, settings,
             &type);
     }
 
@@ -578,9 +563,7 @@ template <class Mode> class BasicSubscriber {
   private:
     Answer<std::optional<Message>> in_time(olivine_status status,
         const olivine_message &message) const {
-        using Received = std::optional<Message>;
-        return status == OLIVINE_STATUS_TIMED_OUT ? answer(OLIVINE_STATUS_OK, Received())
-                                                  : answer(status, Received(Message(message)));
+        return detail::answer_in_time<Mode>(status, handle_.gone(), Message(message));
     }
     template <class... T> auto answer(olivine_status status, T... value) const {
         return detail::answer<Mode>(status, handle_.gone(), std::move(value)...);
@@ -588,6 +571,7 @@ template <class Mode> class BasicSubscriber {
 
     friend detail::Maker;
     BasicSubscriber() = default;
+    detail::SubscriberHandle &handle() noexcept { return handle_; }
 
     detail::SubscriberHandle handle_;
 };
@@ -598,7 +582,7 @@ using Subscriber = BasicSubscriber<Throws>;
 
 // The same, for programs that look at each answer: a failure is one. What a handler of `poll`
 // throws comes out. Memory that is used up throws std::bad_alloc. `Message::as` throws where the
-// length is another one. Values have no such classes: use these with `type_of<T>()`.
+// length is another one. olivine_typed.hpp has these classes for values of one type, too.
 namespace results {
 
 using Publisher = BasicPublisher<Results>;

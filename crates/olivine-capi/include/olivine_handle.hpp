@@ -89,7 +89,7 @@ struct Results {
     }
     template <class T = void> static constexpr void throws() noexcept {
         static_assert(!std::is_void_v<T>,
-            "this throws: open by results::Publisher::open or results::Subscriber::open, and "
+            "this throws: open by `open` of the class, such as results::Publisher::open, and "
             "receive instead of a for loop");
     }
 };
@@ -116,6 +116,16 @@ typename Mode::template Answer<T> answer(olivine_status status, const char *gone
         return Mode::template failure<T>(status, text_of(status, gone));
     }
     return Mode::value(std::move(value));
+}
+
+// The same, of a call that waits for a value: nothing where the time is over.
+template <class Mode, class T>
+typename Mode::template Answer<std::optional<T>> answer_in_time(olivine_status status,
+    const char *gone, T value) {
+    using Received = std::optional<T>;
+    return status == OLIVINE_STATUS_TIMED_OUT
+               ? answer<Mode>(OLIVINE_STATUS_OK, gone, Received())
+               : answer<Mode>(status, gone, Received(std::move(value)));
 }
 
 // They point into `settings`.
@@ -267,13 +277,16 @@ auto opened(Opened &handle, Open open, const std::string &uri, const Settings &s
     return answer<Mode>(status, nullptr);
 }
 
-// Opens the handle inside `end`.
+// Makes ends that are not open yet, and reaches the handle inside one.
 struct Maker {
-    template <class End> static auto &handle_of(End &end) noexcept { return end.handle_; }
+    template <class End> static End unopened() { return End(); }
+    template <class End> static auto &handle_of(End &end) noexcept { return end.handle(); }
 };
+// Opens the handle inside a new end.
 template <class Mode, class End, class Open, class... Type>
-typename Mode::template Answer<End> made(End end, Open open, const std::string &uri,
+typename Mode::template Answer<End> made(Open open, const std::string &uri,
     const Settings &settings, Type... type) {
+    End end = Maker::unopened<End>();
     auto done = opened<Results>(Maker::handle_of(end), open, uri, settings, type...);
     if (!done) {
         return Mode::template failure<End>(done.status(), done.text().c_str());

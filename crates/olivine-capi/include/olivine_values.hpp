@@ -161,6 +161,22 @@ class Bytes {
     std::size_t size_ = 0;
 };
 
+// What a message carries besides its bytes: a number of the caller, and a topic (a text with a NUL
+// at its end). Without a topic, the topic that the publisher was opened with (`topic=`) applies,
+// if any; an empty text means no topic.
+struct Label {
+    constexpr Label(std::uint32_t number = 0, const char *about = nullptr) noexcept : tag(number),
+        topic(about) {}
+    std::uint32_t tag;
+    const char *topic;
+};
+
+// One message of several to publish together.
+struct Part {
+    Bytes bytes;
+    Label label = {};
+};
+
 // A received message: a view of the ring, nothing copied. It lives until its subscriber receives,
 // polls, waits, releases or closes; in a handler, until that returns. Copy bytes out to keep them.
 class Message : public Bytes {

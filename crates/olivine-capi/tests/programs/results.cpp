@@ -1,5 +1,5 @@
-// A program without exceptions that looks at each answer: it opens, publishes and receives, and
-// goes on after each failure.
+// A program without exceptions that looks at each answer: it opens, publishes and receives, bytes
+// and values, and goes on after each failure.
 
 #include "olivine_typed.hpp"
 
@@ -18,6 +18,11 @@ using olivine::Message;
 
 struct Tick {
     static constexpr const char *TYPE_NAME = "tick v1";
+    std::uint64_t bid;
+};
+
+struct Tock {
+    static constexpr const char *TYPE_NAME = "tock v1";
     std::uint64_t bid;
 };
 
@@ -129,11 +134,81 @@ static void receiving(const char *uri) {
     WANT(failed(subscriber.lag(), OLIVINE_STATUS_NULL_ARGUMENT, "subscriber was moved from"));
 }
 
+// Values of one type: alone, in arrays, and what is refused.
+static void values() {
+    using Ticks = TypedSubscriber<Tick>;
+    const std::chrono::milliseconds soon(1);
+    auto opened = TypedPublisher<Tick>::open("inproc://values?capacity=4KiB");
+    WANT(opened && opened.text().empty());
+    TypedPublisher<Tick> publisher = std::move(*opened);
+    WANT(failed(opened->publish({1}), OLIVINE_STATUS_NULL_ARGUMENT, "publisher was moved from"));
+    WANT(failed(TypedPublisher<Tock>::open("inproc://values"), OLIVINE_STATUS_OPEN_TYPE,
+        "tock v1"));
+    WANT(failed(Ticks::open("inproc://values", {{"colour", "red"}}),
+        OLIVINE_STATUS_URI_UNKNOWN_KEY, "colour"));
+    auto ticks = Ticks::open("inproc://values");
+    WANT(ticks);
+    // An everyday outcome, and not a failure.
+    auto none = ticks->try_receive();
+    WANT(none && !*none);
+    auto late = ticks->receive_timeout(soon);
+    WANT(late && !*late);
+    auto position = publisher.publish({1}, 7);
+    WANT(position && *publisher.publisher().cursor() == *position);
+    WANT(*publisher.try_publish({2}) && publisher.publish_timeout({3}, soon));
+    const std::vector<Tick> several{{4}, {5}, {6}};
+    WANT(*publisher.publish_batch(several.data(), 2) == 2);
+    WANT(*publisher.try_publish_batch(several.data() + 2, 1) == 1);
+    WANT(*publisher.publish_batch_timeout(several.data(), 0, soon) == 0);
+    WANT(ticks->receive()->bid == 1);
+    WANT((*ticks->try_receive())->bid == 2 && (*ticks->receive_timeout(soon))->bid == 3);
+    Tick found[8];
+    olivine_detail details[8];
+    std::size_t copied = 9;
+    auto rows = ticks->poll_into(found, 8, details, &copied);
+    WANT(rows && *rows == 3 && copied == 3 && found[2].bid == 6 && details[0].tag == 0);
+    // A message of the handle inside: its value is of this length.
+    WANT(publisher.publish({7}));
+    WANT(ticks->subscriber().receive()->as<Tick>().bid == 7 && ticks->subscriber().release());
+    const std::vector<Tick> many(1024);
+    std::size_t sent = 0;
+    auto full = publisher.publish_batch_timeout(many.data(), many.size(), soon, &sent);
+    WANT(full && *full == sent && sent > 0 && sent < many.size());
+    auto more = publisher.try_publish({8});
+    WANT(more && !*more);
+    WANT(failed(publisher.publish_timeout({8}, soon), OLIVINE_STATUS_BACK_PRESSURED, "capacity="));
+    for (std::size_t tick = 0; tick < sent; ++tick) {
+        WANT(ticks->receive());
+    }
+    WANT(publisher.close() && publisher.close());
+    WANT(failed(publisher.publish({8}), OLIVINE_STATUS_NULL_ARGUMENT, "publisher is closed"));
+    WANT(failed(ticks->receive(), OLIVINE_STATUS_END_OF_STREAM, "closed"));
+    WANT(failed(ticks->receive_timeout(soon), OLIVINE_STATUS_END_OF_STREAM, "closed"));
+    WANT(failed(ticks->poll_into(found, 8, nullptr, &copied), OLIVINE_STATUS_END_OF_STREAM,
+        "closed"));
+    WANT(copied == 0 && ticks->close());
+    WANT(failed(ticks->try_receive(), OLIVINE_STATUS_NULL_ARGUMENT, "subscriber is closed"));
+    Ticks moved = std::move(*ticks);
+    WANT(failed(ticks->receive(), OLIVINE_STATUS_NULL_ARGUMENT, "subscriber was moved from"));
+}
+
+// A value of a failed publisher comes before its reason.
+static void failed_values() {
+    auto ticks = TypedSubscriber<Tick>::open("inproc://failing");
+    auto publisher = TypedPublisher<Tick>::open("inproc://failing");
+    WANT(ticks && publisher && publisher->publish({1}));
+    WANT(publisher->publisher().close_failed("no more ticks"));
+    WANT(ticks->receive()->bid == 1);
+    WANT(failed(ticks->receive(), OLIVINE_STATUS_RECEIVE_LINK, "no more ticks"));
+}
+
 int main(int count, char **words) {
     WANT(count == 2);
     refusals();
     sending();
     receiving(words[1]);
+    values();
+    failed_values();
     std::puts("answered");
     return 0;
 }

@@ -143,6 +143,9 @@ enum Task {
         /// The folder, such as `/usr/local`; created if missing.
         #[arg(long, value_name = "DIR")]
         prefix: std::path::PathBuf,
+        /// Features of the library, such as `nats,tls,zstd`.
+        #[arg(long, value_name = "LIST", default_value = "")]
+        features: String,
     },
     /// Other libraries for the benchmark: builds those that can be built, and reports why the rest
     /// cannot.
@@ -220,7 +223,7 @@ fn main() -> ExitCode {
             runs,
             write,
         } => peers::run(&mut report, seconds, runs.get(), write),
-        Task::Capi { prefix } => test::install(&mut report, &prefix),
+        Task::Capi { prefix, features } => test::install(&mut report, &prefix, &features),
         Task::Rivals => rivals::run(&mut report),
         Task::Record { name, scope } => record::run(&mut report, &name, scope),
     }

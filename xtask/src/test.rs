@@ -118,13 +118,15 @@ fn more_features(report: &mut Report) {
     });
 }
 
-/// Builds the C library, installs it below `prefix`, and tests the installation.
-pub(crate) fn install(report: &mut Report, prefix: &Path) {
+/// Builds the C library with these features, installs it below `prefix`, and tests what is there.
+pub(crate) fn install(report: &mut Report, prefix: &Path, features: &str) {
     report.run("capi", || {
         // A build of the crate's rlib as well would not be optimised as a whole.
         let words = "rustc --profile dist --package olivine-capi --lib --crate-type \
                      cdylib,staticlib";
-        child::said(cargo().args(words.split(' ')), 15)?;
+        let mut build = cargo();
+        build.args(words.split(' ')).args(["--features", features]);
+        child::said(&mut build, 15)?;
         let mut step = Step::new("files");
         let source = root().join("crates/olivine-capi");
         step.passed = install::place(&source, &target().join("dist"), prefix)?;

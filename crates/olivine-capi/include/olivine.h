@@ -214,7 +214,9 @@ enum olivine_link_stage
   OLIVINE_LINK_STAGE_WAITING = 1,
   // A far side is connected.
   OLIVINE_LINK_STAGE_CONNECTED = 2,
-  // The far side has ended the channel.
+  // The far side has ended the channel: a journal, or the source of a bridge that ends with it.
+  // A handle of `tcp://` or `nats://` goes on looking for the next publisher: its stage is
+  // `CONNECTED` or `WAITING` behind the end of the stream, too.
   OLIVINE_LINK_STAGE_ENDED = 3,
   // It failed; the next call of the handle returns the reason.
   OLIVINE_LINK_STAGE_FAILED = 4,
@@ -293,7 +295,8 @@ typedef struct olivine_link_status {
   uint64_t bytes;
   // Bytes of frames that the far side has acknowledged, or that this side has.
   uint64_t acknowledged_bytes;
-  // Position in the journal behind the last message that a replay delivered; 0 elsewhere.
+  // Position in the journal behind the last message that a replay put into the ring of this
+  // handle, ahead of what the program has received; 0 elsewhere.
   uint64_t journal_position;
 } olivine_link_status;
 
@@ -949,7 +952,8 @@ olivine_status olivine_subscriber_event_fd(struct olivine_subscriber *subscriber
 // again. `OK` in a forked child, which lets go of its copy: its parent's subscriber goes on.
 // A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
 // that it was dealt with, as the next call that receives, polls, waits or releases does. A message
-// that a handler stopped at was not, and comes again.
+// that a handler stopped at was not, and comes again. Closed behind `END_OF_STREAM`, the name has
+// read that stream: opened again, it waits for the next publisher.
 //
 // # Safety
 //

@@ -28,7 +28,9 @@ pub enum LinkStage {
     Waiting = 1,
     /// A far side is connected.
     Connected = 2,
-    /// The far side has ended the channel.
+    /// The far side has ended the channel: a journal, or the source of a bridge that ends with it.
+    /// A handle of `tcp://` or `nats://` goes on looking for the next publisher: its stage is
+    /// `CONNECTED` or `WAITING` behind the end of the stream, too.
     Ended = 3,
     /// It failed; the next call of the handle returns the reason.
     Failed = 4,
@@ -80,7 +82,8 @@ pub struct LinkStatus {
     pub bytes: u64,
     /// Bytes of frames that the far side has acknowledged, or that this side has.
     pub acknowledged_bytes: u64,
-    /// Position in the journal behind the last message that a replay delivered; 0 elsewhere.
+    /// Position in the journal behind the last message that a replay put into the ring of this
+    /// handle, ahead of what the program has received; 0 elsewhere.
     pub journal_position: u64,
 }
 

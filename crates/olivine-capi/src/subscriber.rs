@@ -653,7 +653,8 @@ pub unsafe extern "C" fn olivine_subscriber_event_fd(
 /// again. `OK` in a forked child, which lets go of its copy: its parent's subscriber goes on.
 /// A durable subscriber (`name=`) keeps its place, behind the message received last: closing says
 /// that it was dealt with, as the next call that receives, polls, waits or releases does. A message
-/// that a handler stopped at was not, and comes again.
+/// that a handler stopped at was not, and comes again. Closed behind `END_OF_STREAM`, the name has
+/// read that stream: opened again, it waits for the next publisher.
 ///
 /// # Safety
 ///

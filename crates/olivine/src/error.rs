@@ -331,7 +331,7 @@ pub enum ReceiveError {
     /// or link that fills the ring failed. Everything before the failure was read, nothing after
     /// it. Receiving may continue with other publishers of the channel, and with a bridge that is
     /// started again. Without any publisher left, further calls return the error again.
-    #[error("the stream failed, and nothing after this point was received")]
+    #[error("the stream failed here; everything before was received")]
     Failed(#[source] LinkError),
     /// A publisher's lane appeared but could not be mapped. Its messages wait. Call again.
     #[error("cannot attach to lane {lane}")]

@@ -83,7 +83,8 @@ pub struct LinkStatus {
     pub bytes: u64,
     /// Bytes of frames that the far side has acknowledged, or that this side has.
     pub acknowledged_bytes: u64,
-    /// Position in the journal behind the last message that a replay delivered; 0 elsewhere.
+    /// Position in the journal behind the last message that a replay put into the ring of this
+    /// handle, ahead of what the program has received; 0 elsewhere.
     pub journal_position: u64,
     /// It ended for good, and freed its slot in the ring that it read.
     pub is_place_given_up: bool,

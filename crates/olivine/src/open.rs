@@ -84,9 +84,8 @@ impl<T: ?Sized> Publisher<T> {
         if is_here(config) {
             return Self::open_as(config, &typed, None);
         }
-        let outlet = outlet(config)?;
         let ring = ring_of(config, "publisher");
-        behind::publisher(&ring, &typed, config.uri(), outlet)
+        behind::publisher(&ring, &typed, config.uri(), || outlet(config))
     }
 }
 

@@ -178,12 +178,9 @@ pub fn publisher(
     outlet: impl Outlet + 'static,
 ) -> Result<Publisher, OpenError> {
     validate_publisher(ring)?;
-    behind::publisher(
-        ring,
-        &TypeTag::default(),
-        place.to_owned(),
-        Box::new(outlet),
-    )
+    behind::publisher(ring, &TypeTag::default(), place.to_owned(), || {
+        Ok(Box::new(outlet))
+    })
 }
 
 /// As [`publisher`], for messages of type `T`.
@@ -201,7 +198,7 @@ pub fn typed_publisher<T: Plain>(
         ring,
         &(&MessageType::of::<T>()).into(),
         place.to_owned(),
-        Box::new(outlet),
+        || Ok(Box::new(outlet)),
     )
 }
 

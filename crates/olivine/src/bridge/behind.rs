@@ -10,7 +10,8 @@ use crate::error::OpenError;
 use crate::link::{self, FIRST_ANSWER_MAX};
 use crate::uri::{Config, Start};
 
-/// A publisher of `ring` whose messages go through `outlet`. `place` names the far side.
+/// A publisher of `ring` whose messages go through the outlet that `make_outlet` makes, once the
+/// ring is open: an outlet may make a file. `place` names the far side.
 ///
 /// # Errors
 ///
@@ -19,9 +20,10 @@ pub(crate) fn publisher<T: ?Sized>(
     ring: &Config,
     typed: &TypeTag,
     place: String,
-    outlet: Box<dyn Outlet>,
+    make_outlet: impl FnOnce() -> Result<Box<dyn Outlet>, OpenError>,
 ) -> Result<Publisher<T>, OpenError> {
     let mut publisher = Publisher::open_as(ring, typed, None)?;
+    let outlet = make_outlet()?;
     let mut follower = ring.clone();
     // The bridge carries every topic.
     (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);

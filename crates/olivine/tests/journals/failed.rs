@@ -80,6 +80,18 @@ fn reader_gets_the_reason_of_a_failed_recorder_whatever_was_before() {
     }
 }
 
+/// The recorder had opened its file before the ring was refused.
+#[test]
+fn program_without_room_for_its_ring_leaves_no_journal() {
+    let place = TestFolder::new();
+    let path = place.file("none.olv");
+    let no_folder = place.file("a file");
+    std::fs::write(&no_folder, "").unwrap();
+    let query = format!("name=audit&dir={}", no_folder.display());
+    Publisher::open(&uri(&path, &query)).unwrap_err();
+    assert!(!path.exists());
+}
+
 #[test]
 fn program_that_only_fails_to_open_leaves_the_end_of_a_finished_journal() {
     let place = TestFolder::new();

@@ -112,12 +112,17 @@ impl Walk {
         }
         self.runs.clear();
         let before = self.failure.take();
-        let sealed = match self.take_in(&header)? {
-            Ok(sealed) => sealed,
-            Err(problem) => {
+        let sealed = match self.take_in(&header) {
+            Ok(Ok(sealed)) => sealed,
+            // The failure stays that of the last block that was read.
+            Ok(Err(problem)) => {
                 self.failure = before;
                 self.runs.clear();
                 return Ok(Step::Not(problem));
+            }
+            Err(error) => {
+                self.failure = before;
+                return Err(error);
             }
         };
         let before = before.filter(|_| !std::mem::take(&mut self.is_failure_forgotten));

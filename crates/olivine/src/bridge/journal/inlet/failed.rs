@@ -49,17 +49,29 @@ impl Failures {
         self.ahead.extend(places);
     }
 
-    /// Drops those ahead that the replay before this one has passed on where it stopped: up to the
-    /// newest that it named, since it named them in order. `last` is the failure behind them, if
-    /// the journal ends with one; `true` if it was passed on.
+    /// Drops those ahead that the replay before this one has passed on where it stopped: the first
+    /// that it named, all before it, and those that follow as long as it named them, too. It knows
+    /// reasons only, so each text that it named counts for one failure: one may be passed on again,
+    /// none is left out. `last` is the failure behind them, if the journal ends with one; `true` if
+    /// it was passed on.
     fn drop_passed_on(&mut self, last: Option<&str>) -> bool {
-        let Some(told) = self.passed_on.take() else {
+        let Some(mut told) = self.passed_on.take() else {
             return false;
         };
         let reasons = self.ahead.iter().map(|(reason, _)| reason.as_str());
-        let known = |reason| told.contains(&ending::kept(&beginning(JournalError::given(reason))));
-        let places = reasons.chain(last).enumerate();
-        let Some((newest, _)) = places.filter(|(_, reason)| known(reason)).last() else {
+        let mut newest = None;
+        for (place, reason) in reasons.chain(last).enumerate() {
+            let text = ending::kept(&beginning(JournalError::given(reason)));
+            match told.find(&text) {
+                Some(at) => {
+                    told.replace_range(at..at + text.len(), "");
+                    newest = Some(place);
+                }
+                None if newest.is_some() => break,
+                None => {}
+            }
+        }
+        let Some(newest) = newest else {
             return false;
         };
         let is_last = newest == self.ahead.len();
@@ -151,15 +163,16 @@ impl Replaying {
             return Ok(());
         }
         control.give_up(&error);
+        // From here on our subscriber may have the error and close: the lane gets it all the same.
         if last.is_some() {
             if !is_passed_on {
-                self.fail(&chain(&error), control)?;
+                self.open()?;
+                self.close_failed(&chain(&error));
             }
         } else if self.failures.is_in_lane && !self.is_open {
             // Subscribers elsewhere would take the failure there for the end.
             self.open()?;
-            self.destination.close_lane_failed(LANE, &chain(&error));
-            self.is_open = false;
+            self.close_failed(&chain(&error));
         }
         Err(error)
     }
@@ -170,10 +183,15 @@ impl Replaying {
         if !self.wait_until_read(control) {
             return Ok(false);
         }
+        self.close_failed(reason);
+        Ok(true)
+    }
+
+    /// The open lane ends with this failure.
+    fn close_failed(&mut self, reason: &str) {
         self.failures.is_in_lane = true;
         self.destination.close_lane_failed(LANE, reason);
         self.is_open = false;
-        Ok(true)
     }
 
     /// Waits until the failure in the lane is read; `false` if an end request leaves no time.

@@ -21,7 +21,7 @@ def locked(folder, how):
     """A descriptor that locks the folder; None if it is gone, or another process has it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except (FileNotFoundError, PermissionError):
+    except OSError:
         return None
     try:
         fcntl.flock(descriptor, how)

@@ -116,7 +116,8 @@ impl Publisher {
     ///
     /// # Errors
     ///
-    /// [`NotSent`]; nothing was sent.
+    /// [`NotSent`]; nothing was sent. [`Publisher::describe`] adds the length or topic that was
+    /// refused.
     #[inline(always)]
     pub fn try_publish<'m>(
         &mut self,

@@ -5,7 +5,8 @@
 //! walks all frames before it. So it does not touch the line that the publisher is writing. The
 //! streaming gear: a subscriber that keeps reading a line makes each commit a transfer of that
 //! line. So it rests before it reads the tail again. It enters this gear after a run of messages
-//! without an empty tail, if the cursor moves by several messages during a short pause. It rests
+//! without an empty tail, if the cursor moves by 256 bytes or more during a short pause. It leaves
+//! it at the first look that finds no message, or when a later check of that kind fails. It rests
 //! when it is asked for more messages, never before it passes on those that it has. In an exchange
 //! of requests and replies it does not rest, because the cursor does not move. At a few million
 //! messages a second it does not rest either: a rest would delay each message.
@@ -17,7 +18,7 @@ use crate::sync::Ordering;
 pub(super) const STREAM_RUN: u32 = if cfg!(loom) { 1 } else { 24 };
 /// The longest run before a check, after checks in which the cursor did not move.
 const STREAM_RUN_MAX: u32 = 32 * STREAM_RUN;
-/// Fewer messages than this between two rests end the streaming gear.
+/// After fewer messages than this between two rests the subscriber checks the cursor again.
 const STREAM_KEPT: u32 = if cfg!(loom) { 8 } else { 64 };
 /// Length of the check of the cursor, in `pause` instructions.
 const STREAM_PROBE: u32 = 10;

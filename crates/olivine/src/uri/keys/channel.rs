@@ -213,11 +213,11 @@ keys! { KEYS {
     /// How many reliable subscribers must be attached before a publisher sends its first message.
     ///
     /// Opening does not wait, and later messages wait for none of them. An absent `name=` counts,
-    /// `delivery=latest` does not. The far side of a `tcp://` publisher that connects counts as one
-    /// once it has been connected, the bridge of a `file://` publisher from the start, and nothing
-    /// else counts there: opening refuses 2 or more. Over `nats://` `publish` does not wait:
-    /// messages stay in the ring until the stream has COUNT consumers, and `link_status` says how
-    /// many are there.
+    /// `delivery=latest` does not. A `tcp://` publisher that listens (the default) counts the far
+    /// sides that have connected. One with `role=connect` counts its far side once that has been
+    /// connected, and one of `file://` its bridge from the start: these two take 0 or 1 only. Over
+    /// `nats://` `publish` does not wait: messages stay in the ring until the stream has COUNT
+    /// consumers, and `link_status` says how many are there.
     subscribers(config: Config, count: u32) in Config {
         getter: get_subscribers -> u32 = config.subscribers,
         value: "COUNT", schemes: EVERYWHERE, end: Publisher,

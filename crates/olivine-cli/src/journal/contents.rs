@@ -49,9 +49,12 @@ pub(super) struct FailedRecording {
 }
 
 impl FailedRecording {
-    pub(super) fn new(position: u64, reason: &str) -> Self {
-        let reason = JournalError::given(reason).to_owned();
-        Self { position, reason }
+    /// The recordings that failed before `position`, for these reasons.
+    pub(super) fn all(reasons: &[String], position: u64) -> impl Iterator<Item = Self> {
+        reasons.iter().map(move |reason| Self {
+            position,
+            reason: JournalError::given(reason).to_owned(),
+        })
     }
 }
 
@@ -163,22 +166,24 @@ pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
 fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
     let (mut holes, mut failures) = (Vec::new(), Vec::new());
-    let mut failed = |reasons: &[String], position| {
-        let reasons = reasons.iter();
-        failures.extend(reasons.map(|reason| FailedRecording::new(position, reason)));
-    };
     let (mut topics, mut other_topics) = (BTreeMap::<String, u64>::new(), 0);
     (outline.first_ns, outline.last_ns) = (None, None);
     let end = loop {
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
             Ok(None) => {
-                failed(replay.failed_before(), replay.position());
+                failures.extend(FailedRecording::all(
+                    replay.failed_before(),
+                    replay.position(),
+                ));
                 break End::State(replay.state());
             }
             Err(error) => break End::Damaged(with_id(&error.into())),
         };
-        failed(run.failed_before, run.journal_position);
+        failures.extend(FailedRecording::all(
+            run.failed_before,
+            run.journal_position,
+        ));
         outline.first_ns.get_or_insert(run.time_ns);
         outline.last_ns = Some(run.time_ns);
         if run.missed_bytes > 0 {

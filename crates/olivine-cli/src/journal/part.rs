@@ -132,10 +132,6 @@ pub(super) fn read(
     };
     let mut missed = Missed::default();
     let mut failures = Vec::new();
-    let mut failed = |reasons: &[String], position| {
-        let reasons = reasons.iter();
-        failures.extend(reasons.map(|reason| FailedRecording::new(position, reason)));
-    };
     // Of lanes of which no message behind the hole was selected yet.
     let mut pending: HashMap<Lane, u64> = HashMap::new();
     let mut runs = 0_u64;
@@ -147,7 +143,10 @@ pub(super) fn read(
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
             Ok(None) => {
-                failed(replay.failed_before(), replay.position());
+                failures.extend(FailedRecording::all(
+                    replay.failed_before(),
+                    replay.position(),
+                ));
                 break replay.check_finished().err();
             }
             Err(error) => break Some(error),
@@ -155,7 +154,10 @@ pub(super) fn read(
         if part.is_behind(run.time_ns, run.journal_position) {
             break None;
         }
-        failed(run.failed_before, run.journal_position);
+        failures.extend(FailedRecording::all(
+            run.failed_before,
+            run.journal_position,
+        ));
         runs += 1;
         if runs.is_multiple_of(RUNS_A_LOOK) && progress.is_shown() {
             let done = run.journal_position.saturating_sub(begin);

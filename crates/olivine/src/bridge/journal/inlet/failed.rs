@@ -3,8 +3,8 @@
 //! A replay ends its lane as a failed publisher does, and opens it again for what follows. So each
 //! reader gets the failure once, at its place, and goes on. A lane keeps one failure: the next one
 //! waits until it is read, and names it if nothing was delivered between the two. Failures without
-//! a message between them are passed on together. A replay into
-//! shared memory leaves the lane closed with the failure: the next one knows that it was passed on.
+//! a message between them are passed on together. A replay into shared memory leaves the lane
+//! closed with the failure: the next one knows that it was passed on.
 
 use super::LANE;
 use super::replaying::Replaying;

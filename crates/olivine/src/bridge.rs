@@ -90,6 +90,16 @@ pub trait Outlet: Send {
         true
     }
 
+    /// Opens or makes what it writes to, if that is at this machine: once, after its ring, and before
+    /// [`Outlet::run`]. So a refused ring leaves no empty file.
+    ///
+    /// # Errors
+    ///
+    /// [`LinkError`]: the bridge does not start.
+    fn open(&mut self) -> Result<(), LinkError> {
+        Ok(())
+    }
+
     /// Carries until everything is delivered and nothing more can come, or until a request to stop.
     /// With `until_end` it also ends once every publisher of the ring has closed.
     ///

@@ -86,8 +86,6 @@ pub struct LinkStatus {
     /// Position in the journal behind the last message that a replay put into the ring of this
     /// handle, ahead of what the program has received; 0 elsewhere.
     pub journal_position: u64,
-    /// It ended for good, and freed its slot in the ring that it read.
-    pub is_place_given_up: bool,
 }
 
 impl LinkStatus {
@@ -152,6 +150,8 @@ struct State {
     stop: Option<Stop>,
     /// The bridge was asked to free its slot in the ring once everything is delivered.
     leaves: bool,
+    /// It did so.
+    place_given_up: bool,
     /// The far side need not keep this side's session and name.
     forgets_name: bool,
     /// Everything was delivered.
@@ -339,6 +339,16 @@ impl Control {
     pub(crate) fn leaves(&self) -> bool {
         let state = self.lock();
         (state.stop.is_none() || state.leaves) && !state.undelivered
+    }
+
+    /// The bridge has ended for good, and freed its slot in the ring.
+    pub(crate) fn place_given_up(&self) {
+        self.lock().place_given_up = true;
+    }
+
+    /// [`Control::place_given_up`] was called; not in a forked child.
+    pub(crate) fn is_place_given_up(&self) -> bool {
+        self.is_of_this_process() && self.lock().place_given_up
     }
 
     /// `messages` undelivered messages were given up.

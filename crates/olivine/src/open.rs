@@ -85,7 +85,7 @@ impl<T: ?Sized> Publisher<T> {
             return Self::open_as(config, &typed, None);
         }
         let ring = ring_of(config, "publisher");
-        behind::publisher(&ring, &typed, config.uri(), || outlet(config))
+        behind::publisher(&ring, &typed, config.uri(), outlet(config)?)
     }
 }
 

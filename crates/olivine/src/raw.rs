@@ -178,9 +178,8 @@ pub fn publisher(
     outlet: impl Outlet + 'static,
 ) -> Result<Publisher, OpenError> {
     validate_publisher(ring)?;
-    behind::publisher(ring, &TypeTag::default(), place.to_owned(), || {
-        Ok(Box::new(outlet))
-    })
+    let outlet = Box::new(outlet);
+    behind::publisher(ring, &TypeTag::default(), place.to_owned(), outlet)
 }
 
 /// As [`publisher`], for messages of type `T`.
@@ -198,7 +197,7 @@ pub fn typed_publisher<T: Plain>(
         ring,
         &(&MessageType::of::<T>()).into(),
         place.to_owned(),
-        || Ok(Box::new(outlet)),
+        Box::new(outlet),
     )
 }
 

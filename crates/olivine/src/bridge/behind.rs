@@ -10,8 +10,7 @@ use crate::error::OpenError;
 use crate::link::{self, FIRST_ANSWER_MAX};
 use crate::uri::{Config, Start};
 
-/// A publisher of `ring` whose messages go through the outlet that `make_outlet` makes, once the
-/// ring is open: an outlet may make a file. `place` names the far side.
+/// A publisher of `ring` whose messages go through `outlet`. `place` names the far side.
 ///
 /// # Errors
 ///
@@ -20,10 +19,9 @@ pub(crate) fn publisher<T: ?Sized>(
     ring: &Config,
     typed: &TypeTag,
     place: String,
-    make_outlet: impl FnOnce() -> Result<Box<dyn Outlet>, OpenError>,
+    mut outlet: Box<dyn Outlet>,
 ) -> Result<Publisher<T>, OpenError> {
     let mut publisher = Publisher::open_as(ring, typed, None)?;
-    let outlet = make_outlet()?;
     let mut follower = ring.clone();
     // The bridge carries every topic.
     (follower.cpu, follower.subscribers, follower.topic) = (None, 0, None);
@@ -32,6 +30,7 @@ pub(crate) fn publisher<T: ?Sized>(
     let is_new = source.has_new_name();
     let counts_once_connected = outlet.counts_once_connected();
     let start = || {
+        outlet.open()?;
         let link = link::start(place, move |control| outlet.run(source, control, false))?;
         link.wait_tried(FIRST_ANSWER_MAX).map(|()| link)
     };

@@ -43,7 +43,7 @@ impl Bridge {
     pub(crate) fn out_of(
         ring: &Config,
         words: String,
-        outlet: Box<dyn Outlet>,
+        mut outlet: Box<dyn Outlet>,
         until_end: bool,
     ) -> Result<Self, OpenError> {
         refuse_topic(ring)?;
@@ -58,6 +58,7 @@ impl Bridge {
         let mut source = Source::new(&ring, single, part)?;
         let is_new = source.has_new_name();
         let start = || {
+            outlet.open()?;
             let ring = ring.clone();
             let link = link::start(words, move |control| {
                 source.keep_reports(control);
@@ -126,8 +127,7 @@ impl Bridge {
     /// gave it up.
     #[must_use]
     pub fn place(&self) -> Option<&str> {
-        let control = self.link.control();
-        let is_given_up = control.status().is_place_given_up;
+        let is_given_up = self.link.control().is_place_given_up();
         self.place.as_deref().filter(|_| !is_given_up)
     }
 
@@ -176,7 +176,7 @@ fn give_up_place(
 ) -> Result<(), LinkError> {
     if is_ours && ring.name.is_some() && control.leaves() {
         Egress::open(ring, part).map_err(ring_error)?.unsubscribe();
-        control.report(|status| status.is_place_given_up = true);
+        control.place_given_up();
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use crate::uri::{Config, Expire, Scheme, Start, UriError};
 pub(super) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     let outlet: Box<dyn Outlet> = match config.scheme() {
         #[cfg(feature = "journal")]
-        Scheme::File => Box::new(bridge::journal::outlet::JournalOutlet::new(config)?),
+        Scheme::File => Box::new(bridge::journal::outlet::JournalOutlet::new(config)),
         #[cfg(feature = "nats")]
         Scheme::Nats => Box::new(bridge::nats::Nats::new(config)?),
         #[cfg(feature = "tcp")]

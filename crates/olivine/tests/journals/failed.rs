@@ -90,6 +90,23 @@ fn program_without_room_for_its_ring_leaves_no_journal() {
     let query = format!("name=audit&dir={}", no_folder.display());
     Publisher::open(&uri(&path, &query)).unwrap_err();
     assert!(!path.exists());
+
+    let file = Config::parse(&uri(&path, "")).unwrap();
+    let refused = format!("shm://ticks?dir={}", no_folder.display());
+    let ring = Config::parse(&refused).unwrap();
+    Bridge::start(&ring, &file, true).unwrap_err();
+    assert!(!path.exists());
+}
+
+/// A recorder opens its ring before its file, and leaves neither.
+#[test]
+fn recorder_without_a_folder_for_its_journal_leaves_no_channel() {
+    let place = TestFolder::new();
+    let folder = place.dir();
+    let ring = Config::parse(&format!("shm://ticks?dir={}", folder.display())).unwrap();
+    let file = Config::parse(&uri(&place.file("none").join("none.olv"), "")).unwrap();
+    Bridge::start(&ring, &file, true).unwrap_err();
+    assert_eq!(olivine::admin::list(&folder).unwrap().len(), 0);
 }
 
 #[test]

@@ -31,25 +31,29 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct JournalOutlet {
     config: Config,
-    recorder: Recorder,
+    /// Made by [`Outlet::open`].
+    recorder: Option<Recorder>,
 }
 
 impl JournalOutlet {
-    /// Opens the journal that `config` names. This comes before subscribing to a ring, so that
-    /// publishers never wait for a recorder without a journal.
-    ///
-    /// # Errors
-    ///
-    /// Errors of [`Recorder::open`].
-    pub(crate) fn new(config: &Config) -> Result<Self, LinkError> {
-        let path = config.path().unwrap_or_else(|| Path::new(""));
-        let mut recorder = Recorder::open(path, &Self::settings(config)).map_err(link_error)?;
+    /// Into the journal that `config` names.
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            config: config.clone(),
+            recorder: None,
+        }
+    }
+
+    fn recorder(&mut self) -> Result<Recorder, LinkError> {
+        if let Some(opened) = self.recorder.take() {
+            return Ok(opened);
+        }
+        let path = self.config.path().unwrap_or_else(|| Path::new(""));
+        let opened = Recorder::open(path, &Self::settings(&self.config));
+        let mut recorder = opened.map_err(link_error)?;
         // An exit by an error, also before the first message, is not the end of the recording.
         recorder.finish_only_by_close_once_begun();
-        Ok(Self {
-            recorder,
-            config: config.clone(),
-        })
+        Ok(recorder)
     }
 
     fn settings(config: &Config) -> RecorderSettings {
@@ -86,14 +90,20 @@ impl Outlet for JournalOutlet {
         true
     }
 
+    fn open(&mut self) -> Result<(), LinkError> {
+        self.recorder = Some(self.recorder()?);
+        Ok(())
+    }
+
     fn run(
-        self: Box<Self>,
+        mut self: Box<Self>,
         mut source: Source,
         control: &Arc<Control>,
         until_end: bool,
     ) -> Result<(), LinkError> {
         let channel = self.channel(source.ring());
-        let Self { config, recorder } = *self;
+        let recorder = self.recorder()?;
+        let config = self.config;
         let mut egress = source.take_first()?;
         if recorder.recovered().is_some() && egress.is_resumed() {
             // The recorder before may have been killed after it recorded everything and before it

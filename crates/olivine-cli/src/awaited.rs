@@ -1,6 +1,6 @@
 //! Reports what a command waits for: after a while, and again when it changes.
 
-use crate::watch::finding::BRIDGE_NAME;
+use crate::watch::finding::carrying;
 use crate::{log, quote, settings};
 use olivine::admin::{self, ChannelInfo, ProcessState, SubscriberInfo};
 use olivine::{Config, Delivery, LaneState, LinkStage, LinkStatus, Scheme};
@@ -143,11 +143,11 @@ fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     // The pid in its PID namespace: another container has other numbers.
     let (pid, is_stopped) = (slowest.pid, slowest.process == ProcessState::Stopped);
     let name = slowest.name.as_deref();
-    let is_bridge = name.is_some_and(|name| name.starts_with(BRIDGE_NAME));
-    let what = match (is_bridge, slowest.alive) {
-        (true, _) => "recorder or bridge",
-        (_, true) => "subscriber",
-        (_, false) => "durable subscriber",
+    let carrier = name.and_then(carrying);
+    let what = match (carrier, slowest.alive) {
+        (Some(carrier), _) => carrier,
+        (None, true) => "subscriber",
+        (None, false) => "durable subscriber",
     };
     let named = name.map_or_else(String::new, |name| format!(" '{name}'"));
     let remedy = match name {
@@ -161,12 +161,14 @@ fn held_by(slowest: &SubscriberInfo, lag_bytes: u64, config: &Config) -> What {
     };
     let line = if slowest.alive {
         let comma = name.map_or("", |_| ",");
-        let does = match (is_stopped, is_bridge) {
+        let does = match (is_stopped, carrier) {
             (true, _) => format!(
                 "it is stopped, and '{}' lets it go on",
                 quote::resume([pid])
             ),
-            (_, true) => "its log says why, as a full disk or a far side that is away".to_owned(),
+            (_, Some(_)) => {
+                "its log says why, as a full disk or a far side that is away".to_owned()
+            }
             _ => "it reads slowly or not at all".to_owned(),
         };
         let stays = name.map_or("", |_| "it keeps its place after its end: then ");

@@ -14,7 +14,18 @@ const SLOWED_SHARE: f64 = 0.05;
 /// A ring with less behind a subscriber that does not read is not reported.
 const RISK_FILL: f64 = 0.05;
 /// Durable names that recorders and bridges take if they are given none begin with it.
-pub(crate) const BRIDGE_NAME: &str = "bridge.";
+const BRIDGE_NAME: &str = "bridge.";
+/// Durable names that a listening bridge gives its far sides begin with it.
+const FAR_SIDE_NAME: &str = "tcp.";
+
+/// What reads under the durable `name`, if a bridge made it; its word in output.
+pub(crate) fn carrying(name: &str) -> Option<&'static str> {
+    if name.starts_with(BRIDGE_NAME) {
+        return Some("recorder or bridge");
+    }
+    name.starts_with(FAR_SIDE_NAME)
+        .then_some("far side over tcp://")
+}
 
 /// What remedies depend on beside the channel.
 #[derive(Clone, Debug, Default)]
@@ -169,7 +180,7 @@ fn culprit(one: &Participant) -> String {
     };
     // Its name is a number that says nothing to people.
     let program = match (&one.name, carrier(one)) {
-        (Some(name), Some(program)) if name.starts_with(BRIDGE_NAME) => format!("{program}, "),
+        (Some(name), Some(program)) if carrying(name).is_some() => format!("{program}, "),
         _ => String::new(),
     };
     format!("{called} ({program}pid {}{state})", one.process_id)

@@ -180,6 +180,7 @@ fn publisher_does_not_call_the_end_of_a_durable_subscriber_a_remedy() {
     for (channel, name, what) in [
         ("stuck", "audit", "its subscriber"),
         ("recorded", "bridge.0", "its recorder or bridge"),
+        ("served", "tcp.0", "its far side over tcp://"),
     ] {
         let uri = format!("shm://{channel}?capacity=64KiB");
         let stopped = place.start(&["sub", &uri, "--name", name, "--out", "none"]);

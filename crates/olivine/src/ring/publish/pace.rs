@@ -4,7 +4,7 @@ use super::PREFETCH_RING;
 
 /// Bytes of frames in a nanosecond from which on a publisher gets its cache lines as fast as it
 /// stores (ADR 0043).
-const FULL_BYTES_PER_NS: u64 = 10;
+const FULL_BYTES_PER_NS: u64 = 6;
 /// It is measured over this part of a ring or more.
 const PARTS: u64 = 16;
 
@@ -72,15 +72,15 @@ mod tests {
     const PART: u64 = RING / PARTS;
 
     #[test]
-    fn pace_is_full_from_ten_bytes_a_nanosecond_on() {
+    fn pace_is_full_from_six_bytes_a_nanosecond_on() {
         let mut pace = Pace::new(RING);
         // A lane that was taken over may be far ahead.
         pace.look(1 << 60, || 1_000_000_000);
         assert!(!pace.is_full);
         let (mut at, mut now) = (1 << 60, 1_000_000_000);
         for (took, full) in [
-            (PART / 10, true),
-            (PART / 10 + 1, false),
+            (PART / 6, true),
+            (PART / 6 + 1, false),
             (PART / 20, true),
             (5_000_000_000, false),
         ] {

@@ -209,12 +209,11 @@ template <class Mode> class BasicPublisher {
         const olivine_label with = {label.topic, label.tag};
         const olivine_status status =
             olivine_publisher_try_claim(handle_.get(), length, &with, &claim);
-        using Reserved = std::optional<Claim>;
-        if (everyday(status)) {
-            return answer(OLIVINE_STATUS_OK, Reserved());
+        std::optional<Claim> reserved;
+        if (status == OLIVINE_STATUS_OK) {
+            reserved.emplace(Claim(handle_.cell(), claim));
         }
-        return status == OLIVINE_STATUS_OK ? answer(status, Reserved(Claim(handle_.cell(), claim)))
-                                           : answer(status, Reserved());
+        return answer(everyday(status) ? OLIVINE_STATUS_OK : status, std::move(reserved));
     }
     // Reserves a message, waiting for room.
     Answer<Claim> claim(std::size_t length, Label label = {}) {

@@ -180,7 +180,8 @@ enum olivine_status
   // Unread messages of a `delivery=latest` subscriber were overwritten. It continues with the
   // next message published.
   OLIVINE_STATUS_OVERRUN = 502,
-  // A publisher evicted this subscriber, because it held it back for too long.
+  // This subscriber lost its place: it held a publisher back for too long, or its name had
+  // expired.
   OLIVINE_STATUS_EVICTED = 503,
   // The lane holds something that no publisher of this version writes.
   OLIVINE_STATUS_CORRUPT = 504,

@@ -132,7 +132,8 @@ pub enum Status {
     /// Unread messages of a `delivery=latest` subscriber were overwritten. It continues with the
     /// next message published.
     Overrun = 502,
-    /// A publisher evicted this subscriber, because it held it back for too long.
+    /// This subscriber lost its place: it held a publisher back for too long, or its name had
+    /// expired.
     Evicted = 503,
     /// The lane holds something that no publisher of this version writes.
     Corrupt = 504,

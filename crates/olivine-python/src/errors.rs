@@ -88,7 +88,7 @@ pyo3::create_exception!(
     olivine,
     Evicted,
     ReceiveError,
-    "A publisher evicted this subscriber, because it held it back for too long."
+    "The subscriber lost its place: it held a publisher back for too long, or its name had expired."
 );
 pyo3::create_exception!(
     olivine,

@@ -101,7 +101,8 @@ pub struct PublisherInfo {
     pub back_pressure_count: u64,
     /// Nanoseconds without room, up to now.
     pub back_pressure_ns: u64,
-    /// Nanoseconds of its current wait for room; 0 if it does not wait.
+    /// Nanoseconds of its current lack of room; 0 once it has found room, gave up after a time-out,
+    /// or closed. After a refused `try_publish` it goes on until its next look.
     pub blocked_ns: u64,
     /// Slot of the subscriber that it waits for now.
     pub blocked_by: Option<usize>,

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 Examples:
   olivine bridge shm://ticks tcp://0.0.0.0:9000/ticks     serve a channel
   olivine bridge tcp://host:9000/ticks shm://ticks        subscribe to it
+  olivine bridge shm://ticks 'tcp://far:9000/ticks?role=connect'   send it there
   olivine bridge shm://ticks file:///data/ticks.olv       record it
   olivine bridge --config bridges.toml                    several bridges:
                                       [[bridge]]

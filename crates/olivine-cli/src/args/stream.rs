@@ -54,7 +54,7 @@ pub(crate) struct PubArgs {
         value_parser = values::count
     )]
     pub(crate) count: Option<u64>,
-    /// Stop after this time [default: never]
+    /// Stop after this time, also before --count is reached, no error [default: never]
     #[arg(
         long, short, value_name = "TIME", allow_negative_numbers = true,
         value_parser = values::duration
@@ -124,7 +124,7 @@ pub(crate) struct SubArgs {
         value_parser = values::count
     )]
     pub(crate) count: Option<u64>,
-    /// Stop after this time [default: never]
+    /// Stop after this time, also before --count is reached, no error [default: never]
     #[arg(
         long, short, value_name = "TIME", allow_negative_numbers = true,
         value_parser = values::duration

@@ -58,7 +58,7 @@ Exceptions, each below its family:
         ReceiveError    nothing was received
             EndOfStream     every publisher has closed
             Overrun         messages were overwritten (delivery=latest)
-            Evicted         a publisher evicted this subscriber
+            Evicted         the subscriber lost its place (slow, or its name expired)
             Corrupt         a lane holds what no publisher writes
             WrongLength     the next message does not fit a row
 """

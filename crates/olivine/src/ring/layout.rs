@@ -257,8 +257,8 @@ pub(crate) mod lane {
     pub(crate) const WAKES: usize = 50;
     /// Times a publisher took the lane over from a dead one.
     pub(crate) const TAKEOVERS: usize = 51;
-    /// Monotonic time in nanoseconds since which the publisher has had no room; 0 while it has room
-    /// or does not ask.
+    /// Monotonic time in nanoseconds since which the publisher has had no room; 0 once it has
+    /// found room, given up after a time-out, or closed.
     pub(crate) const BACK_PRESSURE_SINCE: usize = 52;
     /// Slot of the subscriber that holds it back, plus 1; 0 for none.
     pub(crate) const BACK_PRESSURE_SLOT: usize = 53;

@@ -9,11 +9,27 @@ pub(super) struct Pacer {
     pace: Pace,
     /// When the first run was replayed, and its recording time.
     first: Option<(Instant, u64)>,
+    /// The first run has been taken.
+    has_begun: bool,
 }
 
 impl Pacer {
     pub(super) fn new(pace: Pace) -> Self {
-        Self { pace, first: None }
+        Self {
+            pace,
+            first: None,
+            has_begun: false,
+        }
+    }
+
+    /// A run was taken. The first one may have waited for subscribers: the time runs from here on.
+    pub(super) fn delivered(&mut self, now: Instant) {
+        if let Some((started, _)) = &mut self.first
+            && !self.has_begun
+        {
+            *started = now;
+        }
+        self.has_begun = true;
     }
 
     /// How long to wait before a run that was recorded at `time_ns`.
@@ -43,7 +59,13 @@ mod tests {
             (Pace::Thousandths(500), 1900),
         ] {
             let mut pacer = Pacer::new(pace);
-            assert_eq!(pacer.left(5_000, at(0)), Duration::ZERO);
+            // The first run waited for a subscriber.
+            assert_eq!(
+                pacer.left(5_000, start - Duration::from_millis(500)),
+                Duration::ZERO
+            );
+            pacer.delivered(at(0));
+            pacer.delivered(at(100));
             let left = pacer.left(1_000_005_000, at(100));
             assert_eq!(left, Duration::from_millis(expected_ms), "{pace}");
             assert_eq!(

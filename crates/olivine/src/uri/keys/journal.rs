@@ -26,6 +26,9 @@ keys! { KEYS {
     }
 
     /// When the recording of a `file://` journal continues in its next file.
+    ///
+    /// With a size: before the block that would make the file longer. A block is never split, and no
+    /// file ends while a sync runs, so a file may be longer than the size.
     rotate(file: FileSettings, when: Rotation) in FileSettings {
         getter: get_rotate -> Option<Rotation> = file.rotate,
         value: "LIMIT", schemes: JOURNAL, end: Publisher,
@@ -56,6 +59,10 @@ keys! { KEYS {
     }
 
     /// How fast a `file://` journal is replayed.
+    ///
+    /// `original` keeps the times of the recording, counted from the first message of this replay.
+    /// A replay that had to wait for room catches up without pauses. Messages that were recorded
+    /// together come together.
     pace(file: FileSettings, pace: Pace) in FileSettings {
         getter: get_pace -> Option<Pace> = file.pace,
         value: "SPEED", schemes: JOURNAL, end: Subscriber,

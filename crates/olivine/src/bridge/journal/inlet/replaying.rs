@@ -260,6 +260,7 @@ impl Replaying {
             }
         }
         self.failures.delivered();
+        self.pacer.delivered(Instant::now());
         self.position = position + frames.len() as u64;
         self.bytes += frames.len() as u64;
         let (messages, bytes) = (self.destination.messages(), self.bytes);

@@ -464,7 +464,7 @@ template <class Mode> class BasicSubscriber {
         const olivine_status status = olivine_subscriber_lag(handle_.get(), &lag);
         return answer(status, lag);
     }
-    // Bytes lost to overruns.
+    // Bytes of frames missed: by overruns and evictions, or while the name had lost its place.
     Answer<std::uint64_t> lost_bytes() const {
         std::uint64_t lost_bytes = 0;
         const olivine_status status = olivine_subscriber_lost_bytes(handle_.get(), &lost_bytes);

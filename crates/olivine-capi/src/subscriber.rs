@@ -466,8 +466,9 @@ pub unsafe extern "C" fn olivine_subscriber_lag(
     unsafe { number(subscriber, "lag", lag, |subscriber| subscriber.lag()) }
 }
 
-/// `*lost_bytes` is how many bytes of frames were lost to overruns; 0 for a reliable subscriber
-/// that was not evicted. Never waits.
+/// `*lost_bytes` is how many bytes of frames this subscriber missed: by overruns and evictions, or
+/// while its durable name had lost its place; 0 for a reliable one that kept its place. Never
+/// waits.
 ///
 /// # Safety
 ///

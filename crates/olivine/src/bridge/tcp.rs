@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tls::Tls;
 
-/// Longest time for a hello, from the first byte to the last. A side that connects waits for its
+/// Longest wait for the whole hello, from the accept, or from our own hello. A side that connects waits for its
 /// time-out, if that is shorter.
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long an adaptive bridge polls before it sleeps.

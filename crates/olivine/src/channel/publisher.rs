@@ -457,6 +457,9 @@ impl<T: ?Sized> Publisher<T> {
     /// stopped, is not waited for once it has every message: without `name=` its next bridge ends
     /// the stream as failed.
     ///
+    /// A listening publisher to which no far side has connected does not wait: without `name=` its
+    /// messages are gone, and closing succeeds.
+    ///
     /// A listening publisher without `name=` waits for subscribers with a name that are away and do
     /// not have the end: for their `expire` or its own, whichever is shorter. Its own counts as
     /// 30 s if it is never. Then it returns [`NotSent::Unacknowledged`].

@@ -366,8 +366,8 @@ impl<T: ?Sized> Subscriber<T> {
             .sum()
     }
 
-    /// Bytes of frames that this subscriber missed so far, by overruns or while its durable name
-    /// had lost its place. Always 0 for a reliable subscriber that was not evicted.
+    /// Bytes of frames that this subscriber missed so far, by overruns and evictions, or while
+    /// its durable name had lost its place. Always 0 for a reliable subscriber that kept its place.
     #[must_use]
     pub fn lost_bytes(&self) -> u64 {
         self.slow_state.lost_bytes
@@ -527,7 +527,8 @@ impl<T: ?Sized> Subscriber<T> {
         fields::stored(control, shape.type_hash)
     }
 
-    /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
+    /// Bytes of each publisher's ring; 0 until a participant has named it or a publisher has fixed
+    /// it.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.slow_state.attached.geometry.capacity

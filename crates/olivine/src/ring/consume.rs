@@ -506,7 +506,8 @@ impl Consumer {
     pub(crate) fn release_to(&mut self, position: u64) {
         self.released = position;
         let Some(gate) = &self.gate else { return };
-        // REUSE (release): pairs with the acquire load in `Gate::slowest`.
+        // REUSE (release): pairs with the acquire load in `Gate::positions`; on a sealed
+        // channel in `Pages::collect`.
         gate.position
             .store(position, unless(mutant("reuse_relaxed"), Ordering::Release));
         crate::points::pass("release.stored");

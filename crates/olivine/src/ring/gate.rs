@@ -45,7 +45,7 @@ impl Gate {
     pub(crate) fn positions(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
         bits(&self.control, control::GATING, self.geometry.slots()).filter_map(|slot| {
             let position = self.control.word(self.geometry.position(slot, self.lane));
-            // REUSE (acquire): pairs with the release store in `Consumer::release`. The
+            // REUSE (acquire): pairs with the release store in `Consumer::release_to`. The
             // subscriber's reads of these bytes happen before we overwrite them.
             let position = position.load(unless(mutant("reuse_scan_relaxed"), Ordering::Acquire));
             (position != NO_POSITION).then_some((slot, position))

@@ -95,11 +95,12 @@ words! {
 words! {
     /// How an idle endpoint waits. The endpoints of one channel may use different strategies.
     WaitStrategy {
-        /// Spins without a pause: lowest latency, one whole CPU.
+        /// Keeps looking: lowest latency, one whole CPU.
         Spin = "spin",
         /// Yields the CPU to others between two checks.
         Yield = "yield",
-        /// Sleeps in the kernel until woken: no CPU, tens of microseconds to wake.
+        /// Looks for a moment, then sleeps in the kernel until woken: hardly any CPU, tens of
+        /// microseconds to wake.
         Park = "park",
         /// Spins for about 50 µs, then parks.
         #[default]

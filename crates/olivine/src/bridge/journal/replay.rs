@@ -55,7 +55,7 @@ pub struct Skipped {
     pub path: PathBuf,
     /// Bytes from its start.
     pub offset: u64,
-    /// Lost frame bytes over all lanes.
+    /// Bytes of frames left out, over all lanes.
     pub lost_bytes: u64,
 }
 

@@ -146,8 +146,11 @@ keys! { KEYS {
     /// a publisher frees what all of them have read only when it reaches its limit, about once a
     /// lap.
     ///
-    /// Over `tcp://` and `nats://` this counts from the connection: what was sent before it is
-    /// missed. Give `oldest` to get it, or `subscribers=` to the publisher.
+    /// Over `tcp://` to a publisher that listens, and over `nats://`, this counts from the
+    /// connection: what was sent before it is missed. Opening may return before it: `link_status`
+    /// says when it is there. Give `oldest` to get that, or `subscribers=` to the publisher. A
+    /// `tcp://` publisher that connects delivers what no subscriber has acknowledged, to the
+    /// first one all that it sent since it was opened, whatever `from=` says.
     ///
     /// In a journal, `oldest` is its first message, and `now` the next one to be recorded after
     /// opening, so nothing of a finished journal. `time:DATE` is the first message that was
@@ -341,7 +344,8 @@ keys! { KEYS {
     /// one closing does not wait. What a `name=` keeps then is delivered by the next program that
     /// opens the URI with this name, but not to a far side that has expired or was evicted. Closing
     /// gives up a `tcp://` or `nats://` far side that has been absent for `expire`, or 30 s if that
-    /// is never. Then `close` returns `Unacknowledged`, and what is left is lost without a `name=`.
+    /// is never, also if `linger` is longer. The time before closing counts: a far side that has
+    /// been absent for so long gets one more attempt.
     /// On a full disk closing waits for ever unless `linger` is set.
     ///
     /// Over `tcp://` the far side also confirms the end of the stream. If the connection breaks

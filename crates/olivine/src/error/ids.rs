@@ -234,8 +234,8 @@ ids! {
         "use the matching version";
     Damaged "damaged"
         "bytes are damaged, and whole blocks follow",
-        "use what is before, which 'olivine journal cut' copies; in Rust, Replay::skip_damage \
-         continues behind it";
+        "use what is before, which 'olivine journal cut' copies; from=position: with the number in \
+         the error reads on behind it";
     Unfinished "unfinished"
         "the recording was not finished: its recorder was killed, works on, or the file was cut",
         "record into it again, which mends its end, or accept it with 'unfinished=accept'";

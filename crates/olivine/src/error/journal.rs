@@ -108,11 +108,12 @@ pub enum JournalError {
         expected: u32,
     },
     /// The file is damaged here, and whole blocks follow. Nothing after this place is delivered
-    /// until `skip_damage` is called.
+    /// until `skip_damage` is called, or the journal is read again from `next` on.
     #[error(
         "{} is damaged at byte {offset}: {problem}; everything before was delivered, and 'olivine \
-         journal cut' copies it; what follows is read in Rust, with Replay::skip_damage",
-        path.display()
+         journal cut' copies it; {}",
+        path.display(),
+        reads_on(*next)
     )]
     Damaged {
         /// The file.
@@ -121,6 +122,8 @@ pub enum JournalError {
         offset: u64,
         /// What is wrong.
         problem: &'static str,
+        /// Position in the journal of the next whole block; `None` if none was found.
+        next: Option<u64>,
     },
     /// The recording is unfinished. Everything up to its last whole block was delivered.
     #[error(
@@ -240,6 +243,16 @@ pub enum JournalError {
     /// The recorder was opened before a `fork`, and this is the child.
     #[error("this recorder belongs to the parent process: open the journal again after fork")]
     Forked,
+}
+
+fn reads_on(next: Option<u64>) -> String {
+    match next {
+        Some(next) => format!(
+            "read on behind it with 'from=position:{next}', or --from of the tool; what is \
+             between is lost"
+        ),
+        None => "no whole block is known behind it".to_owned(),
+    }
 }
 
 impl JournalError {

@@ -156,6 +156,54 @@ fn flipped_byte_is_reported_and_never_delivered() {
     }
 }
 
+/// Everything that the journal at `path` delivers, read again behind each damage from the position
+/// that its error names.
+fn follow_errors(path: &Path) -> (Vec<Recorded>, Vec<u64>) {
+    let (mut messages, mut positions) = (Vec::new(), Vec::new());
+    let mut replay = Replay::open(path).unwrap();
+    loop {
+        let part = deliver(&mut replay);
+        messages.extend(part.messages);
+        let next = match part.end {
+            Err(JournalError::Damaged { next, .. }) => next,
+            Ok(_) => None,
+            Err(error) => panic!("{error}"),
+        };
+        let Some(next) = next else {
+            return (messages, positions);
+        };
+        assert!(positions.last().is_none_or(|last| *last < next), "{next}");
+        positions.push(next);
+        replay = Replay::open(path).unwrap();
+        replay.seek_position(next).unwrap();
+    }
+}
+
+#[test]
+fn error_of_damage_names_the_position_where_reading_goes_on() {
+    for packing in packings() {
+        let small = small(packing);
+        let place = TestFolder::new();
+        let path = place.file("flip.olv");
+        let mut named = 0;
+        // Without the index at the end, too.
+        for end in [small.bytes.len(), small.whole[small.whole.len() - 2].0] {
+            for at in 64..end {
+                let mut bytes = small.bytes[..end].to_vec();
+                bytes[at] ^= 4;
+                std::fs::write(&path, &bytes).unwrap();
+                let (past, skips) = replay_past_damage(&path);
+                let (found, positions) = follow_errors(&path);
+                assert!(is_part_of(&found, &small.messages), "byte {at} of {end}");
+                assert!(is_part_of(&past, &found), "byte {at} of {end}");
+                assert_eq!(positions.is_empty(), skips.is_empty(), "byte {at} of {end}");
+                named += positions.len();
+            }
+        }
+        assert!(named > 1000, "{named}");
+    }
+}
+
 /// Whole blocks are never overwritten: after damage, recording continues in the next file.
 #[test]
 fn recorder_keeps_damage_and_later_blocks() {
@@ -255,6 +303,9 @@ fn damage_in_one_file_keeps_the_others_readable() {
         let (past, _) = replay_past_damage(&path);
         assert!(is_part_of(&past, &account.messages), "cut at {cut}");
         assert_eq!(past.last(), account.messages.last(), "cut at {cut}");
+        if cut >= 64 {
+            assert_eq!(follow_errors(&path).0, past, "cut at {cut}");
+        }
     }
 }
 

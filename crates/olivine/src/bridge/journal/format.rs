@@ -105,6 +105,7 @@ impl TermHeader {
             path: path.to_owned(),
             offset: 0,
             problem,
+            next: None,
         };
         if !is_whole || header.reserved.get() != 0 {
             return Err(damaged("the check of the file's header does not match"));

@@ -139,7 +139,7 @@ impl JournalInlet {
     /// Returns the position that the lane stores until the first delivery.
     fn seek(&self, replay: &mut Replay, resumed: Option<u64>) -> Result<u64, JournalError> {
         if let Some(position) = resumed {
-            replay.seek_position(position)?;
+            replay.seek_resumed(position)?;
             return Ok(position);
         }
         match self.config.from {

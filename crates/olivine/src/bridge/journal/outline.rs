@@ -114,7 +114,8 @@ struct Spot {
 }
 
 impl Outline {
-    /// Reads the outline of the journal at `path`. Waits for nothing; reads a few MiB at most.
+    /// Reads the outline of the journal at `path`. Waits for nothing; reads a few MiB at most, and
+    /// from damage on to the next whole block.
     ///
     /// # Errors
     ///
@@ -483,10 +484,13 @@ fn last_blocks(walk: &Walk) -> Result<Option<(u64, BlockHeader)>, JournalError> 
 fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str) {
     damage.get_or_insert_with(|| {
         let (path, offset) = (walk.source.path.clone(), walk.offset);
+        let next = walk.source.whole_after(offset, walk.sequence);
+        let next = next.ok().flatten();
         let error = JournalError::Damaged {
             path,
             offset,
             problem,
+            next: next.map(|(_, header)| header.position.get()),
         };
         error.to_string()
     });

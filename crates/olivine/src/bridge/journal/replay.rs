@@ -43,7 +43,12 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug)]
 enum Wanted {
     All,
-    FromPosition(u64),
+    FromPosition {
+        from: u64,
+        /// Also where nothing before `from` was read: damage between the runs that end and begin
+        /// there may have hidden a hole or a failure.
+        passes_damage: bool,
+    },
     FromTime(u64),
 }
 
@@ -83,16 +88,29 @@ impl Replay {
     /// Goes to the first message at journal position `position` or later.
     ///
     /// A position before the oldest remaining file means the oldest message; one after the last
-    /// message means future messages.
+    /// message means future messages. Damage that ends there or before is passed in silence.
     ///
     /// # Errors
     ///
     /// [`JournalError`].
     pub fn seek_position(&mut self, position: u64) -> Result<(), JournalError> {
+        self.seek_to(position, true)
+    }
+
+    /// As [`Replay::seek_position`], to where a reader stopped: it may not know of damage there.
+    pub(super) fn seek_resumed(&mut self, position: u64) -> Result<(), JournalError> {
+        self.seek_to(position, false)
+    }
+
+    fn seek_to(&mut self, position: u64, passes_damage: bool) -> Result<(), JournalError> {
         // A block that begins there may follow a description of its lanes, which shows a hole: the
         // walk begins before both.
         let (file, block) = (|at, _| at <= position, |at, _| at < position);
-        self.seek(Wanted::FromPosition(position), file, block)
+        let wanted = Wanted::FromPosition {
+            from: position,
+            passes_damage,
+        };
+        self.seek(wanted, file, block)
     }
 
     /// Goes to the first run recorded at `time_ns`, in nanoseconds since 1970, or later.
@@ -140,22 +158,35 @@ impl Replay {
     ) -> Result<(), JournalError> {
         let terms = term::list(&self.base)?;
         let (mut found, mut before) = (None, Vec::new());
+        let mut refused = None;
         for term in terms {
-            let Some(next) = Source::open(&self.base, term)? else {
+            let next = match Source::open(&self.base, term) {
+                Ok(Some(next)) => next,
                 // One of the oldest, removed since the listing. In the middle it is found later.
-                continue;
+                Ok(None) => continue,
+                // The place may be in a later file. If not, reading comes to this one.
+                Err(error) if is_damage(&error) => {
+                    refused = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             // A file's header has its start and the newest time of the files before it.
             let starts_before = file_is_before(next.header.position.get(), next.header.time.get());
             if found.is_some() && !starts_before {
                 break;
             }
+            if !starts_before && let Some(error) = refused {
+                return Err(error);
+            }
             found = Some(next);
             before.push(term);
         }
         before.pop();
-        if let Some(found) = found {
-            self.enter(found);
+        match (found, refused) {
+            (Some(found), _) => self.enter(found),
+            (None, Some(error)) => return Err(error),
+            (None, None) => {}
         }
         let begin = self.walk.offset;
         self.walk.seek(block_is_before)?;
@@ -272,7 +303,7 @@ impl Replay {
             Wanted::All => return 0,
             Wanted::FromTime(from) if time < from => return bytes,
             Wanted::FromTime(_) => 0,
-            Wanted::FromPosition(from) => {
+            Wanted::FromPosition { from, .. } => {
                 let start = self.block_position + first as u64;
                 let run = self.walk.frames(first, bytes);
                 let lane = self.walk.runs[self.run].lane.get() as usize;
@@ -296,9 +327,23 @@ impl Replay {
         let position = self.walk.position;
         let mut step = self.walk.step()?;
         if matches!(step, Step::End | Step::Not(_)) {
-            let next = self.next_term()?;
-            let has_more =
-                next.is_some() || matches!(step, Step::Not(_)) && self.whole_block_follows()?;
+            let next = match self.next_term() {
+                Ok(next) => next,
+                Err(JournalError::Damaged {
+                    path,
+                    offset,
+                    problem,
+                    ..
+                }) => {
+                    return self.pass(path, offset, problem, None);
+                }
+                Err(error) => return Err(error),
+            };
+            let here = match step {
+                Step::Not(_) => self.whole_here()?,
+                _ => None,
+            };
+            let has_more = next.is_some() || here.is_some();
             if has_more {
                 // A block that was half written at the first look is whole now if more was written
                 // after it.
@@ -306,12 +351,17 @@ impl Replay {
             }
             match (step, next) {
                 (Step::End, Some(next)) => {
-                    self.check_follows(&next)?;
+                    if let Some(problem) = self.walk.does_not_go_on(&next.header) {
+                        return self.pass(next.path, 0, problem, None);
+                    }
                     self.enter_going_on(next);
                     return Ok(true);
                 }
                 (Step::End, None) => return Ok(false),
-                (Step::Not(problem), _) if has_more => return Err(self.damaged(problem)),
+                (Step::Not(problem), _) if has_more => {
+                    let (path, offset) = (self.walk.source.path.clone(), self.walk.offset);
+                    return self.pass(path, offset, problem, here);
+                }
                 (Step::Not(_), _) => {
                     self.torn = Some(self.tail()?);
                     return Ok(false);
@@ -324,6 +374,39 @@ impl Replay {
         }
         (self.run, self.at, self.block_position) = (0, 0, position);
         Ok(true)
+    }
+
+    /// Goes on behind this damage if nothing of it is wanted. Else it is the error, with the
+    /// position of the next whole block: `here` is that of this file.
+    fn pass(
+        &mut self,
+        path: PathBuf,
+        offset: u64,
+        problem: &'static str,
+        here: Option<u64>,
+    ) -> Result<bool, JournalError> {
+        let next = match here {
+            Some(position) => Some(position),
+            None => self.later_file()?.map(|file| file.header.position.get()),
+        };
+        // A file of another journal may begin before it.
+        let next = next.filter(|next| *next >= self.walk.position);
+        if let Wanted::FromPosition {
+            from,
+            passes_damage,
+        } = self.wanted
+            && next.is_some_and(|next| next <= from)
+            && (passes_damage || self.walk.position < from)
+            && self.skip_damage()?.is_some()
+        {
+            return Ok(true);
+        }
+        Err(JournalError::Damaged {
+            path,
+            offset,
+            problem,
+            next,
+        })
     }
 
     /// Continues with the next file; the seek is still in progress.
@@ -354,32 +437,26 @@ impl Replay {
         }
     }
 
-    /// Whether `next` continues the walk.
-    fn check_follows(&self, next: &Source) -> Result<(), JournalError> {
-        let Some(problem) = self.walk.does_not_go_on(&next.header) else {
-            return Ok(());
-        };
-        Err(JournalError::Damaged {
-            path: next.path.clone(),
-            offset: 0,
-            problem,
-        })
+    /// Position of the first whole block behind the place of the walk in its file.
+    fn whole_here(&self) -> Result<Option<u64>, JournalError> {
+        let (offset, sequence) = (self.walk.offset, self.walk.sequence);
+        let found = self.walk.source.whole_after(offset, sequence)?;
+        Ok(found.map(|(_, header)| header.position.get()))
     }
 
-    fn whole_block_follows(&self) -> Result<bool, JournalError> {
-        let found = self
-            .walk
-            .source
-            .whole_after(self.walk.offset, self.walk.sequence)?;
-        Ok(found.is_some())
-    }
-
-    fn damaged(&self, problem: &'static str) -> JournalError {
-        JournalError::Damaged {
-            path: self.walk.source.path.clone(),
-            offset: self.walk.offset,
-            problem,
+    /// The first file behind that of the walk with a whole header.
+    fn later_file(&self) -> Result<Option<Source>, JournalError> {
+        let term = self.walk.source.header.term.get();
+        let files = term::list(&self.base)?.into_iter();
+        for later in files.filter(|later| *later > term) {
+            match Source::open(&self.base, later) {
+                Ok(Some(source)) => return Ok(Some(source)),
+                Ok(None) => {}
+                Err(error) if is_damage(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(None)
     }
 
     fn tail(&self) -> Result<Torn, JournalError> {
@@ -416,22 +493,11 @@ impl Replay {
             (self.run, self.at, self.block_position) = (0, 0, self.walk.position);
             return Ok(Some(self.skipped(before)));
         }
-        let term = self.walk.source.header.term.get();
-        for next in term::list(&self.base)?
-            .into_iter()
-            .filter(|next| *next > term)
-        {
-            match Source::open(&self.base, next) {
-                Ok(Some(source)) => {
-                    self.enter_going_on(source);
-                    return Ok(Some(self.skipped(before)));
-                }
-                Ok(None) | Err(JournalError::Damaged { .. } | JournalError::NotAJournal { .. }) => {
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+        let Some(later) = self.later_file()? else {
+            return Ok(None);
+        };
+        self.enter_going_on(later);
+        Ok(Some(self.skipped(before)))
     }
 
     fn skipped(&self, before: u64) -> Skipped {
@@ -531,6 +597,14 @@ fn oldest(
         }
         gone = term;
     }
+}
+
+/// Whether a file cannot be read for what is in it.
+fn is_damage(error: &JournalError) -> bool {
+    matches!(
+        error,
+        JournalError::Damaged { .. } | JournalError::NotAJournal { .. }
+    )
 }
 
 fn source(base: &Path, term: u64) -> Result<Source, JournalError> {

@@ -101,8 +101,9 @@ pub struct PublisherInfo {
     pub back_pressure_count: u64,
     /// Nanoseconds without room, up to now.
     pub back_pressure_ns: u64,
-    /// Nanoseconds of its current lack of room; 0 once it has found room, gave up after a time-out,
-    /// or closed. After a refused `try_publish` it goes on until its next look.
+    /// Nanoseconds of its current lack of room; 0 once it has found room or closed, and from a
+    /// time-out until it finds no room again, which goes on with the time of before. After a
+    /// refused `try_publish` it goes on until its next look.
     pub blocked_ns: u64,
     /// Slot of the subscriber that it waits for now.
     pub blocked_by: Option<usize>,

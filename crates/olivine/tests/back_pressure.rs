@@ -132,6 +132,37 @@ fn given_up_message_counts_as_back_pressure() {
 }
 
 #[test]
+fn publisher_that_tries_again_shows_the_time_since_it_had_room() {
+    let place = TestFolder::new();
+    let uri = place.uri("again", "capacity=4KiB");
+    let mut publisher = Publisher::open(&uri).unwrap();
+    let _slow = Subscriber::open(&uri).unwrap();
+    let shown = || look(&uri).publishers[0].clone();
+    let mut counted = 0;
+    while publisher.try_publish(&[0; 1000]).is_ok() {}
+    for _ in 0..3 {
+        let gave_up = publisher.publish_timeout(&[0; 1000], Duration::from_millis(2));
+        assert_eq!(gave_up, Err(NotSent::BackPressured));
+        assert!(publisher.try_publish(&[0; 1000]).is_err());
+        let again = shown();
+        assert!(again.blocked_ns >= counted + 2_000_000, "{again:?}");
+        // Nothing is counted twice.
+        assert_eq!(again.back_pressure_ns, again.blocked_ns);
+        counted = again.blocked_ns;
+    }
+    // A message that was sent meanwhile had room: the time begins anew.
+    let gave_up = publisher.publish_timeout(&[0; 1000], Duration::ZERO);
+    assert_eq!(gave_up, Err(NotSent::BackPressured));
+    publisher.publish(&[0; 8]).unwrap();
+    assert!(publisher.try_publish(&[0; 1000]).is_err());
+    let anew = shown();
+    assert!(
+        anew.back_pressure_ns >= anew.blocked_ns + counted,
+        "{anew:?}"
+    );
+}
+
+#[test]
 fn failed_offer_counts_as_back_pressure() {
     let place = TestFolder::new();
     let uri = place.uri("offers", "capacity=4KiB");

@@ -19,15 +19,7 @@ pub(super) fn lines(info: &ChannelInfo) -> String {
         .publishers
         .iter()
         .filter(|publisher| publisher.blocked_ns > 0);
-    let mut lines: String = blocked.map(|publisher| line(info, publisher)).collect();
-    if !lines.is_empty() {
-        // Two looks are needed for more: a publisher that gave up and tried again has begun its
-        // clock anew.
-        lines.push_str(
-            "             in its present try; WAITED of 'olivine inspect' is the sum of all\n",
-        );
-    }
-    lines
+    blocked.map(|publisher| line(info, publisher)).collect()
 }
 
 #[allow(clippy::cast_precision_loss, reason = "shown with three figures")]
@@ -43,7 +35,7 @@ fn line(info: &ChannelInfo, publisher: &PublisherInfo) -> String {
         None => "a subscriber that has gone since".to_owned(),
     };
     format!(
-        "held back    {}: publisher {} for >= {} by {reader}\n",
+        "held back    {}: publisher {} for {} by {reader}\n",
         info.name,
         publisher.pid,
         text::nanos(publisher.blocked_ns as f64),

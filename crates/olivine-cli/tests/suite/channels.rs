@@ -194,7 +194,7 @@ fn ls_and_inspect_name_the_stopped_slow_subscriber() {
     let lane = &shown()["publishers"][0];
     assert_eq!(lane["blocked_by_slot"], 0, "{lane}");
     assert!(lane["back_pressure_ns"].as_u64() >= lane["blocked_ns"].as_u64());
-    let held = format!("held back    x: publisher {} for >= ", writer.child.id());
+    let held = format!("held back    x: publisher {} for ", writer.child.id());
     let by = format!(" by subscriber {} (stopped)\n", reader.child.id());
     for words in [&["ls"][..], &["inspect", "x"]] {
         let text = String::from_utf8(place.run(words).stdout).unwrap();

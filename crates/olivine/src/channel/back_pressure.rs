@@ -36,9 +36,11 @@ const RECHECK_AFTER: Duration = Duration::from_millis(1);
 pub(super) struct StallMonitor {
     /// Start of the time without room; 0 if there is room.
     since: u64,
-    /// Start of the time that the lane's counter counts; 0 if it does not run. It stops when the
-    /// publisher gives a message up.
+    /// Start of the time that the lane shows and its counter counts: when the publisher found no
+    /// room, also before it gave a message up. 0 if it does not run: it stops then.
     counted_since: u64,
+    /// What the lane showed when the publisher gave a message up.
+    given_up: GivenUp,
     /// When the publisher gave a message up. It may have done something else since then.
     gave_up_at: u64,
     checked_at: u64,
@@ -49,6 +51,17 @@ pub(super) struct StallMonitor {
     stalls: Vec<SlotStall>,
     pub(super) evicted: u64,
     pub(super) reclaimed: u64,
+}
+
+/// A time without room that was counted, and is counted again as a part of a longer one if the
+/// publisher has sent nothing until it finds no room again.
+#[derive(Debug, Default)]
+struct GivenUp {
+    /// Its start; 0 for none.
+    since: u64,
+    ns: u64,
+    /// End of what the publisher had sent.
+    position: u64,
 }
 
 /// A subscriber that is behind while a publisher waits.
@@ -86,7 +99,16 @@ impl StallMonitor {
             self.time_subscribers(attached, producer, 0, need);
         }
         if self.counted_since == 0 {
+            let before = core::mem::take(&mut self.given_up);
             self.counted_since = now;
+            // It has sent nothing since, so there was no room all the time.
+            if before.since != 0 && before.position == producer.position() {
+                self.counted_since = before.since;
+                // Before the start is stored: an observer between the two reads too little for a
+                // moment, and counts nothing twice.
+                let taken_back = before.ns.wrapping_neg();
+                add_to_counter(producer.lane(), lane::BACK_PRESSURE_NS, taken_back);
+            }
             if self.gave_up_at != 0 {
                 // The publisher did not wait since then, so that time does not count against any
                 // subscriber.
@@ -98,7 +120,7 @@ impl StallMonitor {
             // Relaxed: for display, here and below; only we write them.
             let since = producer.lane().word(lane::BACK_PRESSURE_SINCE);
             show_slowest(producer);
-            since.store(now, Ordering::Relaxed);
+            since.store(self.counted_since, Ordering::Relaxed);
         }
         self.reclaim_or_evict(attached, producer, now, Some(need))
     }
@@ -115,6 +137,7 @@ impl StallMonitor {
             self.wait_abandoned(producer);
             self.since = 0;
             self.gave_up_at = 0;
+            self.given_up = GivenUp::default();
         }
     }
 
@@ -128,7 +151,13 @@ impl StallMonitor {
                 .store(0, Ordering::Relaxed);
             lane.word(lane::BACK_PRESSURE_SLOT)
                 .store(0, Ordering::Relaxed);
-            add_to_counter(lane, lane::BACK_PRESSURE_NS, self.running_ns());
+            let ns = self.running_ns();
+            add_to_counter(lane, lane::BACK_PRESSURE_NS, ns);
+            self.given_up = GivenUp {
+                since: self.counted_since,
+                ns,
+                position: producer.position(),
+            };
             self.counted_since = 0;
             self.gave_up_at = monotonic_ns();
         }

@@ -258,7 +258,7 @@ pub(crate) mod lane {
     /// Times a publisher took the lane over from a dead one.
     pub(crate) const TAKEOVERS: usize = 51;
     /// Monotonic time in nanoseconds since which the publisher has had no room; 0 once it has
-    /// found room, given up after a time-out, or closed.
+    /// found room or closed, and from a time-out until it finds no room again.
     pub(crate) const BACK_PRESSURE_SINCE: usize = 52;
     /// Slot of the subscriber that holds it back, plus 1; 0 for none.
     pub(crate) const BACK_PRESSURE_SLOT: usize = 53;

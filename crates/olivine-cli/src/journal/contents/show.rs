@@ -1,6 +1,8 @@
 //! The contents of a journal as text and as JSON.
 
-use super::{Contents, FailedRecording, Hole, LaneContents, failures_sentence, missed_sentence};
+use super::{
+    Contents, End, FailedRecording, Hole, LaneContents, failures_sentence, missed_sentence,
+};
 use crate::output::table;
 use olivine::Start;
 use olivine_bench::text;
@@ -45,12 +47,16 @@ impl Contents {
             (None, true) => {}
         }
         if !self.is_exact {
-            let inside = match missed {
+            let damage = match self.end {
+                End::Damaged(_) => "more damage",
+                End::State(_) => "damage",
+            };
+            let missing = match missed {
                 Some(_) => "",
-                None => "messages are missing inside, and whether ",
+                None => ", missing messages",
             };
             parts.push(format!(
-                "only --exact tells whether {inside}earlier recordings failed"
+                "not checked in whole: only --exact finds {damage}{missing} and earlier failures"
             ));
         }
         parts.join("; ")

@@ -4,7 +4,7 @@ use crate::output::table;
 use crate::terminal::escaped;
 use crate::terminal::fit::{cut, width_of, wrapped};
 use crate::watch::format::{about_rate, age, behind, messages, percent, rate, role, share, who};
-use crate::watch::view::View;
+use crate::watch::view::{ChannelView, Role, State, View};
 use olivine_bench::text;
 use std::path::Path;
 
@@ -90,14 +90,20 @@ fn channels(view: &View) -> String {
             },
             percent(one.ring_fill),
             share(one.held_share),
-            one.publishers_count.to_string(),
-            match one.gone_count {
-                0 => one.subscribers_count.to_string(),
-                gone => format!("{} (+{gone} gone)", one.subscribers_count),
-            },
+            with_gone(one, Role::Publisher, one.publishers_count),
+            with_gone(one, Role::Subscriber, one.subscribers_count),
         ]
     });
     table(&heads, &[1, 2, 3, 4, 5, 6, 7], rows.collect())
+}
+
+/// The living participants of a role, and those that are gone.
+fn with_gone(channel: &ChannelView, role: Role, living: usize) -> String {
+    let of_role = channel.participants.iter().filter(|one| one.role == role);
+    match of_role.filter(|one| one.state == State::Gone).count() {
+        0 => living.to_string(),
+        gone => format!("{living} (+{gone} gone)"),
+    }
 }
 
 fn participants(view: &View) -> Vec<Vec<String>> {

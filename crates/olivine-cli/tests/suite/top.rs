@@ -183,6 +183,11 @@ fn killed_publisher_is_gone() {
     until("the death", || {
         of_process(&look(&place, &[]), killed)["state"] == "gone"
     });
+    let table = String::from_utf8(place.run(&["top", "--once"]).stdout).unwrap();
+    let channel = table.lines().find(|line| line.starts_with("x ")).unwrap();
+    let cells = channel.split("  ").map(str::trim);
+    let cells: Vec<&str> = cells.filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(cells[cells.len() - 2..], ["0 (+1 gone)", "1"], "{table}");
 }
 
 #[test]

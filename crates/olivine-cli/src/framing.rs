@@ -230,7 +230,7 @@ pub(crate) fn write_message(
                 out.write_all(b"\t")?;
             }
             if message.escape {
-                terminal::write_escaped(out, payload)?;
+                terminal::write_payload(out, payload)?;
             } else {
                 out.write_all(payload)?;
             }

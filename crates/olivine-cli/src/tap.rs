@@ -150,9 +150,9 @@ impl Printer {
         } else {
             message.topic
         };
-        terminal::write_escaped(&mut self.out, topic)?;
+        terminal::write_payload(&mut self.out, topic)?;
         self.out.write_all(b"  ")?;
-        terminal::write_escaped(&mut self.out, message.head)?;
+        terminal::write_payload(&mut self.out, message.head)?;
         let cut = message.head.len() as u64 != size;
         self.out
             .write_all(if cut { "…\n".as_bytes() } else { b"\n" })

@@ -54,7 +54,38 @@ fn push_escaped(out: &mut String, character: char) {
     }
 }
 
-/// Writes a payload for a terminal: text escaped, bytes that are not UTF-8 as `\xff`.
+/// Whether a terminal shows nothing for this character, or ends the line.
+fn is_unseen(character: char) -> bool {
+    matches!(
+        character,
+        '\t' | '\u{ad}' | '\u{200b}' | '\u{2028}' | '\u{2029}' | '\u{2060}' | '\u{feff}'
+    )
+}
+
+/// Writes a payload for a terminal so that different bytes look different: as
+/// [`write_escaped`], a backslash as `\\`, a tab as `\t`, and what a terminal shows nothing for as
+/// `\u{200b}`.
+pub(crate) fn write_payload(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
+    let mut shown = String::new();
+    for chunk in payload.utf8_chunks() {
+        shown.clear();
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => shown.push_str("\\\\"),
+                '\t' => shown.push_str("\\t"),
+                _ if is_unseen(character) => shown.extend(character.escape_unicode()),
+                _ => push_escaped(&mut shown, character),
+            }
+        }
+        out.write_all(shown.as_bytes())?;
+        for byte in chunk.invalid() {
+            write!(out, "\\x{byte:02x}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes text of others for a terminal: text escaped, bytes that are not UTF-8 as `\xff`.
 pub(crate) fn write_escaped(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
     for chunk in payload.utf8_chunks() {
         out.write_all(escaped(chunk.valid()).as_bytes())?;
@@ -158,6 +189,39 @@ mod tests {
     }
 
     #[test]
+    fn payloads_that_differ_look_different() {
+        let shown = |payload: &[u8]| {
+            let mut out = Vec::new();
+            write_payload(&mut out, payload).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(shown("größe".as_bytes()), "größe");
+        assert_eq!(shown(b"a\\nb"), r"a\\nb");
+        assert_eq!(shown(b"a\nb\tc\r"), r"a\nb\tc\r");
+        assert_eq!(
+            shown("\u{200b}\u{202e}\u{1b}".as_bytes()),
+            r"\u{200b}\u{202e}\x1b"
+        );
+        // A byte that is not UTF-8, and the text that names it.
+        assert_eq!(
+            (shown(b"\xff"), shown(b"\\xff")),
+            (r"\xff".into(), r"\\xff".into())
+        );
+        // No two payloads look the same.
+        let mut seen = std::collections::BTreeMap::new();
+        let bytes = [
+            b'\\', b'n', b'x', b'0', b'a', b'\n', b'\t', b'\x0a', 0x1b, 0xff, 0xc2, 0x9b,
+        ];
+        for payload in bytes
+            .iter()
+            .flat_map(|a| bytes.iter().map(move |b| [*a, *b]))
+        {
+            let before = seen.insert(shown(&payload), payload);
+            assert!(before.is_none_or(|before| before == payload), "{payload:?}");
+        }
+    }
+
+    #[test]
     fn no_control_byte_is_left_after_escaping() {
         let obeys = |bytes: &[u8]| {
             let text = std::str::from_utf8(bytes).unwrap();
@@ -175,6 +239,7 @@ mod tests {
         for byte in 0..=255 {
             let mut out = Vec::new();
             write_escaped(&mut out, &[byte, b'x']).unwrap();
+            write_payload(&mut out, &[byte, b'x']).unwrap();
             assert!(!obeys(&out), "{byte}");
         }
     }

@@ -295,6 +295,7 @@ fn each(
 pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     let dir = directory(args.dir.as_deref(), Looks::Once)?;
     let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
+    let kept = kept(&dir, &collected)?;
     if common.json {
         let channels: Vec<Value> = collected
             .iter()
@@ -303,7 +304,12 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
                 json!({ "name": gone.name, "file_bytes": gone.bytes, "reason": reason })
             })
             .collect();
-        return print_json(&json!({ "dir": dir, "dry_run": args.dry_run, "collected": channels }));
+        return print_json(&json!({
+            "dir": dir,
+            "dry_run": args.dry_run,
+            "collected": channels,
+            "kept": kept.iter().map(Kept::json).collect::<Vec<_>>(),
+        }));
     }
     let verb = if args.dry_run {
         "would remove"
@@ -322,7 +328,56 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     if collected.is_empty() {
         out.push_str(&format!("nothing to collect in {}\n", dir.display()));
     }
+    out.extend(kept.iter().map(|one| one.line(args.dir.as_deref())));
     print(&out)
+}
+
+/// A channel that no process uses, and that stays for its durable subscribers.
+struct Kept {
+    name: String,
+    subscribers: Vec<String>,
+}
+
+/// The channels of `dir` that stay although no process uses them.
+fn kept(dir: &Path, collected: &[admin::Collected]) -> Outcome<Vec<Kept>> {
+    let mut kept = Vec::new();
+    for channel in admin::list(dir).map_err(failed)? {
+        let Ok(info) = channel.result else { continue };
+        let is_collected = collected.iter().any(|gone| gone.name == info.name);
+        let names = info.subscribers.iter().filter_map(|one| one.name.clone());
+        let subscribers: Vec<String> = names.collect();
+        if state(&info) == "unused" && !is_collected && !subscribers.is_empty() {
+            kept.push(Kept {
+                name: info.name,
+                subscribers,
+            });
+        }
+    }
+    kept.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(kept)
+}
+
+impl Kept {
+    fn json(&self) -> Value {
+        json!({ "name": self.name, "subscribers": self.subscribers })
+    }
+
+    fn line(&self, dir: Option<&Path>) -> String {
+        // From shared memory.
+        let shown = |name: &String| format!("'{}'", crate::terminal::escaped(name));
+        let names: Vec<String> = self.subscribers.iter().map(shown).collect();
+        let noun = if names.len() == 1 {
+            "subscriber"
+        } else {
+            "subscribers"
+        };
+        let dir = dir.map_or_else(String::new, |dir| format!(" --dir {}", dir.display()));
+        format!(
+            "kept {name}: its {noun} {} may return; 'olivine rm {name}{dir}' removes it\n",
+            names.join(", "),
+            name = self.name,
+        )
+    }
 }
 
 /// How often a command looks at a folder.

@@ -87,6 +87,25 @@ fn gc_removes_only_unused_channels() {
 }
 
 #[test]
+fn gc_names_the_subscribers_that_keep_an_unused_channel() {
+    let place = TestFolder::new();
+    let named = place.start(&["sub", "x", "--name", "audit", "--out", "none"]);
+    place.await_subscribers("x", 1);
+    named.signal(Signal::KILL);
+    drop(named);
+    place.await_subscribers("x", 0);
+    let text = String::from_utf8(place.run(&["gc"]).stdout).unwrap();
+    let kept = "kept x: its subscriber 'audit' may return; 'olivine rm x' removes it\n";
+    assert!(text.starts_with("nothing to collect in "), "{text}");
+    assert!(text.ends_with(kept), "{text}");
+    let shown = json(&place.run(&["gc", "--json"]));
+    let expected = serde_json::json!([{ "name": "x", "subscribers": ["audit"] }]);
+    assert_eq!(shown["kept"], expected, "{shown}");
+    assert!(place.run(&["rm", "x"]).status.success());
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
 fn shells_complete_commands_options_and_names_of_channels() {
     let place = TestFolder::new();
     place.run(&["pub", "ticks", "a"]);

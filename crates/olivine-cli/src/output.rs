@@ -2,13 +2,15 @@
 
 use crate::failure::{Failure, Outcome};
 use crate::terminal;
-use crate::terminal::fit::width_of;
+use crate::terminal::fit::{cut_middle, width_of};
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 use std::io::Write;
 
 /// Widest table in columns.
 const WIDTH: u16 = 80;
+/// Spaces between two columns of a table.
+const GAP: usize = 2;
 /// Indentation of the rest of a broken line.
 const FOLDED_INDENT: usize = 2;
 
@@ -83,7 +85,63 @@ pub(crate) fn table(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>) 
     render(headings, right, rows, terminal::is_stdout())
 }
 
+/// As [`table`], with a line for each row: on a terminal that is too narrow for the rows, cells of
+/// the columns `cut` are cut in their middle.
+pub(crate) fn rows_of_a_line(
+    headings: &[&str],
+    right: &[usize],
+    cut: &[usize],
+    mut rows: Vec<Vec<String>>,
+) -> String {
+    if terminal::is_stdout() {
+        let columns = terminal::size_of(std::io::stdout()).map_or(0, |(_, columns)| columns);
+        let width = columns.max(WIDTH.into());
+        cut_to(width, headings, cut, &mut rows);
+        return render_to(width, headings, right, rows, true);
+    }
+    render(headings, right, rows, false)
+}
+
+/// Cuts cells of the columns `cut`, the widest first, until the rows take `width` columns.
+fn cut_to(width: usize, headings: &[&str], cut: &[usize], rows: &mut [Vec<String>]) {
+    for cell in rows.iter_mut().flatten() {
+        *cell = terminal::escaped(cell).into_owned();
+    }
+    let width_at = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(|cell| width_of(cell)).max().unwrap_or(0);
+        widest.max(headings.get(column).map_or(0, |head| width_of(head)))
+    };
+    let mut widths: Vec<usize> = (0..headings.len()).map(width_at).collect();
+    let gaps = GAP * headings.len().saturating_sub(1);
+    while widths.iter().sum::<usize>() + gaps > width {
+        let can_shrink = |column: &usize| widths[*column] > width_of(headings[*column]);
+        let widest = cut.iter().copied().filter(can_shrink);
+        let Some(widest) = widest.max_by_key(|column| widths[*column]) else {
+            break;
+        };
+        widths[widest] -= 1;
+    }
+    for row in rows {
+        for &column in cut {
+            if let Some(cell) = row.get_mut(column) {
+                *cell = cut_middle(cell, widths[column]);
+            }
+        }
+    }
+}
+
 fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: bool) -> String {
+    render_to(WIDTH.into(), headings, right, rows, terminal)
+}
+
+fn render_to(
+    width: usize,
+    headings: &[&str],
+    right: &[usize],
+    rows: Vec<Vec<String>>,
+    terminal: bool,
+) -> String {
     let mut table = Table::new();
     if terminal {
         table.load_style(
@@ -91,7 +149,7 @@ fn render(headings: &[&str], right: &[usize], rows: Vec<Vec<String>>, terminal: 
         );
         table
             .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(WIDTH);
+            .set_width(u16::try_from(width).unwrap_or(u16::MAX));
     } else {
         table.load_style(presets::NOTHING);
         table.set_content_arrangement(ContentArrangement::Disabled);
@@ -164,6 +222,37 @@ mod tests {
         assert!(text.ends_with("measured\nend"), "{text}");
         let rejoined: Vec<&str> = text.split_whitespace().collect();
         assert_eq!(rejoined.len(), 4 - 1 + 30 + 1);
+    }
+
+    #[test]
+    fn long_names_are_cut_and_each_row_is_a_line() {
+        let heads = [
+            "CHANNEL", "ROLE", "PID", "NAME", "STATE", "%CPU", "BEHIND", "MESSAGES", "AGE", "HELD",
+        ];
+        let row = |n: usize| {
+            let channel = format!("market.data.eu.equities.{n}");
+            let name = ["python3 feed.py", "a\u{1b}", "olivine sub"][n % 3];
+            [
+                &channel, "sub", "1234567", name, "STOPPED", "100 %", "1023 KiB", "~12.3 K",
+                ">2.1 s", "100 %",
+            ]
+            .map(str::to_owned)
+            .to_vec()
+        };
+        let mut rows: Vec<_> = (0..9).map(row).collect();
+        cut_to(80, &heads, &[0, 3], &mut rows);
+        let text = render_to(80, &heads, &[2, 5, 6, 7, 8, 9], rows, true);
+        assert_eq!(text.lines().count(), 2 + 9, "{text}");
+        assert!(text.lines().all(|line| width_of(line) <= 80), "{text}");
+        for n in 0..9 {
+            assert!(text.contains(&format!(".{n}  sub ")), "{text}");
+        }
+        // Where there is room, none is cut.
+        let mut rows: Vec<_> = (0..9).map(row).collect();
+        cut_to(120, &heads, &[0, 3], &mut rows);
+        let text = render_to(120, &heads, &[2, 5, 6, 7, 8, 9], rows, true);
+        assert!(text.contains("market.data.eu.equities.8  sub"), "{text}");
+        assert_eq!(text.lines().count(), 2 + 9, "{text}");
     }
 
     #[test]

@@ -25,6 +25,21 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     }
 }
 
+/// `text`, cut in its middle if it is wider than `width`: names differ at their ends.
+pub(crate) fn cut_middle(text: &str, width: usize) -> String {
+    if width_of(text) <= width {
+        return text.to_owned();
+    }
+    let Some(room) = width.checked_sub(1) else {
+        return String::new();
+    };
+    let head = &text[..fitting(text, room.div_ceil(2))];
+    let room = room - width_of(head);
+    let mut ends = text.char_indices().map(|(at, _)| &text[at..]);
+    let tail = ends.find(|tail| width_of(tail) <= room).unwrap_or("");
+    format!("{head}…{tail}")
+}
+
 /// `text` in at most `lines` lines, broken at spaces and in words that are wider than a line; the
 /// last one is cut.
 pub(crate) fn wrapped(text: &str, width: usize, lines: usize) -> Vec<String> {
@@ -64,6 +79,11 @@ mod tests {
             (cut("ab", 1), cut("ab", 0)),
             ("…".to_owned(), String::new())
         );
+        assert_eq!(cut_middle("market.eu.1", 11), "market.eu.1");
+        assert_eq!(cut_middle("market.eu.1", 8), "mark…u.1");
+        assert_eq!(cut_middle("market.eu.1", 2), "m…");
+        assert_eq!(cut_middle("日本語日本語", 6), "日…語");
+        assert_eq!(cut_middle("ab", 0), "");
         let line = "ticks: held 2.1 s by 'audit' (pid 6388, STOPPED), ring 100 %";
         let lines = [
             "ticks: held 2.1 s by",

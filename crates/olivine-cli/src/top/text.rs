@@ -1,6 +1,6 @@
 //! The plain form of a view: for pipes, for `--once`, and for builds without the screen.
 
-use crate::output::table;
+use crate::output::rows_of_a_line;
 use crate::terminal::escaped;
 use crate::terminal::fit::{cut, width_of, wrapped};
 use crate::watch::format::{about_rate, age, behind, messages, percent, rate, role, share, who};
@@ -30,7 +30,8 @@ pub(super) fn text(view: &View, dir: &Path, reasons: bool) -> String {
             "CHANNEL", "ROLE", "PID", "NAME", "STATE", "%CPU", "BEHIND", "MESSAGES", "AGE", "HELD",
         ];
         out.push('\n');
-        out.push_str(&table(&heads, &[2, 5, 6, 7, 8, 9], participants));
+        let right = [2, 5, 6, 7, 8, 9];
+        out.push_str(&rows_of_a_line(&heads, &right, &[0, 3], participants));
     }
     for channel in view.channels.iter().filter(|_| reasons) {
         if let Some(error) = &channel.error {
@@ -94,7 +95,7 @@ fn channels(view: &View) -> String {
             with_gone(one, Role::Subscriber, one.subscribers_count),
         ]
     });
-    table(&heads, &[1, 2, 3, 4, 5, 6, 7], rows.collect())
+    rows_of_a_line(&heads, &[1, 2, 3, 4, 5, 6, 7], &[0], rows.collect())
 }
 
 /// The living participants of a role, and those that are gone.

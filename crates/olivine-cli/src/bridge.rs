@@ -10,8 +10,9 @@ use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::output::{print, print_json, table};
 use crate::stop::{LOOK, Stop};
-use crate::{log, progress, quote};
+use crate::{log, progress, quote, settings};
 use carried::Carried;
+use olivine::journal::Outline;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
 }
 
 /// Runs these bridges until they have ended, or a signal asks to stop, and reports. A bridge whose
-/// source [has an end](has_end) is complete only there.
+/// source [has an end](settings::has_end) is complete only there.
 pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let mut running = Vec::new();
@@ -98,15 +99,15 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
         )]
         std::thread::sleep(LOOK);
     }
-    drain(&running, stop.by_person(), &mut carried);
+    // Before the request to stop, which ends them, too.
+    let ended: Vec<bool> = running.iter().map(|one| one.bridge.has_ended()).collect();
+    drain(&mut running, stop.by_person(), &mut carried);
     progress::clear_line();
-    let is_complete = |one: &Running| one.bridge.has_ended() || !has_end(&one.source);
-    let complete = running.iter().all(is_complete);
+    let mut complete = true;
     let mut rows = Vec::new();
     let mut failed = false;
-    for mut one in running {
+    for (mut one, ended) in running.into_iter().zip(ended) {
         one.tell();
-        let ended = one.bridge.has_ended();
         let outcome = if stop.by_person() {
             one.bridge.leave(CUT_SHORT)
         } else {
@@ -142,13 +143,27 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
                         control.abandoned
                     ));
                 }
-                let done = delivered || ended;
-                rows.push((one.pair, control, done));
+                let has_end = settings::has_end(&one.source);
+                // The end of a journal is a part of it.
+                let delivered = delivered && (ended || !has_end);
+                complete &= delivered || !has_end;
+                let left = (!delivered).then(|| one.left_bytes(&control)).flatten();
+                if let Some(left) = left {
+                    log::info(&format!(
+                        "{}: stopped at position {}, and up to {} of it are left: the next replay \
+                         into {} continues there",
+                        place(&one.pair.source),
+                        control.journal_position,
+                        text::bytes(left),
+                        place(&one.pair.destination),
+                    ));
+                }
+                rows.push(Row::new(one.pair, control, delivered, left));
             }
             Err(error) => {
                 failed = true;
                 one.complain(error);
-                rows.push((one.pair, control, false));
+                rows.push(Row::new(one.pair, control, false, None));
             }
         }
     }
@@ -159,20 +174,20 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     if complete { Ok(()) } else { stop.cut_short() }
 }
 
-/// Whether messages of this source end without a request to stop: those of a journal, unless
-/// `follow=yes` waits for later recordings.
-fn has_end(source: &Config) -> bool {
-    source.scheme() == Scheme::File && !source.get_file().get_follow()
-}
-
 /// Lets bridges deliver what was published before the request to stop, while any of them makes
-/// progress, for at most [`DRAIN_MAX`].
-fn drain(running: &[Running], leave: bool, carried: &mut Carried) {
-    for one in running {
+/// progress, for at most [`DRAIN_MAX`]. Replays end at once: their journal keeps the rest.
+fn drain(running: &mut [Running], leave: bool, carried: &mut Carried) {
+    for one in &*running {
         if leave {
             one.bridge.ask_to_leave();
         } else {
             one.bridge.ask_to_finish();
+        }
+    }
+    for one in &mut *running {
+        if one.source.scheme() == Scheme::File {
+            // Its failure is reported at the end.
+            let _ = one.bridge.finish(CUT_SHORT);
         }
     }
     let mut deadline = DrainDeadline::new(Instant::now());
@@ -241,6 +256,15 @@ impl Running {
         }
     }
 
+    /// Bytes of the journal, of all its channels, behind the last replayed message; `None` if none
+    /// was replayed, or if there is no journal.
+    fn left_bytes(&self, status: &LinkStatus) -> Option<u64> {
+        let path = self.source.get_file().get_path();
+        let path = path.filter(|_| self.source.scheme() == Scheme::File);
+        let outline = Outline::read(path.filter(|_| status.journal_position > 0)?).ok()?;
+        Some(outline.end.saturating_sub(status.journal_position))
+    }
+
     /// Prints why it failed, once: when it is seen, not after the others have ended.
     fn complain(&mut self, error: LinkError) {
         if std::mem::replace(&mut self.has_complained, true) {
@@ -294,17 +318,40 @@ fn config(uri: &str) -> Outcome<Config> {
     Ok(config)
 }
 
-fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
+/// A bridge that is over.
+struct Row {
+    pair: Pair,
+    status: LinkStatus,
+    /// Everything was delivered: of a journal also its end, unless it is followed.
+    delivered: bool,
+    /// Bytes that a stopped replay left in its journal, if they are known.
+    left: Option<u64>,
+}
+
+impl Row {
+    fn new(pair: Pair, status: LinkStatus, delivered: bool, left: Option<u64>) -> Self {
+        Self {
+            pair,
+            status,
+            delivered,
+            left,
+        }
+    }
+}
+
+fn report(rows: &[Row], common: Common) -> Outcome {
     if common.json {
         let bridges: Vec<Value> = rows
             .iter()
-            .map(|(pair, status, delivered)| {
+            .map(|row| {
+                let (pair, status) = (&row.pair, &row.status);
                 json!({
                     "source": shown(&pair.source),
                     "destination": shown(&pair.destination),
                     "stage": status.stage.word(),
                     "note": status.note,
-                    "delivered": delivered,
+                    "delivered": row.delivered,
+                    "journal_left_bytes": row.left,
                     "messages": status.messages,
                     "carried_bytes": status.bytes,
                     "acknowledged_bytes": status.acknowledged_bytes,
@@ -332,11 +379,12 @@ fn report(rows: &[(Pair, LinkStatus, bool)], common: Common) -> Outcome {
     ];
     let cells = rows
         .iter()
-        .map(|(pair, status, delivered)| {
+        .map(|row| {
+            let (pair, status) = (&row.pair, &row.status);
             // Ended, or stopped by us in time: nothing is left.
             let stage = match status.stage {
                 LinkStage::Failed => "failed",
-                _ if *delivered => "done",
+                _ if row.delivered => "done",
                 _ => "stopped",
             };
             vec![

@@ -60,6 +60,12 @@ pub(crate) fn is_elsewhere(config: &Config) -> bool {
     matches!(config.scheme(), Scheme::Tcp | Scheme::Nats | Scheme::File)
 }
 
+/// Whether messages of this source end without a request to stop: those of a journal, unless
+/// `follow=yes` waits for later recordings.
+pub(crate) fn has_end(source: &Config) -> bool {
+    source.scheme() == Scheme::File && !source.get_file().get_follow()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     if args.last {
         return last::run(args, form);
     }
-    let endless = args.count.is_none() && args.duration.is_none() && !args.once;
+    let ends = args.count.is_some() || args.duration.is_some() || args.once;
+    let endless = !ends && !settings::has_end(&config);
     let timed = args.report.wants(Stat::Latency);
     if args.worst.is_some() && !timed {
         return Err(Failure::usage(

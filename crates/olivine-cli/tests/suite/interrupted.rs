@@ -114,6 +114,103 @@ fn stopped_replay_is_incomplete() {
     }
 }
 
+/// Ends it with this signal; returns its exit code, and the line of its bridge.
+fn stop_bridge(running: Running, signal: Signal) -> (Option<i32>, serde_json::Value, String) {
+    running.signal(signal);
+    let output = running.output();
+    let bridge = json(&output)["bridges"][0].clone();
+    (output.status.code(), bridge, said(&output))
+}
+
+#[test]
+fn replay_that_a_signal_stops_half_way_is_not_done() {
+    let place = TestFolder::new();
+    let file = place.path().join("slow.olv").display().to_string();
+    let journal = format!("file://{file}");
+    let recorded = place.run(&["pub", &journal, "--count", "200", "--rate", "1000"]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    let paced = format!("{journal}?pace=0.001x");
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        for words in [
+            &["replay", &file, "paced", "--pace", "0.001x", "--json"][..],
+            &["bridge", &paced, "shm://paced", "--json"],
+        ] {
+            let replay = place.start(words);
+            place.await_publishing("paced");
+            let (ended, bridge, told) = stop_bridge(replay, signal);
+            assert_eq!(ended, Some(code), "{words:?}: {bridge}");
+            assert_eq!(bridge["delivered"], false, "{words:?}: {bridge}");
+            let (messages, left) = (&bridge["messages"], &bridge["journal_left_bytes"]);
+            assert!((1..200).contains(&messages.as_u64().unwrap()), "{bridge}");
+            assert!(left.as_u64().unwrap() > 0, "{words:?}: {bridge}");
+            let words = "are left: the next replay into shm://paced continues there";
+            assert!(told.contains(words), "{told}");
+            // The next replay begins with the first message.
+            assert!(place.run(&["rm", "paced"]).status.success());
+        }
+    }
+    let replay = place.start(&["replay", &file, "paced", "--pace", "0.001x"]);
+    place.await_publishing("paced");
+    replay.signal(Signal::TERM);
+    let output = replay.output();
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.contains(" stopped "), "{table}");
+}
+
+/// A subscriber that does not read holds the replay in the middle of a run.
+#[test]
+fn held_replay_that_is_stopped_reports_what_it_delivered() {
+    let place = TestFolder::new();
+    let file = place.path().join("held.olv").display().to_string();
+    let journal = format!("file://{file}");
+    let recorded = place.run(&["pub", &journal, "--count", "2000"]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let words = ["sub", "held?capacity=4KiB", "--verify", "--json", "--once"];
+        let mut reader = place.start(&words);
+        // Stopped earlier, it could hold the lock of the channel.
+        let (_, rest_of_log) = hear(&mut reader, "waiting for a publisher");
+        reader.signal(Signal::STOP);
+        let replay = place.start(&["replay", &file, "held", "--json"]);
+        place.await_publishing("held");
+        let (ended, bridge, _) = stop_bridge(replay, signal);
+        assert_eq!(ended, Some(code), "{bridge}");
+        assert_eq!(bridge["delivered"], false, "{bridge}");
+        let before = bridge["messages"].as_u64().unwrap();
+        assert!((1..2000).contains(&before), "{bridge}");
+        reader.signal(Signal::CONT);
+        drop(rest_of_log);
+        let rest = place.run(&["replay", &file, "held", "--json"]);
+        assert!(rest.status.success(), "{}", said(&rest));
+        let bridge = &json(&rest)["bridges"][0];
+        assert_eq!(bridge["messages"], 2000 - before, "{bridge}");
+        let output = reader.output();
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(json(&output)["verified"]["intact_count"], 2000);
+    }
+}
+
+/// The journal has an end, so the stream has one without `--once`.
+#[test]
+fn stopped_subscriber_of_a_journal_is_incomplete() {
+    let place = TestFolder::new();
+    let file = place.path().join("read.olv").display().to_string();
+    let journal = format!("file://{file}");
+    let recorded = place.run(&["pub", &journal, "--count", "200", "--rate", "1000"]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    for (settings, interrupted) in [("pace=0.001x", true), ("pace=0.001x&follow=yes", false)] {
+        let uri = format!("{journal}?{settings}");
+        for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+            let mut reader = place.start(&["sub", &uri]);
+            let mut byte = [0];
+            let output = reader.child.stdout.as_mut().unwrap();
+            output.read_exact(&mut byte).unwrap();
+            let expected = if interrupted { code } else { 0 };
+            assert_eq!(end(reader, &[signal]), Some(expected), "{settings}");
+        }
+    }
+}
+
 #[test]
 fn stopped_measurement_prints_partial_results() {
     if !crate::common::has_two_cpus() {

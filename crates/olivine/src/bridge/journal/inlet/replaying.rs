@@ -251,7 +251,11 @@ impl Replaying {
                 .take(LANE, position + done as u64, &frames[done..])
             {
                 Ok(()) => break,
-                Err(NotTaken::NoRoom { taken }) => done += taken,
+                Err(NotTaken::NoRoom { taken }) => {
+                    done += taken;
+                    // A request to end may come while it waits.
+                    self.report(position, done, control);
+                }
                 Err(NotTaken::Closed) => return Ok(false),
                 Err(why) => return Err(not_taken(why, &far)),
             }
@@ -261,16 +265,23 @@ impl Replaying {
         }
         self.failures.delivered();
         self.pacer.delivered(Instant::now());
+        self.report(position, frames.len(), control);
         self.position = position + frames.len() as u64;
         self.bytes += frames.len() as u64;
-        let (messages, bytes) = (self.destination.messages(), self.bytes);
+        Ok(true)
+    }
+
+    /// Reports that the first `done` bytes of a run are in the ring, which begins at `position` of
+    /// the journal.
+    fn report(&self, position: u64, done: usize, control: &Control) {
+        let messages = self.destination.messages();
+        let bytes = self.bytes + done as u64;
         control.report(|status| {
-            status.journal_position = self.position;
+            status.journal_position = position + done as u64;
             status.messages = messages;
             status.bytes = bytes;
             status.acknowledged_bytes = bytes;
         });
-        Ok(true)
     }
 }
 

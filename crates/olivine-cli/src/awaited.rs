@@ -114,6 +114,17 @@ pub(crate) fn publisher(config: &Config) -> Option<What> {
     (!heard).then(|| format!("waiting for a publisher on {}", settings::short(config)).into())
 }
 
+/// That messages go into a local channel of this capacity in bytes without a subscriber.
+pub(crate) fn unheard(config: &Config, capacity: u64) -> String {
+    let uri = settings::short(config);
+    format!(
+        "{uri} has no subscriber yet: up to {} of it stay for 'olivine sub {uri} --from oldest{}'; \
+         when that ends and no other program uses it, the rest is gone",
+        text::bytes(capacity),
+        quote::dir(config.get_dir()),
+    )
+}
+
 /// The subscriber that holds back the publisher in `lane` of a local channel, and the remedy.
 pub(crate) fn holder(config: &Config, lane: usize) -> Option<What> {
     if config.scheme() != Scheme::Shm {

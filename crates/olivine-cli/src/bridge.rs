@@ -2,6 +2,7 @@
 //! of pairs.
 
 mod carried;
+mod unheard;
 
 use crate::args::Common;
 use crate::args::carry::BridgeArgs;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
+use unheard::Unheard;
 
 /// After a request to stop: the longest time without progress.
 const STALLED: Duration = Duration::from_secs(5);
@@ -58,6 +60,8 @@ struct Running {
     /// The source of messages, and its state.
     source: Config,
     awaited: Awaited,
+    /// The destination, while it has no subscriber.
+    unheard: Unheard,
 }
 
 /// Runs bridges until they have ended, or a signal asks to stop.
@@ -76,6 +80,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
             *uri = full_uri(uri)?.into_owned();
         }
         let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
+        let unheard = Unheard::new(&destination);
         let bridge = Bridge::start(&source, &destination, !pair.keep)?;
         running.push(Running {
             pair,
@@ -85,6 +90,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
             has_complained: false,
             source,
             awaited: Awaited::default(),
+            unheard,
         });
     }
     let mut carried = Carried::new(&running);
@@ -124,6 +130,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
         }
         // Messages carried during the stop count, too.
         let control = one.bridge.status();
+        one.unheard.tell(&control, true);
         if control.undelivered > 0 {
             failed = true;
             complain(&format!(
@@ -249,6 +256,7 @@ impl Running {
             log::info(&format!("{}: {note}", place(&self.pair.source)));
         }
         self.note = note;
+        self.unheard.tell(&status, status.stage == LinkStage::Ended);
         let begins = status.stage != LinkStage::Ended;
         if begins && status.bytes == 0 && !self.awaited.has_spoken() {
             let source = &self.source;

@@ -9,12 +9,12 @@ use crate::awaited::{self, Awaited};
 use crate::failure::{Failure, Outcome};
 use crate::meter::{Extra, Meter, Totals};
 use crate::stop::{LOOK, Stop};
-use crate::{log, quote, settings, typed};
+use crate::{log, settings, typed};
 use olivine::{Config, NotSent, Outgoing, Publisher, Scheme, admin};
 use olivine_bench::clock::TickClock;
 use olivine_bench::pace::{Pacer, Rest};
 use olivine_bench::payload::SIZE_MIN;
-use olivine_bench::text::{self, plural};
+use olivine_bench::text::plural;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -82,13 +82,7 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
     }
     if alone && sender.totals.messages > 0 && !is_heard(&sender.publisher, &config) {
         log::info(&if config.scheme() == Scheme::Shm {
-            format!(
-                "{uri} has no subscriber yet: up to {} of it stay for \
-                 'olivine sub {uri} --from oldest{}'; when that ends and no other program uses it, \
-                 the rest is gone",
-                text::bytes(sender.publisher.capacity()),
-                quote::dir(config.get_dir()),
-            )
+            awaited::unheard(&config, sender.publisher.capacity())
         } else {
             format!(
                 "{} has no subscriber, and the messages are lost when this program ends: start \

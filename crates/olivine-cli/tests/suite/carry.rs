@@ -585,3 +585,47 @@ mod sealed {
         assert!(matches!(last.receive(), Err(ReceiveError::Closed)));
     }
 }
+
+/// As 'olivine pub' says.
+#[test]
+fn replay_and_bridge_into_a_ring_without_a_subscriber_say_so_once() {
+    let place = TestFolder::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("lone.olv").display().to_string();
+    let journal = format!("file://{file}");
+    let recorded = place.run(&["pub", &journal, "--count", "1000"]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    let note = |place: &str, stays: &str| {
+        format!(
+            "{place} has no subscriber yet: up to {stays} of it stay for 'olivine sub {place} \
+             --from oldest'; when that ends and no other program uses it, the rest is gone"
+        )
+    };
+    let count = |output: &std::process::Output, note: &str| said(output).matches(note).count();
+    // Before its messages are overwritten, and after.
+    let replayed = place.run(&["replay", &file, "whole"]);
+    assert!(replayed.status.success(), "{}", said(&replayed));
+    let whole = note("shm://whole", "1 MiB");
+    assert_eq!(count(&replayed, &whole), 1, "{}", said(&replayed));
+    let bridged = place.run(&["bridge", &journal, "shm://lapped?capacity=4KiB"]);
+    assert!(bridged.status.success(), "{}", said(&bridged));
+    let lapped = note("shm://lapped", "4 KiB");
+    assert_eq!(count(&bridged, &lapped), 1, "{}", said(&bridged));
+
+    let reader = place
+        .start(&["sub", "heard", "--once", "--out", "none"])
+        .reading();
+    place.await_subscribers("heard", 1);
+    let heard = place.run(&["replay", &file, "heard"]);
+    assert!(heard.status.success(), "{}", said(&heard));
+    assert_eq!(count(&heard, "has no subscriber"), 0, "{}", said(&heard));
+    let output = reader.output();
+    assert!(output.status.success(), "{}", said(&output));
+    // It comes later, and may be gone before the end.
+    let replay = place.start(&["replay", &file, "late", "--subscribers", "1"]);
+    until("the replay has come", || place.look("late").is_some());
+    let output = place.run(&["sub", "late", "--once", "--out", "none"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let heard = replay.output();
+    assert_eq!(count(&heard, "has no subscriber"), 0, "{}", said(&heard));
+}

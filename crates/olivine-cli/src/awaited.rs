@@ -3,7 +3,7 @@
 use crate::watch::finding::carrying;
 use crate::{log, quote, settings};
 use olivine::admin::{self, ChannelInfo, ProcessState, SubscriberInfo};
-use olivine::{Config, Delivery, LaneState, LinkStage, LinkStatus, Scheme};
+use olivine::{Config, Delivery, LaneState, LaneStatus, LinkStage, LinkStatus, Scheme};
 use olivine_bench::text;
 use std::time::{Duration, Instant};
 
@@ -123,6 +123,42 @@ pub(crate) fn unheard(config: &Config, capacity: u64) -> String {
         text::bytes(capacity),
         quote::dir(config.get_dir()),
     )
+}
+
+/// A line for a subscriber of a local channel that begins with the next message: it has messages,
+/// and no subscriber ever joined. `remedy` reads them.
+pub(crate) fn unread(config: &Config, remedy: impl FnOnce(&str) -> String) -> Option<String> {
+    if config.scheme() != Scheme::Shm || settings::from_oldest(config) {
+        return None;
+    }
+    let info = admin::inspect(config).ok()?;
+    let lanes = info.publishers.iter();
+    let bytes: u64 = lanes.map(|one| one.cursor.min(info.capacity_bytes)).sum();
+    let uri = settings::short(config);
+    (info.subscribers_ever == 0 && bytes > 0).then(|| {
+        format!(
+            "{uri} has {} of older messages that no subscriber has read, and this one begins \
+             behind them: {} reads them; they are gone when the last program that uses the channel \
+             ends",
+            text::bytes(bytes),
+            remedy(&uri),
+        )
+    })
+}
+
+/// A line if the last publisher of a local channel is gone and has not closed.
+pub(crate) fn killed(lanes: &[LaneStatus], uri: &str) -> Option<What> {
+    if lanes.iter().any(|lane| lane.state == LaneState::Open) {
+        return None;
+    }
+    let mut lanes = lanes.iter();
+    let lane = lanes.rfind(|lane| lane.state == LaneState::Dead)?;
+    let (index, pid) = (lane.index, lane.publisher_pid);
+    let line = format!(
+        "the publisher of lane {index} of {uri} (process {pid}) is gone without closing: it was \
+         killed, or is a bridge that was stopped; waiting for the next publisher"
+    );
+    Some(line.into())
 }
 
 /// The subscriber that holds back the publisher in `lane` of a local channel, and the remedy.

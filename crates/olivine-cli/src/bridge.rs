@@ -15,7 +15,7 @@ use crate::{log, progress, quote, settings};
 use carried::Carried;
 use olivine::journal::Outline;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
-use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme};
+use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme, admin};
 use olivine_bench::text;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -81,7 +81,13 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
         }
         let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
         let unheard = Unheard::new(&destination);
+        let unread = awaited::unread(&source, |uri| format!("'{uri}?from=oldest' as the source"));
         let bridge = Bridge::start(&source, &destination, !pair.keep)?;
+        // A listening bridge subscribes for its far sides, which say where they begin.
+        let subscribes = || admin::inspect(&source).is_ok_and(|info| info.subscribers_ever > 0);
+        if let Some(line) = unread.filter(|_| subscribes()) {
+            log::info(&line);
+        }
         running.push(Running {
             pair,
             bridge,

@@ -38,6 +38,11 @@ pub(crate) fn is_durable(config: &Config) -> bool {
     value(config, "name").is_some()
 }
 
+/// Whether this subscriber begins with the oldest message.
+pub(crate) fn from_oldest(config: &Config) -> bool {
+    value(config, "from").as_deref() == Some("oldest")
+}
+
 /// The channel's URI without its settings, for notices.
 pub(crate) fn short(config: &Config) -> String {
     let uri = config.uri();

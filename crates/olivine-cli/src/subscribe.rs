@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::framing::{Written, write_message};
 use crate::meter::{Extra, Meter, SubscriberSummary, Summary, Totals};
 use crate::stop::{LOOK, Stop};
-use crate::{log, settings, terminal};
+use crate::{awaited, log, quote, settings, terminal};
 use olivine::clock;
 use olivine::{
     Config, Fields, LinkError, LinkStage, Message, MessageType, OpenError, ReceiveError, Scheme,
@@ -77,9 +77,18 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         _ => true,
     };
     let meter = Meter::start(&args.report, common.json, stdout_taken)?;
+    let unread = awaited::unread(&config, |uri| {
+        format!(
+            "'olivine sub {uri} --from oldest{}'",
+            quote::dir(config.get_dir())
+        )
+    });
     let Some(subscriber) = open(&config, args.stated.as_ref(), &stop)? else {
         return finish_unopened(&config, &stop, &meter, endless, begun_ns);
     };
+    if let Some(line) = unread {
+        log::info(&line);
+    }
     log::debug(&format!(
         "subscribed to {} at position {}",
         subscriber.uri(),
@@ -495,15 +504,23 @@ impl Receiver<'_> {
     fn say_what_is_awaited(&mut self) {
         self.awaited
             .unlinked(self.subscriber.check_unlinked(), &self.short_uri);
-        if let Some(status) = self.subscriber.link_status() {
-            self.awaited.link(&status);
-            if status.stage == LinkStage::Waiting {
-                return;
+        let lanes = self.subscriber.inspect_lanes();
+        match self.subscriber.link_status() {
+            Some(status) => {
+                self.awaited.link(&status);
+                if status.stage == LinkStage::Waiting {
+                    return;
+                }
             }
+            // For a while only: the next publisher may come at once.
+            None => match awaited::killed(&lanes, &self.short_uri) {
+                Some(killed) => self.awaited.goes_on(|| Some(killed)),
+                None => self.awaited.over(),
+            },
         }
         if !self.said_waiting && self.first_ns.is_none() {
             self.said_waiting = true;
-            if self.subscriber.inspect_lanes().is_empty() {
+            if lanes.is_empty() {
                 log::info(&format!("waiting for a publisher on {}", self.short_uri));
             }
         }

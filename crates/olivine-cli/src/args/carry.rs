@@ -58,10 +58,11 @@ Examples:
   olivine record ticks orders /data           /data/ticks.olv, /data/orders.olv
   olivine record --all /data --keep
 
-Same as 'olivine bridge shm://CHANNEL file:///PATH'. A recorder that was killed
-or ended by SIGTERM continues where it stopped; until then publishers wait for
-it. After Ctrl-C, or when every publisher has closed, publishers no longer wait,
-unless --durable is given.")]
+Same as 'olivine bridge shm://CHANNEL file:///PATH'. It begins with the next
+message; 'shm://CHANNEL?from=oldest' as CHANNEL takes what the ring has, too.
+A recorder that was killed or ended by SIGTERM continues where it stopped; until
+then publishers wait for it. After Ctrl-C, or when every publisher has closed,
+publishers no longer wait, unless --durable is given.")]
 pub(crate) struct RecordArgs {
     /// Channels to record, as shm://NAME or only the names; then the journal, or
     /// the folder of several. Both are created if missing

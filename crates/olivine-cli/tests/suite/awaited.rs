@@ -346,3 +346,80 @@ fn journal_read_at_once_has_a_duration() {
     let summary = json(&idle.output());
     assert!(summary["elapsed_ns"].as_u64().unwrap() > 0, "{summary}");
 }
+
+#[test]
+fn subscriber_says_once_that_its_publisher_was_killed() {
+    let place = TestFolder::new();
+    for more in [&["--once"][..], &[]] {
+        let words = [&["sub", "orphan", "--out", "none"], more].concat();
+        let mut reader = place.start(&words);
+        place.await_subscribers("orphan", 1);
+        let publisher = place.start(&["pub", "orphan", "--rate", "1000"]);
+        place.await_publishing("orphan");
+        let pid = publisher.child.id();
+        publisher.signal(Signal::KILL);
+        assert_eq!(publisher.output().status.code(), None);
+        let (line, mut rest) = hear(&mut reader, "gone without closing");
+        let expected = format!(
+            "olivine: the publisher of lane 0 of shm://orphan (process {pid}) is gone without \
+             closing: it was killed, or is a bridge that was stopped; waiting for the next \
+             publisher\n"
+        );
+        assert_eq!(line, expected);
+        let next = place.run(&["pub", "orphan", "one"]);
+        assert!(next.status.success(), "{}", said(&next));
+        if more.is_empty() {
+            reader.signal(Signal::INT);
+        }
+        let mut after = String::new();
+        rest.read_to_string(&mut after).unwrap();
+        assert!(!after.contains("gone without closing"), "{after}");
+        assert!(reader.wait().success(), "{after}");
+    }
+}
+
+/// They are lost with the last program that uses the channel.
+#[test]
+fn reader_that_begins_behind_unread_messages_says_so() {
+    let place = TestFolder::new();
+    let journals = tempfile::tempdir().unwrap();
+    let file = journals.path().join("rec.olv").display().to_string();
+    let note = |remedy: &str| {
+        format!(
+            "olivine: shm://rec has 48 B of older messages that no subscriber has read, and this \
+             one begins behind them: {remedy} reads them; they are gone when the last program that \
+             uses the channel ends\n"
+        )
+    };
+    for (words, remedy) in [
+        (
+            &["sub", "rec", "--once"][..],
+            "'olivine sub shm://rec --from oldest'",
+        ),
+        (
+            &["record", "rec", &file],
+            "'shm://rec?from=oldest' as the source",
+        ),
+    ] {
+        let published = place.run(&["pub", "rec", "a", "b", "c"]);
+        assert!(published.status.success(), "{}", said(&published));
+        let mut reader = place.start(words);
+        let (line, rest) = hear(&mut reader, "older messages");
+        assert_eq!(line, note(remedy));
+        reader.signal(Signal::INT);
+        drop(rest);
+        reader.wait();
+    }
+    for words in [
+        &["sub", "rec", "--from", "oldest", "--once"][..],
+        &["record", "shm://rec?from=oldest", &file],
+    ] {
+        let published = place.run(&["pub", "rec", "a", "b", "c"]);
+        assert!(published.status.success(), "{}", said(&published));
+        let output = place.run(words);
+        assert!(output.status.success(), "{}", said(&output));
+        assert!(!said(&output).contains("older"), "{}", said(&output));
+    }
+    let known = place.run(&["journal", "info", &file, "--exact", "--json"]);
+    assert_eq!(json(&known)["messages"], 3, "{}", json(&known));
+}

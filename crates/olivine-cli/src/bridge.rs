@@ -311,13 +311,19 @@ fn read(path: &Path) -> Outcome<Vec<Pair>> {
         let error = anyhow::Error::new(error);
         Failure::Failed(error.context(format!("cannot read {}", path.display())))
     })?;
-    parse(&text).map_err(|problem| Failure::usage(format!("{}: {problem}", path.display())))
+    parse(&text).map_err(|problem| Failure::usage(format!("{}{problem}", path.display())))
 }
 
+/// The bridges of a file, or what follows its name in an error.
 fn parse(text: &str) -> Result<Vec<Pair>, String> {
-    let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+    let file: File = toml::from_str(text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.map(|before| before.matches('\n').count() + 1);
+        let line = line.map_or_else(String::new, |line| format!(", line {line}"));
+        format!("{line}: {}", error.message())
+    })?;
     if file.bridge.is_empty() {
-        return Err("it names no [[bridge]]".to_owned());
+        return Err(": it names no [[bridge]]".to_owned());
     }
     Ok(file.bridge)
 }
@@ -500,11 +506,12 @@ mod tests {
             ("[[bridge]]\nsource = 1\ndestination = \"x\"\n", "string"),
             (
                 "[[bridge]]\nsource = \"a\"\ndestination = \"b\"\nspeed = 1\n",
-                "speed",
+                ", line 4: unknown field `speed`",
             ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(expected), "{text:?}: {error}");
+            assert!(!error.contains('\n'), "{text:?}: {error}");
         }
     }
 }

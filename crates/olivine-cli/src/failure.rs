@@ -162,7 +162,9 @@ impl From<UriError> for Failure {
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Uri(_) | OpenError::Cpu { .. } => Self::Usage(error.into()),
+            OpenError::Uri(_) | OpenError::Cpu { .. } | OpenError::Link(LinkError::Loop { .. }) => {
+                Self::Usage(error.into())
+            }
             _ => Self::Failed(error.into()),
         }
     }

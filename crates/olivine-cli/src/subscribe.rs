@@ -84,7 +84,11 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
         )
     });
     let Some(subscriber) = open(&config, args.stated.as_ref(), &stop)? else {
-        return finish_unopened(&config, &stop, &meter, endless, begun_ns);
+        finish_unopened(&config, &stop, &meter, endless, begun_ns)?;
+        return match args.verify {
+            true => Err(nothing_to_verify()),
+            false => Ok(()),
+        };
     };
     if let Some(line) = unread {
         log::info(&line);
@@ -225,6 +229,11 @@ fn finish_unopened(
     let summary = Summary::new("subscriber", config.uri(), totals, elapsed_ns, interrupted);
     meter.say(&summary.text(), &summary)?;
     if endless { Ok(()) } else { stop.cut_short() }
+}
+
+/// A check that saw no message must not look like a passed one.
+fn nothing_to_verify() -> Failure {
+    Failure::failed("--verify had nothing to check: no message was received")
 }
 
 /// The destination of messages.
@@ -570,6 +579,7 @@ impl Receiver<'_> {
                 late.take().report(&latency.all, &TickClock::calibrate())
             }),
         });
+        let nothing = self.sink.totals.messages == 0;
         self.subscriber.close();
         // Release the lock on standard output before the summary is printed there.
         drop(self.sink);
@@ -586,6 +596,7 @@ impl Receiver<'_> {
         match verified {
             Some(counts) if !counts.is_clean() => Err(Failure::BadResult),
             _ if self.cut && !endless => self.stop.cut_short(),
+            Some(_) if nothing => Err(nothing_to_verify()),
             _ => Ok(()),
         }
     }

@@ -27,6 +27,11 @@ messages are counted and kept for the next bridge with the same two URIs; the
 exit code is then 1. A bridge into a ring ends at once: what it has not taken
 stays at the source.
 
+At the end a table has a row for each bridge. CARRIED counts frames, which are
+longer than their messages. BROKEN are connections that broke, REFUSED far sides
+that were refused, ABANDONED far sides that were given up, and UNDELIVERED
+messages that wait for the next bridge. MESSAGES is '-' on a side that sends.
+
 On a terminal a line shows the messages and bytes carried so far, of a journal
 also the per cent; --log-level warn leaves it out.")]
 pub(crate) struct BridgeArgs {

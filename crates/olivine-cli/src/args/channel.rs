@@ -188,6 +188,9 @@ impl SubscriberArgs {
     }
 }
 
+/// Words before `://`.
+const SCHEMES: [&str; 6] = ["shm", "shm+fd", "inproc", "tcp", "nats", "file"];
+
 /// The full URI of a channel: `ticks` is short for `shm://ticks`.
 ///
 /// # Errors
@@ -198,6 +201,15 @@ pub(crate) fn full_uri(text: &str) -> Outcome<Cow<'_, str>> {
         return Ok(Cow::Borrowed(text));
     }
     let name = text.split('?').next().unwrap_or_default();
+    if let Some((scheme, rest)) = name.split_once(":/")
+        && SCHEMES.contains(&scheme)
+    {
+        let rest = rest.trim_start_matches('/');
+        let slashes = if scheme == "file" { "///" } else { "//" };
+        return Err(Failure::usage(format!(
+            "'{name}' has only one '/' behind '{scheme}:': did you mean {scheme}:{slashes}{rest}?"
+        )));
+    }
     let absolute = std::path::absolute(name);
     let absolute = absolute.map_or_else(|_| "/PATH".to_owned(), |path| path.display().to_string());
     if name.contains('/') {
@@ -367,6 +379,10 @@ mod tests {
         assert_eq!(text(plain.config("x")), "shm://x");
         assert_eq!(text(plain.config("x?wait=spin")), "shm://x?wait=spin");
         assert!(text(plain.config("./x")).contains("'./x' is a path"));
+        let told = text(plain.config("shm:/x"));
+        assert!(told.contains("did you mean shm://x?"), "{told}");
+        let told = text(plain.config("file:/data/x.olv"));
+        assert!(told.contains("did you mean file:///data/x.olv?"), "{told}");
         let both = text(plain.config("ticks.olv"));
         assert!(both.contains("write shm://ticks.olv or file:///"), "{both}");
         assert!(text(plain.config("inproc://x")).contains("use shm://x"));

@@ -49,7 +49,8 @@ pub(crate) struct InfoArgs {
 /// Which part of a journal.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PartArgs {
-    /// First message: oldest, time:DATE or position:BYTES [default: oldest]
+    /// First message: oldest, time:DATE or position:BYTES; DATE is UTC, such as
+    /// 2026-01-31T08:30:00Z or 2026-01-31T08:30:00.25Z [default: oldest]
     #[arg(long, value_name = "START", value_parser = start)]
     pub(crate) from: Option<Start>,
     /// End before this: time:DATE or position:BYTES [default: the end]
@@ -141,7 +142,10 @@ pub(crate) enum ExportForm {
 
 fn start(text: &str) -> Result<Start, String> {
     match text.parse() {
-        Ok(Start::Now) | Err(_) => Err("expected oldest, time:DATE or position:BYTES".to_owned()),
+        Ok(Start::Now) | Err(_) => Err(
+            "expected oldest, time:DATE such as time:2026-01-31T08:30:00Z, or position:BYTES"
+                .to_owned(),
+        ),
         Ok(start) => Ok(start),
     }
 }

@@ -151,10 +151,10 @@ pub(crate) struct SubArgs {
     #[arg(long, short, value_name = "FORM")]
     pub(crate) out: Option<OutputForm>,
     /// Check every byte and sequence number of generated messages; exit code 1
-    /// if any is lost, repeated, reordered or corrupt
+    /// if any is lost, repeated, reordered or corrupt, or if none was received
     #[arg(long, visible_alias = "test")]
     pub(crate) verify: bool,
-    /// Most messages read from the ring at once
+    /// Most messages read from the ring at once, 1 or more
     #[arg(
         long, value_name = "N", default_value = "65536",
         value_parser = clap::value_parser!(u32).range(1..)

@@ -14,6 +14,7 @@ use crate::output::{print, print_json};
 use crate::stop::Stop;
 use crate::terminal;
 use clap::ValueEnum;
+use olivine::journal::JournalError;
 use olivine_bench::text;
 use serde_json::json;
 use std::fs::File;
@@ -179,13 +180,11 @@ fn check_built(facts: &FormFacts) -> Outcome {
 
 fn create(path: &Path) -> Outcome<File> {
     File::create_new(path).map_err(|error| {
-        let context = match error.kind() {
-            io::ErrorKind::AlreadyExists => format!(
-                "{} is there already, and is not overwritten: name another file",
-                path.display()
-            ),
-            _ => format!("cannot create {}", path.display()),
-        };
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            let path = path.to_owned();
+            return Failure::Failed(JournalError::Exists { path }.into());
+        }
+        let context = format!("cannot create {}", path.display());
         Failure::Failed(anyhow::Error::new(error).context(context))
     })
 }

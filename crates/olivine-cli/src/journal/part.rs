@@ -89,6 +89,7 @@ impl<'a> Part<'a> {
         let failed = |error: JournalError| Failure::Failed(error.into());
         let outline = Outline::read(path).map_err(failed)?;
         check_lanes(&outline, args)?;
+        check_range(path, &outline, args)?;
         let mut replay = Replay::open(path).map_err(failed)?;
         match args.from {
             Some(Start::Time(time)) => replay.seek_time(time).map_err(failed)?,
@@ -101,6 +102,34 @@ impl<'a> Part<'a> {
             replay,
             bytes,
         })
+    }
+}
+
+/// Refuses a part that has no message in any journal, or begins behind the end of this one.
+fn check_range(path: &Path, outline: &Outline, args: &PartArgs) -> Outcome {
+    let is_reversed = match (args.from, args.to) {
+        (Some(Start::Time(from)), Some(Start::Time(to))) => from >= to,
+        (Some(Start::Position(from)), Some(Start::Position(to))) => from >= to,
+        _ => false,
+    };
+    if is_reversed {
+        return Err(Failure::usage(
+            "--from is not before --to, so there is no message between them: give --to a later \
+             time or position",
+        ));
+    }
+    match args.from {
+        // Behind damage its end is not known.
+        Some(Start::Position(position)) if position > outline.end && outline.damage.is_none() => {
+            let (path, end) = (path.to_owned(), outline.end);
+            let error = JournalError::NoPosition {
+                path,
+                position,
+                end,
+            };
+            Err(Failure::Failed(error.into()))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -629,3 +629,23 @@ fn replay_and_bridge_into_a_ring_without_a_subscriber_say_so_once() {
     let heard = replay.output();
     assert_eq!(count(&heard, "has no subscriber"), 0, "{}", said(&heard));
 }
+
+#[test]
+fn channel_that_is_carried_into_itself_is_wrong_usage() {
+    let place = TestFolder::new();
+    let output = place.run(&["bridge", "shm://a", "shm://a"]);
+    let complaint = said(&output);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert!(complaint.contains("the very channel"), "{complaint}");
+}
+
+#[test]
+fn file_of_bridges_with_a_mistake_is_reported_with_its_line() {
+    let place = TestFolder::new();
+    let config = place.path().join("b.toml").display().to_string();
+    std::fs::write(&config, "\n[[bridge]]\nsource = \"shm://a\"\n").unwrap();
+    let output = place.run(&["bridge", "--config", &config]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    let expected = format!("olivine: {config}, line 2: missing field `destination`\n");
+    assert_eq!(said(&output), expected);
+}

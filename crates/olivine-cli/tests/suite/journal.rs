@@ -234,6 +234,42 @@ fn cut_keeps_a_range_of_times_with_positions_and_leaves_the_source_alone() {
     assert_eq!(contents(&bench.path("c.olv")).0.len(), 1);
 }
 
+/// It made an empty journal, with exit code 0.
+#[test]
+fn part_without_a_message_in_any_journal_is_refused() {
+    let bench = Bench::new();
+    bench.record("a.olv").close().unwrap();
+    let later = ["--from", "position:200", "--to", "position:100"];
+    let behind = ["--from", "position:99999999"];
+    let times = [
+        "--from",
+        "time:1970-01-01T00:00:14Z",
+        "--to",
+        "time:1970-01-01T00:00:14Z",
+    ];
+    for (part, expected, words) in [
+        (&later[..], 2, "--from is not before --to"),
+        (&times, 2, "--from is not before --to"),
+        (&behind, 1, "has no position 99999999: it ends at"),
+    ] {
+        for command in ["cut", "export"] {
+            let output = bench.run(&[&[command, "a.olv", "part.csv"], part].concat());
+            assert_eq!(code(&output), expected, "{command}: {}", said(&output));
+            assert!(said(&output).contains(words), "{}", said(&output));
+            assert!(!bench.path("part.csv").exists(), "{command} {part:?}");
+        }
+    }
+    let export = || bench.run(&["export", "a.olv", "part.csv"]);
+    assert_eq!(code(&export()), 0);
+    let again = export();
+    let complaint = said(&again);
+    let words = "is not overwritten: name another file [journal.exists]\n";
+    assert!(
+        code(&again) == 1 && complaint.ends_with(words),
+        "{complaint}"
+    );
+}
+
 #[test]
 fn cut_by_lane_and_topic_leaves_a_finished_journal_without_holes() {
     let bench = Bench::new();

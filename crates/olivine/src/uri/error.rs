@@ -25,8 +25,8 @@ pub enum UriError {
     },
     /// The channel name breaks the grammar.
     #[error(
-        "channel name '{name}' is not usable: 1 to 64 of A-Z a-z 0-9 . _ -, and not '.' or '..' or \
-         starting with '.'"
+        "channel name '{name}' is not usable: 1 to 64 of A-Z a-z 0-9 . _ -, and not starting with \
+         '.'"
     )]
     Name {
         /// The given name, control bytes escaped.

@@ -81,6 +81,12 @@ fn verify(stage: &Stage) {
     read(stage, &other, &["--count", "1"]);
     stage.ok(&["pub", "x", other[0]]);
     stage.fails(&oldest(&["--count", "1", "--verify"]), 1);
+    // A check that saw nothing has not passed.
+    let nothing = ["sub", "none", "--verify", "--once", "--duration", "10ms"];
+    let told = stage.fails(&nothing, 1);
+    assert!(told.contains("no message was received"), "{told}");
+    let socket = format!("shm+fd://{}", stage.path("socket"));
+    stage.fails(&["sub", &socket, "--verify", "--duration", "10ms"], 1);
 }
 
 fn reports(stage: &Stage) {

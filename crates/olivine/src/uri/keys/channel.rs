@@ -154,9 +154,10 @@ keys! { KEYS {
     ///
     /// In a journal, `oldest` is its first message, and `now` the next one to be recorded after
     /// opening, so nothing of a finished journal. `time:DATE` is the first message that was
-    /// recorded then or later. `position:BYTES` is the first message whose journal position is
-    /// BYTES or more. The journal position of a message is the number of bytes of all frames that
-    /// were recorded before it; the rows of `olivine journal export` have it as `journal_position`.
+    /// recorded then or later; DATE is in UTC, and may have a fraction of a second.
+    /// `position:BYTES` is the first message whose journal position is BYTES or more. The journal
+    /// position of a message is the number of bytes of all frames that were recorded before it; the
+    /// rows of `olivine journal export` have it as `journal_position`.
     from(config: Config, start: Start) in Config {
         getter: get_from -> Start = config.from,
         value: "START", schemes: EVERYWHERE, end: Subscriber,

@@ -1,7 +1,9 @@
 """`olivine.aio`, and `cancel`: waits that end early lose nothing."""
 
 import asyncio
+import contextlib
 import ctypes
+import signal
 import sys
 import threading
 import unittest
@@ -297,6 +299,169 @@ class Loop(Case):
                     pass
             with self.assertRaises(olivine.UriError):
                 await aio.Subscriber("shm://x", capacity="1")
+
+        run(main())
+
+
+class Turns(Case):
+    """Calls that need not wait give other tasks a turn, so a loop of them can be ended."""
+
+    # More than a loop makes that is ended at its next turn.
+    CALLS = 1000
+    # Bytes of a message of 8 bytes with its header.
+    FRAME = 16
+
+    def verbs(self, publisher, subscriber):
+        """Each verb: the end, and a call that moves one message."""
+        loop = aiter(subscriber)
+        verbs = {
+            "publish": (publisher, lambda: publisher.publish(bytes(8))),
+            "publish_batch": (publisher, lambda: publisher.publish_batch([bytes(8)])),
+            "receive": (subscriber, subscriber.receive),
+            "a loop": (subscriber, lambda: anext(loop)),
+            "many loops": (subscriber, lambda: anext(aiter(subscriber))),
+            "loops over the handle": (subscriber, lambda: anext(aiter(subscriber.handle))),
+        }
+        if numpy:
+            rows = numpy.zeros(1, "u8")
+            verbs["publish_array"] = (publisher, lambda: publisher.publish_array(rows))
+            verbs["receive_array"] = (subscriber, lambda: subscriber.receive_array("u8", 1))
+        return verbs
+
+    async def with_each(self, check, chosen=None):
+        """Runs `check` with each verb, or the chosen one, where nothing waits."""
+        uri = f"shm://turns?dir={self.folder}"
+        names = []
+        async with aio.Publisher(uri, capacity="1MiB") as publisher:
+            async with aio.Subscriber(uri) as subscriber:
+                for name, (end, call) in self.verbs(publisher, subscriber).items():
+                    names.append(name)
+                    if chosen not in (None, name):
+                        continue
+                    for _ in range(2 * self.CALLS):
+                        publisher.handle.publish(bytes(8))
+                    # A cancellation leaves the block; a subtest would count it as its error.
+                    with self.subTest(name) if chosen is None else contextlib.nullcontext():
+                        await check(end, call)
+                    while subscriber.handle.poll(self.CALLS):
+                        pass
+                    subscriber.handle.release()
+        return names
+
+    def moved(self, end):
+        """How many messages an end has moved."""
+        if isinstance(end, aio.Publisher):
+            return end.handle.cursor // self.FRAME
+        end.handle.release()
+        return end.handle.position // self.FRAME
+
+    async def ended(self, end, call, when_begun):
+        """Runs a loop of calls that `when_begun` ends. No message is moved by an ended call."""
+        before, done = self.moved(end), 0
+        try:
+            for _ in range(self.CALLS):
+                await call()
+                done += 1
+                if done == 1:
+                    when_begun()
+        finally:
+            self.assertGreater(done, 0)
+            self.assertEqual(self.moved(end) - before, done)
+        self.fail("the loop was not ended")
+
+    def test_other_tasks_run_beside_each_verb(self):
+        turns = 0
+
+        async def tick():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def check(_, call):
+            before = turns
+            for _ in range(self.CALLS):
+                await call()
+            self.assertGreaterEqual(turns - before, self.CALLS // aio.TURN_MAX)
+
+        async def main():
+            ticking = asyncio.create_task(tick())
+            await asyncio.sleep(0)
+            await self.with_each(check)
+            ticking.cancel()
+
+        run(main())
+
+    def test_cancel_ends_a_loop_of_each_verb(self):
+        async def check(end, call):
+            task = None
+
+            def cancel():
+                asyncio.get_running_loop().call_soon(task.cancel)
+
+            task = asyncio.create_task(self.ended(end, call, cancel))
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+
+        run(self.with_each(check))
+
+    @unittest.skipUnless(hasattr(asyncio, "timeout"), "asyncio.timeout came with 3.11")
+    def test_a_timeout_ends_a_loop_of_each_verb(self):
+        async def check(end, call):
+            with self.assertRaises(TimeoutError):
+                async with asyncio.timeout(None) as timeout:
+                    now = asyncio.get_running_loop().time
+                    await self.ended(end, call, lambda: timeout.reschedule(now()))
+
+        run(self.with_each(check))
+
+    def test_one_sigint_ends_a_loop_of_each_verb(self):
+        def interrupt():
+            signal.raise_signal(signal.SIGINT)
+
+        async def check(end, call):
+            await self.ended(end, call, interrupt)
+
+        async def nothing(end, call):
+            pass
+
+        for name in run(self.with_each(nothing)):
+            with self.subTest(name), self.assertRaises(KeyboardInterrupt):
+                asyncio.run(self.with_each(check, name))
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_many_rows_count_as_many_calls(self):
+        rows = numpy.zeros(aio.TURN_MAX * aio.ROWS_EACH, "u8")
+        turns = 0
+
+        async def tick():
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        async def main():
+            uri = f"shm://rows?dir={self.folder}"
+            async with aio.Publisher(uri, capacity="8MiB") as publisher:
+                async with aio.Subscriber(uri) as subscriber:
+                    ticking = asyncio.create_task(tick())
+                    await asyncio.sleep(0)
+                    for call in [
+                        lambda: publisher.publish_array(rows),
+                        lambda: publisher.publish_batch([bytes(8)] * aio.TURN_MAX * aio.BATCH_EACH),
+                        lambda: subscriber.receive_array("u8", len(rows)),
+                    ]:
+                        # As many as two calls receive; there is room for as many.
+                        publisher.handle.publish_array(rows)
+                        publisher.handle.publish_array(rows)
+                        await call()
+                        before = turns
+                        await call()
+                        self.assertGreater(turns, before)
+                        while subscriber.handle.poll(len(rows)):
+                            pass
+                        subscriber.handle.release()
+                    ticking.cancel()
 
         run(main())
 

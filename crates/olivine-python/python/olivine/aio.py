@@ -10,6 +10,8 @@
             print(bytes(message))
 
 A subscriber waits for the descriptor of its handle. A publisher without room waits in a thread.
+Calls that need not wait also give other tasks a turn: at least each 64th of a handle does, before
+it sends or receives. So `asyncio.timeout`, `Task.cancel` and Ctrl-C end a loop of such calls.
 A call that is cancelled has sent nothing and has received nothing: no message is lost. Only
 `publish_batch` and `publish_array` may have sent a part: `published` of the CancelledError says how
 many. Time-outs are those of asyncio:
@@ -23,6 +25,7 @@ waits for room, calls of a publisher's handle raise InUse.
 
 import asyncio
 import os
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 from . import _native
@@ -30,8 +33,11 @@ from ._native import EndOfStream
 
 __all__ = ["Publisher", "Subscriber"]
 
-# Messages handed out between turns of other tasks.
+# Calls of a handle between turns of other tasks.
 TURN_MAX = 64
+# So many rows of an array, or messages of a batch, count as one call.
+ROWS_EACH = 1024
+BATCH_EACH = 64
 # Seconds that a thread waits before it looks whether its task was cancelled.
 SLICE = 0.05
 
@@ -46,6 +52,28 @@ def _fork():
 
 
 os.register_at_fork(after_in_child=_fork)
+
+
+class _Turns:
+    """Counts the calls of a handle, so that other tasks get a turn where none of them waits."""
+
+    __slots__ = ("left",)
+
+    def __init__(self):
+        self.left = TURN_MAX
+
+    async def give(self):
+        """Lets other tasks run. Nothing was sent or received: it may be cancelled here."""
+        self.left = TURN_MAX
+        await asyncio.sleep(0)
+
+
+# Of each subscriber: loops over it, and its calls, count together.
+_subscribers = weakref.WeakKeyDictionary()
+
+
+def _turns_of(subscriber):
+    return _subscribers.setdefault(subscriber, _Turns())
 
 
 class _End:
@@ -81,6 +109,7 @@ class Publisher(_End):
     def __init__(self, uri, **keys):
         self._opening = (uri, keys)
         self._handle = None
+        self._turns = _Turns()
         self._start()
 
     def _start(self):
@@ -114,6 +143,10 @@ class Publisher(_End):
     async def publish(self, message, tag=0, topic=None):
         """Sends a copy; waits for room. Returns the position behind it."""
         async with self._turn:
+            turns = self._turns
+            if turns.left <= 0:
+                await turns.give()
+            turns.left -= 1
             while True:
                 position = self.handle.try_publish(message, tag, topic)
                 if position is not None:
@@ -121,11 +154,20 @@ class Publisher(_End):
                 await self._until(self.handle.wait_for_room, _bytes(message), topic)
 
     async def publish_batch(self, messages):
-        """Sends copies in batches as large as there is room for; waits for room.
+        """Sends copies in batches of up to 4096 messages, as there is room; waits for room.
 
         What it raises has `published`, how many were sent before. So has a CancelledError.
         """
-        return await self._all(list(messages), self.handle.try_publish_batch, _length)
+        messages = list(messages)
+        publish = self.handle.try_publish_batch
+
+        def send(begin, end):
+            return publish(messages[begin:end])
+
+        def room(index):
+            return _length(messages[index])
+
+        return await self._all(len(messages), BATCH_EACH, send, room)
 
     async def publish_array(self, array, tag=None, topic=None):
         """Sends the rows of an array, each as one message; waits for room.
@@ -138,20 +180,15 @@ class Publisher(_End):
         if each and len(tag) != len(array):
             # It says what is wrong.
             return handle.try_publish_array(array, tag, topic)
-        published = 0
-        async with self._turn:
-            try:
-                while True:
-                    rest = _rows(tag, published) if each else tag
-                    rows = _rows(array, published)
-                    published += handle.try_publish_array(rows, rest, topic)
-                    if published == len(array):
-                        return published
-                    row = _bytes(_rows(array, published, published + 1))
-                    await self._until(handle.wait_for_room, row, topic)
-            except BaseException as error:
-                error.published = published + getattr(error, "published", 0)
-                raise
+
+        def send(begin, end):
+            tags = _rows(tag, begin, end) if each else tag
+            return handle.try_publish_array(_rows(array, begin, end), tags, topic)
+
+        def room(index):
+            return _bytes(_rows(array, index, index + 1)), topic
+
+        return await self._all(len(array), ROWS_EACH, send, room)
 
     async def wait_for_subscribers(self, count):
         """Waits until so many reliable subscribers are attached."""
@@ -181,15 +218,23 @@ class Publisher(_End):
             self._handle = await self._aside(lambda: _native.Publisher(uri, **keys))
         return self
 
-    async def _all(self, messages, publish, length):
+    async def _all(self, count, each, send, room):
+        """Sends all of `count` by `send`, which takes where to begin and to end. `each` of them
+        count as one call."""
         published = 0
         async with self._turn:
             try:
+                turns = self._turns
                 while True:
-                    published += publish(messages[published:])
-                    if published == len(messages):
+                    if turns.left <= 0:
+                        await turns.give()
+                    sent = send(published, published + TURN_MAX * each)
+                    published += sent
+                    turns.left -= 1 + sent // each
+                    if published >= count:
                         return published
-                    await self._until(self.handle.wait_for_room, *length(messages[published]))
+                    if not sent:
+                        await self._until(self.handle.wait_for_room, *room(published))
             except BaseException as error:
                 error.published = published + getattr(error, "published", 0)
                 raise
@@ -276,7 +321,8 @@ class Subscriber(_End):
 
     async def receive(self):
         """A copy of the next message; waits for it. Raises EndOfStream as the handle does."""
-        return (await _found(self.handle, lambda: self.handle.poll(1)))[0]
+        handle = self.handle
+        return (await _found(handle, self._turns, lambda: handle.poll(1)))[0]
 
     async def receive_array(self, dtype, limit=None, *, details=False):
         """Messages as rows of a new array; waits for the first one.
@@ -284,11 +330,15 @@ class Subscriber(_End):
         As `olivine.Subscriber.receive_array`, without its `timeout`: use `asyncio.timeout`.
         """
 
-        def receive():
-            found = self.handle.receive_array(dtype, limit, 0, details=details)
-            return found if len(found[0] if details else found) else None
+        handle, turns = self.handle, self._turns
 
-        return await _found(self.handle, receive)
+        def receive():
+            found = handle.receive_array(dtype, limit, 0, details=details)
+            count = len(found[0] if details else found)
+            turns.left -= count // ROWS_EACH
+            return found if count else None
+
+        return await _found(handle, turns, receive)
 
     async def close(self):
         """Leaves the channel, as `olivine.Subscriber.close` does."""
@@ -298,6 +348,7 @@ class Subscriber(_End):
         if self._handle is None:
             uri, keys = self._opening
             self._handle = await asyncio.to_thread(_native.Subscriber, uri, **keys)
+            self._turns = _turns_of(self._handle)
         return self
 
 
@@ -309,40 +360,36 @@ class Messages:
 
     def __init__(self, subscriber):
         self._subscriber = subscriber
-        self._left = TURN_MAX
+        self._turns = _turns_of(subscriber)
 
     def __aiter__(self):
         """Itself: one loop reads it."""
         return self
 
     async def __anext__(self):
-        while True:
-            if self._left == 0:
-                # Also where messages never cease.
-                self._left = TURN_MAX
-                await asyncio.sleep(0)
-            try:
-                # One: a durable subscriber gets a message again if its program fails at it. Of
-                # several it would get the last only. Finding nothing arms the descriptor.
-                descriptor = self._subscriber.event_fd()
-                taken = self._subscriber.poll(1)
-            except EndOfStream:
-                raise StopAsyncIteration from None
-            if taken:
-                self._left -= 1
-                return taken[0]
-            self._left = TURN_MAX
-            await _readable(descriptor)
+        """The next message."""
+        handle = self._subscriber
+        try:
+            # One: a durable subscriber gets a message again if its program fails at it. Of several
+            # it would get the last only.
+            return (await _found(handle, self._turns, lambda: handle.poll(1)))[0]
+        except EndOfStream:
+            raise StopAsyncIteration from None
 
 
-async def _found(handle, take):
+async def _found(handle, turns, take):
     """What `take` finds. Finding nothing arms the descriptor. No wait follows what was taken."""
     while True:
+        if turns.left <= 0:
+            # Also where messages never cease.
+            await turns.give()
+        turns.left -= 1
         descriptor = handle.event_fd()
         taken = take()
         if taken is not None and len(taken):
             return taken
         await _readable(descriptor)
+        turns.left = TURN_MAX
 
 
 async def _readable(descriptor):

@@ -819,6 +819,10 @@ olivine_status olivine_subscriber_poll(struct olivine_subscriber *subscriber,
 // consumes them. Never sleeps. `*count` is how many, also where the answer is not `OK`: 0 if there
 // was nothing to read. `details`, if it is not NULL, gets what came with each.
 //
+// A durable subscriber (`name=`) consumes them with its next call that receives, polls, waits or
+// releases, or with `olivine_subscriber_close`. If its program dies before, all come again. Until
+// then they hold publishers back, up to a whole ring.
+//
 // A message of another length ends the array before it and is not consumed. If it is the first,
 // the answer is `BAD_ARGUMENT` with its length in the text: receive it by another call.
 //

@@ -429,7 +429,8 @@ template <class Mode> class BasicSubscriber {
     }
 
     // Copies up to `rows` messages of `row_length` bytes each into `array`, one behind the other,
-    // and consumes them; how many. Never sleeps. `details`, if given, has as many elements as the
+    // and consumes them, a durable subscriber with its next call that receives, polls, waits,
+    // releases or closes; how many. Never sleeps. `details`, if given, has as many elements as the
     // array has rows. A message of another length ends the array before it and stays; if it is the
     // first, UsageError says so. `*copied`, if given, is how many rows were filled, also where this
     // throws: an overrun behind them, for example.

@@ -159,7 +159,11 @@ pub unsafe extern "C" fn olivine_subscriber_poll(
             consumed += 1;
         };
         // SAFETY: the contract is the same.
-        let done = unsafe { walk(subscriber, hand_out, limit) };
+        let done = unsafe {
+            walk(subscriber, |subscriber| {
+                Ok(subscriber.poll(hand_out, limit)?)
+            })
+        };
         // SAFETY: the contract is the same.
         unsafe { give(count, consumed) };
         done.unwrap_or_else(|panic| resume_unwind(panic))
@@ -168,21 +172,18 @@ pub unsafe extern "C" fn olivine_subscriber_poll(
     unsafe { guard_of(subscriber, call) }
 }
 
-/// Polls. Where `call` unwinds with [`Stopped`], its message stays; another panic is the outer
-/// result.
+/// Polls by `poll`. Where its handler unwinds with [`Stopped`], the message stays; another panic is
+/// the outer result.
 ///
 /// # Safety
 ///
 /// As for [`with`].
 unsafe fn walk(
     subscriber: *mut Subscriber,
-    call: impl FnMut(olivine::Message<'_>),
-    limit: usize,
+    poll: impl FnOnce(&mut RustSubscriber) -> Result<usize, Failure>,
 ) -> std::thread::Result<Result<(), Failure>> {
     // SAFETY: the contract is the same.
-    let polled = catch_unwind(AssertUnwindSafe(|| unsafe {
-        with(subscriber, |subscriber| Ok(subscriber.poll(call, limit)?))
-    }));
+    let polled = catch_unwind(AssertUnwindSafe(|| unsafe { with(subscriber, poll) }));
     match polled {
         Err(panic) if panic.is::<Stopped>() => Ok(Ok(())),
         polled => polled.map(|polled| polled.map(|_| ())),
@@ -192,6 +193,10 @@ unsafe fn walk(
 /// Copies up to `rows` messages of `row_length` bytes each into `array`, one behind the other, and
 /// consumes them. Never sleeps. `*count` is how many, also where the answer is not `OK`: 0 if there
 /// was nothing to read. `details`, if it is not NULL, gets what came with each.
+///
+/// A durable subscriber (`name=`) consumes them with its next call that receives, polls, waits or
+/// releases, or with `olivine_subscriber_close`. If its program dies before, all come again. Until
+/// then they hold publishers back, up to a whole ring.
 ///
 /// A message of another length ends the array before it and is not consumed. If it is the first,
 /// the answer is `BAD_ARGUMENT` with its length in the text: receive it by another call.
@@ -236,7 +241,11 @@ pub unsafe extern "C" fn olivine_subscriber_poll_into(
             taken += 1;
         };
         // SAFETY: the contract is the same.
-        let done = unsafe { walk(subscriber, copy, rows) };
+        let done = unsafe {
+            walk(subscriber, |subscriber| {
+                Ok(subscriber.poll_and_hold(copy, rows)?)
+            })
+        };
         // SAFETY: the contract is the same.
         unsafe { give(count, taken) };
         done.unwrap_or_else(|panic| resume_unwind(panic))?;

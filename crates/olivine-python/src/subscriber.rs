@@ -20,7 +20,7 @@ use olivine::{Durable, Message as RustMessage, ReceiveError, Subscriber as RustS
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use state::Ending;
+use state::{Ending, poll_while};
 use std::os::fd::AsRawFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,6 +76,7 @@ impl Subscriber {
             cancel: Arc::clone(&cancel),
             state: Exclusive::new(State {
                 opener: std::process::id(),
+                is_durable: subscriber.durable().is_some(),
                 subscriber: Some(subscriber),
                 serial: 0,
                 views,
@@ -122,8 +123,10 @@ impl Subscriber {
     /// An error behind messages (Overrun, Evicted, Corrupt) does not lose them: they are returned,
     /// and the next call that receives raises the error.
     ///
-    /// A durable subscriber consumes all of them but the last, and the last too if there were fewer
-    /// than `limit`. To process each message safely, receive, iterate or give a handler.
+    /// A durable subscriber (`name=`) consumes all of them with its next call that receives or waits,
+    /// with `release`, or with `close`. If its program is killed before, they come again. Until then
+    /// they hold publishers back, up to a whole ring: before the same thread publishes into a channel
+    /// that may be full, call `release`.
     ///
     /// With a handler it hands out up to `limit` messages, views of the ring, and returns how
     /// many: also where it cannot go on behind some of them, because of an error or a refusal.
@@ -220,8 +223,8 @@ impl Subscriber {
     /// With `type=`, TypeError refuses a dtype with other fields, and ValueError a row of another
     /// length. A row of bytes ("u1", "S24", "V24") of its length takes values of every type.
     ///
-    /// Errors and durable subscribers are as with `poll`: rows before an error are returned, and
-    /// the last message of a full array is consumed by the next call that receives.
+    /// Errors and durable subscribers are as with `poll`: rows before an error are returned, and a
+    /// durable subscriber consumes the rows with its next call.
     #[pyo3(signature = (dtype, limit = None, timeout = None, *, details = false))]
     fn receive_array<'py>(
         slf: &Bound<'py, Self>,
@@ -585,6 +588,13 @@ impl Subscriber {
     fn copies<'py>(slf: &Bound<'py, Self>, limit: usize) -> PyResult<Vec<Bound<'py, Message>>> {
         let py = slf.py();
         let mut state = lock(py, slf.get())?;
+        // What comes first by itself is the last message, too, or an error.
+        let is_special = state.again.is_some() || state.late.is_some();
+        let limit = match state.is_durable && limit > 1 {
+            true if is_special => 1,
+            true => return Self::copies_held(slf, &mut state, limit),
+            false => limit,
+        };
         let mut copies = Vec::new();
         let repeated = state.again.clone();
         while copies.len() < limit {
@@ -599,6 +609,38 @@ impl Subscriber {
                     return Err(error);
                 }
             }
+        }
+        Ok(copies)
+    }
+
+    /// As [`Self::copies`], of a durable subscriber: its next call consumes them. Releasing the
+    /// last one does so, too.
+    fn copies_held<'py>(
+        slf: &Bound<'py, Self>,
+        state: &mut State,
+        limit: usize,
+    ) -> PyResult<Vec<Bound<'py, Message>>> {
+        let py = slf.py();
+        // `go_on` counts, too.
+        let first = state.serial + 1;
+        let subscriber = state.go_on()?;
+        let (mut copies, mut failed) = (Vec::new(), None);
+        let polled = poll_while(subscriber, limit, |message| {
+            let serial = first + copies.len() as u64;
+            match Message::copy_of(slf, serial, message) {
+                Ok(copy) => copies.push(copy),
+                Err(error) => failed = Some(error),
+            }
+            failed.is_none()
+        });
+        state.serial = first + (copies.len() as u64).saturating_sub(1);
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        match polled.map_err(|error| of_received(py, &error)) {
+            Err(error) if copies.is_empty() => return Err(error),
+            Err(error) => state.late = Some(error),
+            Ok(()) => {}
         }
         Ok(copies)
     }

@@ -198,14 +198,63 @@ class Receiving(Case):
         with self.assertRaises(olivine.EndOfStream):
             subscriber.receive_array("u8")
 
-    def test_a_durable_subscriber_gets_the_last_row_of_a_full_array_again(self):
+    def test_a_killed_durable_subscriber_gets_all_rows_of_its_last_call_again(self):
         publisher, subscriber = self.pair(name="rows")
-        publisher.publish_array(numpy.arange(4, dtype="u8"))
-        self.assertEqual(list(subscriber.receive_array("u8", 2)), [0, 1])
+        subscriber.close()
+        script = (
+            "import os, signal, sys, numpy, olivine\n"
+            "subscriber = olivine.Subscriber('shm://pair', dir=sys.argv[1], name='rows')\n"
+            "print(eval(sys.argv[2]), flush=True)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        for call, count in {
+            "len(subscriber.receive_array('u8', 5000))": 4,
+            "len(subscriber.receive_array('u8', 4))": 4,
+            "len(subscriber.receive_array('u8', 3))": 3,
+            "len(subscriber.receive_array('u8', 1))": 1,
+            "subscriber.poll_into(numpy.zeros(9, 'u8'))": 4,
+            "len(subscriber.poll(9))": 4,
+            "len(subscriber.poll(4))": 4,
+            # The first call is dealt with once there is a second one.
+            "[len(subscriber.receive_array('u8', 2)), subscriber.wait(0)]": [2, True],
+            "[len(subscriber.receive_array('u8', 2)), subscriber.release()]": [2, None],
+        }.items():
+            with self.subTest(call):
+                publisher.publish_array(numpy.arange(4, dtype="u8"))
+                killed = subprocess.run(
+                    [sys.executable, "-c", script, self.folder, call],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    timeout=WATCHDOG,
+                )
+                self.assertEqual(killed.returncode, -signal.SIGKILL)
+                self.assertEqual(killed.stdout, f"{count}\n")
+                with Subscriber("shm://pair", dir=self.folder, name="rows") as again:
+                    first = 2 if isinstance(count, list) else 0
+                    self.assertEqual(again.durable, "resumed")
+                    self.assertEqual(list(again.receive_array("u8")), [0, 1, 2, 3][first:])
+
+    def test_rows_of_a_durable_subscriber_end_before_another_length(self):
+        publisher, subscriber = self.pair(name="rows")
+        publisher.publish_array(numpy.arange(3, dtype="u8"))
+        publisher.publish(b"other")
+        self.assertEqual(list(subscriber.receive_array("u8")), [0, 1, 2])
+        for _ in range(2):
+            with self.assertRaises(olivine.WrongLength) as raised:
+                subscriber.receive_array("u8")
+            self.assertEqual((raised.exception.length, raised.exception.expected), (5, 8))
+        self.assertEqual(bytes(subscriber.receive()), b"other")
+
+    def test_a_row_whose_handler_raised_comes_alone_and_is_held(self):
+        publisher, subscriber = self.pair(name="rows")
+        publisher.publish_array(numpy.arange(3, dtype="u8"))
+        with self.assertRaises(ZeroDivisionError):
+            subscriber.poll(9, lambda message: 1 / 0)
+        self.assertEqual(list(subscriber.receive_array("u8")), [0])
+        self.assertEqual(list(subscriber.receive_array("u8")), [1, 2])
         subscriber.drop()
-        again = Subscriber("shm://pair", dir=self.folder, name="rows")
-        self.addCleanup(again.close)
-        self.assertEqual(list(again.receive_array("u8")), [1, 2, 3])
+        with Subscriber("shm://pair", dir=self.folder, name="rows") as again:
+            self.assertEqual(list(again.receive_array("u8")), [1, 2])
 
     def test_ctrl_c_ends_the_wait_and_nothing_is_lost(self):
         before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -483,8 +483,10 @@ class Subscriber:
         An error behind messages (Overrun, Evicted, Corrupt) does not lose them: they are returned,
         and the next call that receives raises the error.
 
-        A durable subscriber consumes all of them but the last, and the last too if there were fewer
-        than `limit`. To process each message safely, receive, iterate or give a handler.
+        A durable subscriber (`name=`) consumes all of them with its next call that receives or waits,
+        with `release`, or with `close`. If its program is killed before, they come again. Until then
+        they hold publishers back, up to a whole ring: before the same thread publishes into a channel
+        that may be full, call `release`.
 
         With a handler it hands out up to `limit` messages, views of the ring, and returns how
         many: also where it cannot go on behind some of them, because of an error or a refusal.
@@ -524,8 +526,8 @@ class Subscriber:
         With `type=`, TypeError refuses a dtype with other fields, and ValueError a row of another
         length. A row of bytes ("u1", "S24", "V24") of its length takes values of every type.
 
-        Errors and durable subscribers are as with `poll`: rows before an error are returned, and
-        the last message of a full array is consumed by the next call that receives.
+        Errors and durable subscribers are as with `poll`: rows before an error are returned, and a
+        durable subscriber consumes the rows with its next call.
         """
 
     @overload

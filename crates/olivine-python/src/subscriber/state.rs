@@ -9,9 +9,10 @@ use crate::message::{Found, lane};
 use crate::rows::{Detail, Details, Rows};
 use crate::views::Views;
 use crate::waits::{Cancel, Deadline, wait};
-use olivine::{ReceiveError, Subscriber as RustSubscriber};
+use olivine::{Message as RustMessage, ReceiveError, Subscriber as RustSubscriber};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,8 @@ pub(crate) struct State {
     pub(super) opener: u32,
     /// `None` once closed.
     pub(super) subscriber: Option<RustSubscriber>,
+    /// It has a name: what one call takes is consumed by the next one.
+    pub(super) is_durable: bool,
     /// Counts the messages handed out: a message of another number is gone.
     pub(crate) serial: u64,
     /// As those of the [`Subscriber`].
@@ -108,7 +111,7 @@ impl State {
 
     /// The subscriber, to release the last message: refused while its bytes are looked at. The
     /// message is gone after the call.
-    fn go_on(&mut self) -> PyResult<&mut RustSubscriber> {
+    pub(super) fn go_on(&mut self) -> PyResult<&mut RustSubscriber> {
         self.unviewed()?;
         // Only now: if it is refused, a message whose handler raised still comes again.
         self.again = None;
@@ -233,7 +236,8 @@ impl State {
             }
             count = 1;
         }
-        if count == rows.count {
+        // Going on would consume the row of a durable subscriber.
+        if count == rows.count || (count > 0 && self.is_durable) {
             return Ok(count);
         }
         if let Some(late) = self.late.take() {
@@ -243,10 +247,14 @@ impl State {
             self.late = Some(late);
             return Ok(count);
         }
+        let is_durable = self.is_durable;
         let subscriber = self.go_on()?;
         // Other threads run meanwhile where it may take long.
         let (first, is_long) = (count, (rows.count - count) * rows.row > TAKE_ATTACHED_MAX);
-        let mut copy = || copy_rows(subscriber, rows, details, first);
+        let mut copy = || match is_durable {
+            true => hold_rows(subscriber, rows, details),
+            false => copy_rows(subscriber, rows, details, first),
+        };
         let (taken, stopped) = if is_long { py.detach(copy) } else { copy() };
         match stopped {
             Stopped::Empty => {}
@@ -257,6 +265,10 @@ impl State {
                     return Err(wrong_length(py, length, rows.row));
                 }
             }
+            Stopped::Unread { length } if taken == 0 => {
+                return Err(wrong_length(py, length, rows.row));
+            }
+            Stopped::Unread { .. } => {}
             Stopped::Error(error) => {
                 let error = of_received(py, &error);
                 if taken == 0 {
@@ -312,6 +324,10 @@ enum Stopped {
     Empty,
     /// The next message has another length. It is the one received last.
     Misfit(Found),
+    /// The next message has another length. It is not received yet.
+    Unread {
+        length: usize,
+    },
     Error(ReceiveError),
 }
 
@@ -331,17 +347,70 @@ fn copy_rows(
         if message.len() != rows.row {
             return (index, Stopped::Misfit(Found::of(&message)));
         }
-        rows.put(index, &message);
-        if let Some(details) = details {
-            let detail = Detail {
-                tag: message.tag(),
-                lane: lane(&message),
-                position: message.position().0,
-            };
-            details.put(index, detail);
-        }
+        put(rows, details, index, &message);
     }
     (rows.count, Stopped::Empty)
+}
+
+/// Copies a message into a row.
+#[inline(always)]
+fn put(rows: &Rows, details: Option<&Details>, index: usize, message: &RustMessage<'_>) {
+    rows.put(index, message);
+    if let Some(details) = details {
+        let detail = Detail {
+            tag: message.tag(),
+            lane: lane(message),
+            position: message.position().0,
+        };
+        details.put(index, detail);
+    }
+}
+
+/// Copies messages of a durable subscriber into the rows; how many. Its next call consumes them.
+fn hold_rows(
+    subscriber: &mut RustSubscriber,
+    rows: &Rows,
+    details: Option<&Details>,
+) -> (usize, Stopped) {
+    let (mut count, mut unread) = (0, None);
+    let polled = poll_while(subscriber, rows.count, |message| {
+        if message.len() != rows.row {
+            unread = Some(message.len());
+            return false;
+        }
+        put(rows, details, count, message);
+        count += 1;
+        true
+    });
+    let stopped = match (polled, unread) {
+        (Err(error), _) => Stopped::Error(error),
+        (Ok(()), Some(length)) => Stopped::Unread { length },
+        (Ok(()), None) => Stopped::Empty,
+    };
+    (count, stopped)
+}
+
+/// What a handler that stops unwinds the poll with: its message stays unread.
+struct Stop;
+
+/// Hands up to `limit` messages to `take`, until it is false: that message stays unread. The next
+/// call of a durable subscriber consumes the others.
+pub(super) fn poll_while(
+    subscriber: &mut RustSubscriber,
+    limit: usize,
+    mut take: impl FnMut(&RustMessage<'_>) -> bool,
+) -> Result<(), ReceiveError> {
+    let hand_out = |message: RustMessage<'_>| {
+        if !take(&message) {
+            resume_unwind(Box::new(Stop));
+        }
+    };
+    let poll = AssertUnwindSafe(|| subscriber.poll_and_hold(hand_out, limit));
+    match catch_unwind(poll) {
+        Ok(polled) => polled.map(|_| ()),
+        Err(stopped) if stopped.is::<Stop>() => Ok(()),
+        Err(panic) => resume_unwind(panic),
+    }
 }
 
 /// The state, unless another thread is in the middle of a call. After a panic, which was an

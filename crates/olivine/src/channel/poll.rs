@@ -282,10 +282,80 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     #[inline(always)]
-    fn consume_pending(&mut self) {
+    pub(super) fn consume_pending(&mut self) {
         if let Some((lane, end)) = self.pending.take() {
-            self.lanes[lane].advance_to(end);
+            match self.lanes.get_mut(lane) {
+                Some(lane) => lane.advance_to(end),
+                None => self.consume_held(),
+            }
         }
+    }
+
+    /// Consumes what [`Subscriber::poll_held`] has handed out.
+    #[cold]
+    #[inline(never)]
+    fn consume_held(&mut self) {
+        for lane in &mut self.lanes {
+            lane.end_hold();
+        }
+    }
+
+    fn hold(&mut self) {
+        for lane in &mut self.lanes {
+            lane.hold();
+        }
+        self.pending.set_all();
+    }
+
+    /// As [`Subscriber::poll_frames`], of a durable subscriber: the next call consumes what it
+    /// hands out. Reads on until there is nothing more.
+    #[inline(never)]
+    pub(super) fn poll_held(
+        &mut self,
+        mut handler: impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        if !self.slow_state.page.is_plain() | self.slow_state.has_new_publishers() {
+            self.begin_carefully()?;
+        }
+        self.consume_pending();
+        if limit == 0 {
+            return Ok(0);
+        }
+        // Before the handler, which may panic.
+        self.hold();
+        let polled = self.poll_all_held(&mut handler, limit);
+        // An error has forgotten it.
+        self.pending.set_all();
+        match polled {
+            Ok(0) => self.found_nothing().map(|()| 0),
+            polled => polled,
+        }
+    }
+
+    fn poll_all_held(
+        &mut self,
+        handler: &mut impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        let mut total = 0;
+        while total < limit {
+            let count = self.poll_lanes(handler, limit - total)?;
+            total += count;
+            let is_over = match total {
+                // A new lane is held as well: see `take_shape`.
+                0 => !self.found_new_lanes()?,
+                // What a new publisher sends may follow a failure: the next call looks.
+                _ => count == 0 || self.slow_state.has_new_publishers(),
+            };
+            if is_over {
+                break;
+            }
+        }
+        if total > 0 {
+            self.empty_calls = 0;
+        }
+        Ok(total)
     }
 
     /// Checks what every call must report first, and maps the lanes of new publishers. Then it
@@ -485,6 +555,9 @@ impl<T: ?Sized> Subscriber<T> {
     fn take_shape(&mut self) {
         self.checked |= self.slow_state.is_checked();
         self.slow |= self.checked || !self.slow_state.page.is_plain();
+        if self.pending.is_all() {
+            self.hold();
+        }
     }
 
     /// A call found no message. Now and then this checks for other changes: the end of the stream,

@@ -94,6 +94,8 @@ pub(super) struct Pending {
 
 impl Pending {
     const NO_LANE: usize = usize::MAX;
+    /// In place of a lane: [`Subscriber::poll_and_hold`] has handed out messages, of any lanes.
+    const ALL_LANES: usize = usize::MAX - 1;
 
     fn none(row: Row) -> Self {
         Self {
@@ -108,12 +110,23 @@ impl Pending {
         self.row.hold(frame);
     }
 
+    /// Each lane holds what was handed out since its last release.
+    pub(super) fn set_all(&mut self) {
+        self.forget();
+        self.lane = Self::ALL_LANES;
+    }
+
+    pub(super) fn is_all(&self) -> bool {
+        self.lane == Self::ALL_LANES
+    }
+
     pub(super) fn forget(&mut self) {
         self.lane = Self::NO_LANE;
         self.row.stop();
     }
 
-    /// The lane and the end of the frame, if there is one; forgets it.
+    /// The lane and the end of the frame, if there is one; forgets it. No subscriber has so many
+    /// lanes as the lane says after [`Pending::set_all`].
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<(usize, u64)> {
         let lane = self.lane;
@@ -126,7 +139,7 @@ impl Pending {
 
     /// The lane and the start of the frame, if there is one.
     pub(super) fn held(&self) -> Option<(usize, u64)> {
-        (self.lane != Self::NO_LANE).then(|| (self.lane, self.row.start()))
+        (self.lane < Self::ALL_LANES).then(|| (self.lane, self.row.start()))
     }
 }
 
@@ -147,6 +160,28 @@ impl Subscriber {
         limit: usize,
     ) -> Result<usize, ReceiveError> {
         self.poll_frames(handler, limit)
+    }
+
+    /// As [`Subscriber::poll`], but a durable subscriber consumes the messages as the one that
+    /// `receive` returned: with its next call that receives, polls or waits, or with
+    /// [`Subscriber::close`]. If it dies or is dropped before, all of them come again. For a
+    /// handler that only copies messages, which are dealt with after the call.
+    ///
+    /// Until then they hold publishers back: up to a whole ring. So a program that also publishes
+    /// into the ring calls `poll` with a limit of 0 first, which consumes them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Subscriber::poll`].
+    pub fn poll_and_hold(
+        &mut self,
+        handler: impl FnMut(Message<'_>),
+        limit: usize,
+    ) -> Result<usize, ReceiveError> {
+        if self.slow_state.config.name.is_none() {
+            return self.poll_frames(handler, limit);
+        }
+        self.poll_held(handler, limit)
     }
 
     /// The next message, if there is one. Never sleeps.
@@ -319,9 +354,10 @@ impl<T: ?Sized> Subscriber<T> {
     }
 
     /// Gives the room of everything read back to the publishers now, not in steps of an eighth of
-    /// the ring. The message returned last stays held.
+    /// the ring. The message returned last stays held, and so do those of
+    /// [`Subscriber::poll_and_hold`].
     pub fn release(&mut self) {
-        if !self.slow_state.page.is_ours() {
+        if !self.slow_state.page.is_ours() || self.pending.is_all() {
             return;
         }
         self.pass_to_pending();
@@ -339,10 +375,11 @@ impl<T: ?Sized> Subscriber<T> {
 
     /// Each lane, with the start of the message returned last or of the next one.
     fn positions(&self) -> impl Iterator<Item = (&Consumer, u64)> {
-        let held = self.pending.held();
+        let (held, is_all) = (self.pending.held(), self.pending.is_all());
         let lanes = self.lanes.iter().enumerate();
         lanes.map(move |(place, lane)| match held {
             Some((of, start)) if of == place => (lane, start),
+            _ if is_all => (lane, lane.released()),
             _ => (lane, lane.position()),
         })
     }
@@ -534,15 +571,14 @@ impl<T: ?Sized> Subscriber<T> {
         self.slow_state.attached.geometry.capacity
     }
 
-    /// Leaves the channel. A durable subscriber keeps its place after the message returned last.
+    /// Leaves the channel. A durable subscriber keeps its place after the message returned last, or
+    /// after those of [`Subscriber::poll_and_hold`].
     ///
-    /// If it is only dropped (by a panic, by `?`), it keeps its place before that message. The
-    /// message comes again when the name returns.
+    /// If it is only dropped (by a panic, by `?`), it keeps its place before them. They come again
+    /// when the name returns.
     pub fn close(mut self) {
-        if self.slow_state.page.is_ours()
-            && let Some((lane, end)) = self.pending.take()
-        {
-            self.lanes[lane].advance_to(end);
+        if self.slow_state.page.is_ours() {
+            self.consume_pending();
         }
     }
 

@@ -23,6 +23,10 @@ pub(crate) use row::{Alike, Row};
 #[cfg(not(loom))]
 pub(crate) use watch::WatchPoint;
 
+/// A release step that no ring reaches. A position plus this step fits a word.
+const HOLD_STEP: u64 = 1 << 62;
+const _: () = assert!(POSITION_MAX.checked_add(HOLD_STEP).is_some());
+
 /// Reads frames of one lane.
 #[derive(Debug)]
 pub(crate) struct Consumer {
@@ -228,6 +232,21 @@ impl Consumer {
             ring,
             lane,
             index,
+        }
+    }
+
+    /// Gives no room back by itself until [`Consumer::end_hold`].
+    #[cfg(not(loom))]
+    pub(crate) fn hold(&mut self) {
+        self.release_step = HOLD_STEP;
+    }
+
+    /// Gives what was held back, and from now on room after every message, as a durable subscriber.
+    #[cfg(not(loom))]
+    pub(crate) fn end_hold(&mut self) {
+        self.release_step = 0;
+        if self.position != self.released {
+            self.release();
         }
     }
 

@@ -11,7 +11,7 @@
 //! of requests and replies it does not rest, because the cursor does not move. At a few million
 //! messages a second it does not rest either: a rest would delay each message.
 
-use super::Consumer;
+use super::{Consumer, HOLD_STEP};
 use crate::sync::Ordering;
 
 /// After a run of this many messages without an empty tail the subscriber checks the cursor.
@@ -68,12 +68,12 @@ impl Consumer {
         self.known = self.cursor.load(Ordering::Relaxed).max(self.known);
     }
 
-    /// The tail is empty: ends the run and releases all frames that were read.
+    /// The tail is empty: ends the run and releases all frames that were read and are not held.
     #[inline]
     pub(crate) fn at_tail(&mut self) {
         self.run = 0;
         self.run_threshold = self.run_threshold.max(STREAM_RUN);
-        if self.released != self.position {
+        if self.released != self.position && self.release_step != HOLD_STEP {
             self.release();
         }
     }

@@ -44,7 +44,8 @@ pub(crate) fn limit_or_none(value: &Bound<'_, PyAny>) -> PyResult<Option<usize>>
     if value.is_none() {
         return Ok(None);
     }
-    limit(value).map(Some)
+    const RANGE: &str = "give a whole number from 1 to 9223372036854775807, or None";
+    whole("limit", value, RANGE).map(Some)
 }
 
 /// `count` of subscribers.

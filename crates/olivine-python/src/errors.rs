@@ -12,7 +12,10 @@ pyo3::create_exception!(
     olivine,
     Error,
     PyException,
-    "Whatever goes wrong in Olivine."
+    "Whatever goes wrong in Olivine.
+
+`id` is the name of its kind, such as \"journal.damaged\": `olivine explain ID` of the tool explains
+it. None where the package raises it by itself, such as for a handle that was closed here."
 );
 pyo3::create_exception!(olivine, UriError, Error, "The URI or a setting is wrong.");
 pyo3::create_exception!(
@@ -122,7 +125,13 @@ pub(crate) fn of_uri(error: &olivine::UriError) -> PyErr {
         olivine::UriError::UnknownKey { .. } => ", and so does olivine.settings()",
         _ => "",
     };
-    UriError::new_err(format!("{error}{more}"))
+    let made = UriError::new_err(format!("{error}{more}"));
+    Python::attach(|py| with(py, made, "id", error.id()))
+}
+
+/// Every exception has an `id`: `None` where the package raises it, and the core knows nothing.
+pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
+    Error::type_object(py).setattr("id", py.None())
 }
 
 /// A channel could not be opened.
@@ -130,7 +139,7 @@ pub(crate) fn of_open(py: Python<'_>, error: &olivine::OpenError) -> PyErr {
     match error {
         olivine::OpenError::Uri(error) => of_uri(error),
         error => {
-            let made = OpenError::new_err(chain(error));
+            let made = with(py, OpenError::new_err(chain(error)), "id", error.id());
             match errno(error) {
                 Some(errno) => with(py, made, "errno", errno),
                 None => made,
@@ -183,7 +192,7 @@ pub(crate) fn of_described(py: Python<'_>, described: &olivine::Described) -> Py
         olivine::NotSent::LinkFailed => LinkFailed::new_err(text),
         _ => NotSent::new_err(text),
     };
-    made(py, error)
+    with(py, error, "id", described.error.id())
 }
 
 /// `error` of the message with this index in a batch. An exception of the program stays as it is.
@@ -197,13 +206,17 @@ pub(crate) fn of_batch(py: Python<'_>, index: usize, error: PyErr) -> PyErr {
         return error;
     }
     let text = olivine::Described::text_of_batch(index, error.value(py));
-    PyErr::from_type(kind, text)
+    let made = PyErr::from_type(kind, text);
+    match error.value(py).getattr("id") {
+        Ok(id) => with(py, made, "id", id),
+        Err(_) => made,
+    }
 }
 
 /// Nothing was received.
 pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyErr {
     let text = chain(error);
-    let error = match error {
+    let exception = match error {
         olivine::ReceiveError::Closed => EndOfStream::new_err(text),
         olivine::ReceiveError::Overrun { lost_bytes } => {
             with(py, Overrun::new_err(text), "lost_bytes", *lost_bytes)
@@ -213,7 +226,7 @@ pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyEr
         olivine::ReceiveError::Forked => Forked::new_err(text),
         _ => ReceiveError::new_err(text),
     };
-    made(py, error)
+    with(py, exception, "id", error.id())
 }
 
 /// The next message does not fit a row.
@@ -233,15 +246,15 @@ pub(crate) fn made(py: Python<'_>, error: PyErr) -> PyErr {
     PyErr::fetch(py)
 }
 
-/// An exception with a number.
+/// An exception with an attribute.
 pub(crate) fn with<'py>(
     py: Python<'py>,
     error: PyErr,
     name: &str,
-    number: impl IntoPyObject<'py>,
+    value: impl IntoPyObject<'py>,
 ) -> PyErr {
     let error = made(py, error);
-    match error.value(py).setattr(name, number) {
+    match error.value(py).setattr(name, value) {
         Ok(()) => error,
         Err(other) => other,
     }

@@ -52,6 +52,7 @@ mod native {
     #[pymodule_init]
     fn init(module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
         use pyo3::types::PyModuleMethods as _;
+        crate::errors::install(module.py())?;
         crate::publisher::install(module.py())?;
         crate::ending::watch_exit(module.py())?;
         module.add("DETAILS", crate::rows::DETAILS.to_vec())

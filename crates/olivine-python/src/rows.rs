@@ -274,7 +274,9 @@ impl<'py> Empty<'py> {
         }
         let limit = limit.unwrap_or_else(|| (BYTES_DEFAULT / row).max(1));
         if limit == 0 {
-            return Err(PyValueError::new_err("limit is 0: give at least 1"));
+            return Err(PyValueError::new_err(
+                "limit=0: give a whole number from 1, or None",
+            ));
         }
         Ok(Self {
             numpy,

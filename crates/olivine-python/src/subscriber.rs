@@ -357,7 +357,15 @@ impl Subscriber {
         self.look(py, |subscriber| subscriber.uri())
     }
 
-    /// State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None.
+    /// State of the link of a channel elsewhere, by name; None for other channels.
+    ///
+    /// "stage" is its state, and "note" what it waits for or its newest problem. "address" is where it
+    /// waits for far sides, "peers" how many are connected now. "connections" were made so far,
+    /// "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned" far
+    /// subscribers were given up. "undelivered" messages were not delivered when it ended. "messages"
+    /// arrived; a sending link counts bytes only. "bytes" of frames were carried, and
+    /// "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message that a
+    /// replay has put into the ring.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let status = self.look(py, RustSubscriber::link_status)?;

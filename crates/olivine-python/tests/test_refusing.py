@@ -13,6 +13,33 @@ except ImportError:
     numpy = None
 
 
+class Ids(Case):
+    def test_errors_have_the_id_that_explain_knows(self):
+        self.assertIsNone(olivine.Error("x").id)
+        with self.assertRaises(olivine.UriError) as raised:
+            olivine.Publisher("nonsense://x")
+        self.assertEqual(raised.exception.id, "uri.unknown-scheme")
+        with self.assertRaises(olivine.OpenError) as raised:
+            olivine.Subscriber(f"file://{self.folder}/missing.olv").receive()
+        self.assertEqual(raised.exception.id, "journal.missing")
+        publisher, subscriber = self.pair()
+        for send in [publisher.publish, lambda message: publisher.publish_batch([message])]:
+            with self.assertRaises(olivine.TooLong) as raised:
+                send(bytes(5000))
+            self.assertEqual(raised.exception.id, "send.too-long")
+        publisher.close_failed("on purpose")
+        with self.assertRaises(olivine.ReceiveError) as raised:
+            subscriber.receive()
+        self.assertEqual(raised.exception.id, "link.upstream")
+
+    @unittest.skipUnless(numpy, "no numpy")
+    def test_limits_of_arrays_begin_at_one(self):
+        _, subscriber = self.pair()
+        for limit in [0, -1]:
+            with self.assertRaisesRegex(ValueError, f"limit={limit}: .* from 1"):
+                subscriber.receive_array("u8", limit=limit)
+
+
 class Refusing(Case):
     def test_handler_that_cannot_be_called_is_refused_before_a_message_comes(self):
         _publisher, subscriber = self.pair()

@@ -67,7 +67,14 @@ def settings(key: str | None = None) -> str:
     """
 
 class Error(Exception):
-    """Whatever goes wrong in Olivine."""
+    """Whatever goes wrong in Olivine.
+
+    `id` is the name of its kind, such as "journal.damaged": `olivine explain ID` of the tool
+    explains it. None where the package raises it by itself, such as for a handle that was closed
+    here.
+    """
+
+    id: str | None
 
 class UriError(Error): ...
 class OpenError(Error):
@@ -135,7 +142,11 @@ class Publisher:
         """Sends a copy. Returns the position behind it, or None without room. Never waits."""
 
     def publish(self, message: Buffer, tag: int = 0, topic: str | None = None) -> int:
-        """Sends a copy, waiting for room. Raises TooLong, or NotSent where the topic is refused."""
+        """Sends a copy, waiting for room. Returns the position behind it, in bytes.
+
+        Raises TooLong, or NotSent where the topic is refused; LinkFailed where the far side is gone;
+        Cancelled after `cancel`.
+        """
 
     def publish_timeout(
         self, message: Buffer, timeout: float, tag: int = 0, topic: str | None = None
@@ -163,7 +174,7 @@ class Publisher:
         """
 
     def claim(self, length: int, tag: int = 0, topic: str | None = None) -> Claim:
-        """As `try_claim`, waiting for room."""
+        """As `try_claim`, waiting for room. Raises what `publish` raises."""
 
     def claim_timeout(
         self, length: int, timeout: float, tag: int = 0, topic: str | None = None
@@ -203,7 +214,10 @@ class Publisher:
     def wait_for_room(
         self, length: int, topic: str | None = None, timeout: float | None = None
     ) -> bool:
-        """Waits until a message of `length` bytes has room; whether it has. Sends nothing."""
+        """Waits until a message of `length` bytes has room; whether it has. Sends nothing.
+
+        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+        """
 
     def cancel(self) -> None:
         """Ends the wait of another thread in a call of this publisher: it raises Cancelled within
@@ -213,10 +227,16 @@ class Publisher:
         """
 
     def wait_for_subscribers(self, count: int, timeout: float | None = None) -> bool:
-        """Waits until so many reliable subscribers are attached; whether they are."""
+        """Waits until so many reliable subscribers are attached; whether they are.
+
+        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+        """
 
     def wait_drained(self, timeout: float | None = None) -> bool:
-        """Waits until every live reliable subscriber has read everything; whether they have."""
+        """Waits until every live reliable subscriber has read everything; whether they have.
+
+        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+        """
 
     @property
     def cursor(self) -> int:
@@ -249,7 +269,16 @@ class Publisher:
 
     @property
     def link_status(self) -> dict[str, str | int] | None:
-        """State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None."""
+        """State of the link of a channel elsewhere, by name; None for other channels.
+
+        "stage" is its state, and "note" what it waits for or its newest problem. "address" is where it
+        waits for far sides, "peers" how many are connected now. "connections" were made so far,
+        "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned" far
+        subscribers were given up. "undelivered" messages were not delivered when it ended. "messages"
+        arrived; a sending link counts bytes only. "bytes" of frames were carried, and
+        "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message that a
+        replay has put into the ring.
+        """
 
     def stats(self) -> dict[str, int]:
         """Counters of this publisher: "back_pressure_count", "back_pressure_ns" (nanoseconds
@@ -605,7 +634,16 @@ class Subscriber:
 
     @property
     def link_status(self) -> dict[str, str | int] | None:
-        """State of the link of a channel elsewhere: "stage", "note", "peers", counts; else None."""
+        """State of the link of a channel elsewhere, by name; None for other channels.
+
+        "stage" is its state, and "note" what it waits for or its newest problem. "address" is where it
+        waits for far sides, "peers" how many are connected now. "connections" were made so far,
+        "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned" far
+        subscribers were given up. "undelivered" messages were not delivered when it ended. "messages"
+        arrived; a sending link counts bytes only. "bytes" of frames were carried, and
+        "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message that a
+        replay has put into the ring.
+        """
 
     def event_fd(self) -> int:
         """Readable when there is something to poll; belongs to the subscriber."""

@@ -95,8 +95,8 @@ impl Publisher {
 
     /// Sends a copy, waiting for room. Returns the position behind it, in bytes.
     ///
-    /// Raises TooLong, or NotSent where the topic is refused; LinkFailed where the far side is gone;
-    /// Cancelled after `cancel`.
+    /// Raises TooLong, or NotSent where the topic is refused; LinkFailed where the far side is
+    /// gone; Cancelled after `cancel`.
     #[pyo3(signature = (message, tag = 0, topic = None))]
     fn publish(
         &self,
@@ -191,7 +191,8 @@ impl Publisher {
 
     /// Waits until a message of `length` bytes has room; whether it has. Sends nothing.
     ///
-    /// `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+    /// `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after
+    /// `cancel`.
     #[pyo3(signature = (length, topic = None, timeout = None))]
     fn wait_for_room(
         &self,
@@ -259,7 +260,8 @@ impl Publisher {
 
     /// Waits until so many reliable subscribers are attached; whether they are.
     ///
-    /// `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+    /// `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after
+    /// `cancel`.
     #[pyo3(signature = (count, timeout = None))]
     fn wait_for_subscribers(
         &self,
@@ -274,7 +276,8 @@ impl Publisher {
 
     /// Waits until every live reliable subscriber has read everything; whether they have.
     ///
-    /// `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+    /// `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after
+    /// `cancel`.
     #[pyo3(signature = (timeout = None))]
     fn wait_drained(
         &self,
@@ -330,13 +333,13 @@ impl Publisher {
 
     /// State of the link of a channel elsewhere, by name; None for other channels.
     ///
-    /// "stage" is its state, and "note" what it waits for or its newest problem. "address" is where it
-    /// waits for far sides, "peers" how many are connected now. "connections" were made so far,
-    /// "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned" far
-    /// subscribers were given up. "undelivered" messages were not delivered when it ended. "messages"
-    /// arrived; a sending link counts bytes only. "bytes" of frames were carried, and
-    /// "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message that a
-    /// replay has put into the ring.
+    /// "stage" is its state, and "note" what it waits for or its newest problem. "address" is where
+    /// it waits for far sides, "peers" how many are connected now. "connections" were made so far,
+    /// "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned"
+    /// far subscribers were given up. "undelivered" messages were not delivered when it ended.
+    /// "messages" arrived; a sending link counts bytes only. "bytes" of frames were carried, and
+    /// "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message
+    /// that a replay has put into the ring.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let status = self.look(py, RustPublisher::link_status)?;

@@ -123,10 +123,10 @@ impl Subscriber {
     /// An error behind messages (Overrun, Evicted, Corrupt) does not lose them: they are returned,
     /// and the next call that receives raises the error.
     ///
-    /// A durable subscriber (`name=`) consumes all of them with its next call that receives or waits,
-    /// with `release`, or with `close`. If its program is killed before, they come again. Until then
-    /// they hold publishers back, up to a whole ring: before the same thread publishes into a channel
-    /// that may be full, call `release`.
+    /// A durable subscriber (`name=`) consumes all of them with its next call that receives or
+    /// waits, with `release`, or with `close`. If its program is killed before, they come again.
+    /// Until then they hold publishers back, up to a whole ring: before the same thread publishes
+    /// into a channel that may be full, call `release`.
     ///
     /// With a handler it hands out up to `limit` messages, views of the ring, and returns how
     /// many: also where it cannot go on behind some of them, because of an error or a refusal.
@@ -359,13 +359,13 @@ impl Subscriber {
 
     /// State of the link of a channel elsewhere, by name; None for other channels.
     ///
-    /// "stage" is its state, and "note" what it waits for or its newest problem. "address" is where it
-    /// waits for far sides, "peers" how many are connected now. "connections" were made so far,
-    /// "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned" far
-    /// subscribers were given up. "undelivered" messages were not delivered when it ended. "messages"
-    /// arrived; a sending link counts bytes only. "bytes" of frames were carried, and
-    /// "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message that a
-    /// replay has put into the ring.
+    /// "stage" is its state, and "note" what it waits for or its newest problem. "address" is where
+    /// it waits for far sides, "peers" how many are connected now. "connections" were made so far,
+    /// "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned"
+    /// far subscribers were given up. "undelivered" messages were not delivered when it ended.
+    /// "messages" arrived; a sending link counts bytes only. "bytes" of frames were carried, and
+    /// "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message
+    /// that a replay has put into the ring.
     #[getter]
     fn link_status<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let status = self.look(py, RustSubscriber::link_status)?;

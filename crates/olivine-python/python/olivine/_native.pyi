@@ -144,8 +144,8 @@ class Publisher:
     def publish(self, message: Buffer, tag: int = 0, topic: str | None = None) -> int:
         """Sends a copy, waiting for room. Returns the position behind it, in bytes.
 
-        Raises TooLong, or NotSent where the topic is refused; LinkFailed where the far side is gone;
-        Cancelled after `cancel`.
+        Raises TooLong, or NotSent where the topic is refused; LinkFailed where the far side is
+        gone; Cancelled after `cancel`.
         """
 
     def publish_timeout(
@@ -216,7 +216,8 @@ class Publisher:
     ) -> bool:
         """Waits until a message of `length` bytes has room; whether it has. Sends nothing.
 
-        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after
+        `cancel`.
         """
 
     def cancel(self) -> None:
@@ -229,13 +230,15 @@ class Publisher:
     def wait_for_subscribers(self, count: int, timeout: float | None = None) -> bool:
         """Waits until so many reliable subscribers are attached; whether they are.
 
-        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after
+        `cancel`.
         """
 
     def wait_drained(self, timeout: float | None = None) -> bool:
         """Waits until every live reliable subscriber has read everything; whether they have.
 
-        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after `cancel`.
+        `timeout` is in seconds. Raises LinkFailed where the far side is gone, Cancelled after
+        `cancel`.
         """
 
     @property
@@ -271,13 +274,13 @@ class Publisher:
     def link_status(self) -> dict[str, str | int] | None:
         """State of the link of a channel elsewhere, by name; None for other channels.
 
-        "stage" is its state, and "note" what it waits for or its newest problem. "address" is where it
-        waits for far sides, "peers" how many are connected now. "connections" were made so far,
-        "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned" far
-        subscribers were given up. "undelivered" messages were not delivered when it ended. "messages"
-        arrived; a sending link counts bytes only. "bytes" of frames were carried, and
-        "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message that a
-        replay has put into the ring.
+        "stage" is its state, and "note" what it waits for or its newest problem. "address" is where
+        it waits for far sides, "peers" how many are connected now. "connections" were made so far,
+        "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned"
+        far subscribers were given up. "undelivered" messages were not delivered when it ended.
+        "messages" arrived; a sending link counts bytes only. "bytes" of frames were carried, and
+        "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message
+        that a replay has put into the ring.
         """
 
     def stats(self) -> dict[str, int]:
@@ -512,10 +515,10 @@ class Subscriber:
         An error behind messages (Overrun, Evicted, Corrupt) does not lose them: they are returned,
         and the next call that receives raises the error.
 
-        A durable subscriber (`name=`) consumes all of them with its next call that receives or waits,
-        with `release`, or with `close`. If its program is killed before, they come again. Until then
-        they hold publishers back, up to a whole ring: before the same thread publishes into a channel
-        that may be full, call `release`.
+        A durable subscriber (`name=`) consumes all of them with its next call that receives or
+        waits, with `release`, or with `close`. If its program is killed before, they come again.
+        Until then they hold publishers back, up to a whole ring: before the same thread publishes
+        into a channel that may be full, call `release`.
 
         With a handler it hands out up to `limit` messages, views of the ring, and returns how
         many: also where it cannot go on behind some of them, because of an error or a refusal.
@@ -636,13 +639,13 @@ class Subscriber:
     def link_status(self) -> dict[str, str | int] | None:
         """State of the link of a channel elsewhere, by name; None for other channels.
 
-        "stage" is its state, and "note" what it waits for or its newest problem. "address" is where it
-        waits for far sides, "peers" how many are connected now. "connections" were made so far,
-        "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned" far
-        subscribers were given up. "undelivered" messages were not delivered when it ended. "messages"
-        arrived; a sending link counts bytes only. "bytes" of frames were carried, and
-        "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message that a
-        replay has put into the ring.
+        "stage" is its state, and "note" what it waits for or its newest problem. "address" is where
+        it waits for far sides, "peers" how many are connected now. "connections" were made so far,
+        "failures" broke or could not be made, "refusals" of far sides were refused, and "abandoned"
+        far subscribers were given up. "undelivered" messages were not delivered when it ended.
+        "messages" arrived; a sending link counts bytes only. "bytes" of frames were carried, and
+        "acknowledged_bytes" of them acknowledged. "journal_position" is behind the last message
+        that a replay has put into the ring.
         """
 
     def event_fd(self) -> int:

@@ -370,8 +370,7 @@ class Messages:
         """The next message."""
         handle = self._subscriber
         try:
-            # One: a durable subscriber gets a message again if its program fails at it. Of several
-            # it would get the last only.
+            # One: a durable subscriber gets again only the message at which its program fails.
             return (await _found(handle, self._turns, lambda: handle.poll(1)))[0]
         except EndOfStream:
             raise StopAsyncIteration from None

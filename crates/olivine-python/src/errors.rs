@@ -15,7 +15,7 @@ pyo3::create_exception!(
     "Whatever goes wrong in Olivine.
 
 `id` is the name of its kind, such as \"journal.damaged\": `olivine explain ID` of the tool explains
-it. None where the package raises it by itself, such as for a handle that was closed here."
+it. None where the core has no error, such as for a handle that was closed here."
 );
 pyo3::create_exception!(olivine, UriError, Error, "The URI or a setting is wrong.");
 pyo3::create_exception!(

@@ -596,7 +596,7 @@ impl Subscriber {
     fn copies<'py>(slf: &Bound<'py, Self>, limit: usize) -> PyResult<Vec<Bound<'py, Message>>> {
         let py = slf.py();
         let mut state = lock(py, slf.get())?;
-        // What comes first by itself is the last message, too, or an error.
+        // What comes first here is the last message, too, or an error.
         let is_special = state.again.is_some() || state.late.is_some();
         let limit = match state.is_durable && limit > 1 {
             true if is_special => 1,

@@ -70,7 +70,7 @@ class Error(Exception):
     """Whatever goes wrong in Olivine.
 
     `id` is the name of its kind, such as "journal.damaged": `olivine explain ID` of the tool
-    explains it. None where the package raises it by itself, such as for a handle that was closed
+    explains it. None where the core has no error, such as for a handle that was closed
     here.
     """
 

@@ -162,7 +162,7 @@ impl Subscriber {
         self.poll_frames(handler, limit)
     }
 
-    /// As [`Subscriber::poll`], but a durable subscriber consumes the messages as the one that
+    /// As [`Subscriber::poll`], but a durable subscriber consumes the messages like what
     /// `receive` returned: with its next call that receives, polls or waits, or with
     /// [`Subscriber::close`]. If it dies or is dropped before, all of them come again. For a
     /// handler that only copies messages, which are dealt with after the call.

@@ -235,7 +235,7 @@ impl Consumer {
         }
     }
 
-    /// Gives no room back by itself until [`Consumer::end_hold`].
+    /// Advancing gives no room back until [`Consumer::end_hold`].
     #[cfg(not(loom))]
     pub(crate) fn hold(&mut self) {
         self.release_step = HOLD_STEP;

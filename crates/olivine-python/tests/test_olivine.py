@@ -716,12 +716,9 @@ class Durable(Case):
         newer.release()
         _, newer = self.again().poll(2)
         self.assertEqual(bytes(newer), b"1")
-        # The last of a poll releases all of them.
         newer.release()
         self.subscriber.drop()
         self.assertEqual([bytes(m) for m in self.again().poll(10)], [b"2", b"3", b"4"])
-        self.subscriber.close()
-        self.assertIsNone(self.again().try_receive())
 
     def test_a_copy_is_released_while_its_subscriber_waits(self):
         for _ in range(5):

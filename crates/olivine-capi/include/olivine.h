@@ -909,8 +909,8 @@ olivine_status olivine_subscriber_position(const struct olivine_subscriber *subs
 olivine_status olivine_subscriber_lag(const struct olivine_subscriber *subscriber, uint64_t *lag);
 
 // `*lost_bytes` is how many bytes of frames this subscriber missed: by overruns and evictions, or
-// while its durable name had lost its place; 0 for a reliable one that kept its place. Never
-// waits.
+// while its durable name had lost its place; 0 for a reliable subscriber that kept its place.
+// Never waits.
 //
 // # Safety
 //

@@ -476,8 +476,8 @@ pub unsafe extern "C" fn olivine_subscriber_lag(
 }
 
 /// `*lost_bytes` is how many bytes of frames this subscriber missed: by overruns and evictions, or
-/// while its durable name had lost its place; 0 for a reliable one that kept its place. Never
-/// waits.
+/// while its durable name had lost its place; 0 for a reliable subscriber that kept its place.
+/// Never waits.
 ///
 /// # Safety
 ///

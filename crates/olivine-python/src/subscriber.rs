@@ -345,7 +345,8 @@ impl Subscriber {
         self.look(py, |subscriber| subscriber.lost_bytes())
     }
 
-    /// Bytes of each publisher's ring; 0 until a publisher has fixed it.
+    /// Bytes of each publisher's ring; 0 until a participant has named it or a publisher has
+    /// fixed it.
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<u64> {
         self.look(py, |subscriber| subscriber.capacity())

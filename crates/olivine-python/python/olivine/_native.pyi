@@ -629,7 +629,8 @@ class Subscriber:
 
     @property
     def capacity(self) -> int:
-        """Bytes of each publisher's ring; 0 until a publisher has fixed it."""
+        """Bytes of each publisher's ring; 0 until a participant has named it or a publisher has
+        fixed it."""
 
     @property
     def uri(self) -> str:

@@ -26,8 +26,8 @@ pub(crate) fn check(
     println!("\n{programs}\n{table}");
     let text = format!(
         "# Orderings\n\n\
-         Written by `OLIVINE_WRITE_ORDERINGS=1 cargo test -p olivine --test axiomatic`; `cargo xtask\n\
-         model` compares it; [how to read it, and how it is\n\
+         Written by `OLIVINE_WRITE_ORDERINGS=1 cargo test -p olivine --test axiomatic`, compared\n\
+         by `cargo xtask model`; [how to read it, and how it is\n\
          checked](../crates/olivine/model/axiomatic/README.md).\n\n\
          ## Programs\n\n{programs}\n\
          ## Each ordering, one step weaker\n\n{table}\n\

@@ -39,8 +39,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tls::Tls;
 
-/// Longest wait for the whole hello, from the accept, or from our own hello. A side that connects waits for its
-/// time-out, if that is shorter.
+/// Longest wait for the whole hello, from the accept, or from our own hello. A side that connects
+/// waits for its time-out, if that is shorter.
 const HELLO_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long an adaptive bridge polls before it sleeps.
 const ADAPTIVE_SPIN: Duration = Duration::from_micros(50);

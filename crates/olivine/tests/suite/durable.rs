@@ -244,7 +244,10 @@ fn publisher_waits_for_held_messages_and_goes_on_behind_them() {
     }
     let mut found = 0;
     let polled = subscriber.poll_and_hold(|_| found += 1, usize::MAX);
-    assert_eq!((polled.unwrap(), found), (found as usize, sent));
+    assert_eq!(
+        (polled.unwrap(), found),
+        (usize::try_from(found).unwrap(), sent)
+    );
     let refused = publisher.try_publish(&sent.to_le_bytes()).unwrap_err();
     assert!(matches!(refused, NotSent::BackPressured), "{refused}");
     assert!(subscriber.try_receive().unwrap().is_none());

@@ -27,8 +27,8 @@ keys! { KEYS {
 
     /// When the recording of a `file://` journal continues in its next file.
     ///
-    /// With a size: before the block that would make the file longer. A block is never split, and no
-    /// file ends while a sync runs, so a file may be longer than the size.
+    /// With a size: before the block that would make the file longer. A block is never split, and
+    /// no file ends while a sync runs, so a file may be longer than the size.
     rotate(file: FileSettings, when: Rotation) in FileSettings {
         getter: get_rotate -> Option<Rotation> = file.rotate,
         value: "LIMIT", schemes: JOURNAL, end: Publisher,

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod damage;
+mod damaged_files;
 mod failed;
 mod failures;
 mod file;

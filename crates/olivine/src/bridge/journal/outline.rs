@@ -284,6 +284,8 @@ impl Outline {
                 },
             };
             walk.lanes = known.clone();
+            // Damage is at this place, not where the walk stands.
+            (walk.offset, walk.sequence) = (spot.offset, spot.sequence);
             let Found::Block(header) = walk.source.look(spot.offset)? else {
                 note_damage(
                     &mut self.damage,

@@ -19,6 +19,9 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Damages that a seek passes at most: a forged file has no end of them.
+const PASSES_MAX: u32 = 64;
+
 /// Reads a journal run by run in the order of the recording, also while it is recorded.
 ///
 /// It returns a message only from a block with valid checksums. A torn tail ends it, and
@@ -36,6 +39,8 @@ pub struct Replay {
     failed_before: Vec<String>,
     /// Runs and frames before this are skipped.
     wanted: Wanted,
+    /// Damages that this seek has passed.
+    passes: u32,
     torn: Option<Torn>,
     watch: Option<Watch>,
 }
@@ -80,6 +85,7 @@ impl Replay {
             at: 0,
             failed_before: Vec::new(),
             wanted: Wanted::All,
+            passes: 0,
             torn: None,
             watch: None,
         })
@@ -195,7 +201,7 @@ impl Replay {
             self.walk.failed_before = self.failures_before(&before);
         }
         self.block_position = self.walk.position;
-        self.wanted = wanted;
+        (self.wanted, self.passes) = (wanted, 0);
         Ok(())
     }
 
@@ -327,8 +333,14 @@ impl Replay {
         let position = self.walk.position;
         let mut step = self.walk.step()?;
         if matches!(step, Step::End | Step::Not(_)) {
+            let here = match step {
+                Step::Not(_) => self.whole_here()?,
+                _ => None,
+            };
             let next = match self.next_term() {
                 Ok(next) => next,
+                // The damage here comes first.
+                Err(error) if here.is_some() && is_damage(&error) => None,
                 Err(JournalError::Damaged {
                     path,
                     offset,
@@ -338,10 +350,6 @@ impl Replay {
                     return self.pass(path, offset, problem, None);
                 }
                 Err(error) => return Err(error),
-            };
-            let here = match step {
-                Step::Not(_) => self.whole_here()?,
-                _ => None,
             };
             let has_more = next.is_some() || here.is_some();
             if has_more {
@@ -387,7 +395,13 @@ impl Replay {
     ) -> Result<bool, JournalError> {
         let next = match here {
             Some(position) => Some(position),
-            None => self.later_file()?.map(|file| file.header.position.get()),
+            None => {
+                let ours = self.walk.source.header.journal;
+                let later = self.later_file()?;
+                later
+                    .filter(|file| file.header.journal == ours)
+                    .map(|file| file.header.position.get())
+            }
         };
         // A file of another journal may begin before it.
         let next = next.filter(|next| *next >= self.walk.position);
@@ -397,8 +411,10 @@ impl Replay {
         } = self.wanted
             && next.is_some_and(|next| next <= from)
             && (passes_damage || self.walk.position < from)
+            && self.passes < PASSES_MAX
             && self.skip_damage()?.is_some()
         {
+            self.passes += 1;
             return Ok(true);
         }
         Err(JournalError::Damaged {

@@ -14,7 +14,7 @@ use crate::channel::subscriber::Subscriber;
 use crate::error::OpenError;
 use crate::message::{MessageType, Plain};
 use crate::uri::{Config, End, Scheme, UriError};
-use schemes::{inlet, outlet, ring_of};
+use schemes::{inlet, outlet, outlet_of_bridge, ring_of};
 
 impl Publisher {
     /// Opens the channel that `uri` names as a publisher of bytes; makes it if needed.
@@ -200,7 +200,7 @@ impl Bridge {
                 Self::out_of(source, words, outlet, until_end)
             }
             (true, false) => {
-                let outlet = outlet(&named(destination, &name))?;
+                let outlet = outlet_of_bridge(&named(destination, &name))?;
                 Self::out_of(source, words, outlet, until_end)
             }
             (false, true) => {

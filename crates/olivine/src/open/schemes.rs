@@ -38,6 +38,21 @@ pub(super) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     Ok(outlet)
 }
 
+/// As [`outlet`], for a bridge, whose ring has other publishers: they do not wait while it recovers
+/// a journal.
+///
+/// # Errors
+///
+/// As [`outlet`]; also why a journal that is there cannot be recorded into.
+pub(super) fn outlet_of_bridge(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
+    let mut outlet = outlet(config)?;
+    #[cfg(feature = "journal")]
+    if config.scheme() == Scheme::File && bridge::journal::outlet::is_there(config) {
+        outlet.open()?;
+    }
+    Ok(outlet)
+}
+
 /// The inlet for the place that `config` names.
 ///
 /// # Errors

@@ -30,7 +30,8 @@ use std::time::Duration;
 ///
 /// A durable subscriber (`name=`) consumes a message with the next call that receives or waits,
 /// with `release`, or with `close`. If it is dropped, dies, or leaves its `with` block by an
-/// exception, the next subscriber of that name gets its last message again, first.
+/// exception, the next subscriber of that name gets its last message again, first; after `poll`
+/// without a handler, `receive_array` and `poll_into` all messages of the last call.
 ///
 /// Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
 /// states the type of the channel's values, by a dtype of numpy or a structure of ctypes.
@@ -643,10 +644,9 @@ impl Subscriber {
             failed.is_none()
         });
         state.serial = first + (copies.len() as u64).saturating_sub(1);
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        match polled.map_err(|error| of_received(py, &error)) {
+        // A message that was not copied is unread: the copies before it come first.
+        let polled = polled.map_err(|error| of_received(py, &error));
+        match failed.map_or(polled, Err) {
             Err(error) if copies.is_empty() => return Err(error),
             Err(error) => state.late = Some(error),
             Ok(()) => {}

@@ -301,7 +301,7 @@ impl Step<'_> {
         past.frame_bytes = lane.frame_bytes.or(past.frame_bytes);
         past.old_frame_bytes = lane.old_frame_bytes.or(past.old_frame_bytes);
         let capacity = float(channel.capacity);
-        // A publisher that tries again and again does not count the time between. The refused
+        // A publisher that tries again counts the time between only with its next try. The refused
         // message may be larger than its old frames.
         let frame_bytes = past.frame_bytes.unwrap_or(capacity / 16.0);
         let is_full = behind > 0 && float(channel.capacity.saturating_sub(behind)) < frame_bytes;

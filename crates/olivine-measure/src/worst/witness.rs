@@ -245,7 +245,8 @@ impl Witness {
             }
             seen.pid = publisher.pid;
             seen.waited_ns = waited_ns;
-            seen.held_ns = publisher.back_pressure_ns;
+            // A publisher takes back what it counted before it counts it from an earlier start.
+            seen.held_ns = seen.held_ns.max(publisher.back_pressure_ns);
             self.lanes.insert(publisher.lane, seen);
         }
     }

@@ -466,7 +466,8 @@ class Subscriber:
 
     A durable subscriber (`name=`) consumes a message with the next call that receives or waits,
     with `release`, or with `close`. If it is dropped, dies, or leaves its `with` block by an
-    exception, the next subscriber of that name gets its last message again, first.
+    exception, the next subscriber of that name gets its last message again, first; after `poll`
+    without a handler, `receive_array` and `poll_into` all messages of the last call.
 
     Keywords are keys of URIs: `print(olivine.settings())` lists them. `type=("quote v1", dtype)`
     states the type of the channel's values, by a dtype of numpy or a structure of ctypes.

@@ -154,15 +154,16 @@ class Publisher(_End):
                 await self._until(self.handle.wait_for_room, _bytes(message), topic)
 
     async def publish_batch(self, messages):
-        """Sends copies in batches of up to 4096 messages, as there is room; waits for room.
+        """Sends copies, in batches as large as there is room for; waits for room.
 
         What it raises has `published`, how many were sent before. So has a CancelledError.
         """
         messages = list(messages)
         publish = self.handle.try_publish_batch
 
-        def send(begin, end):
-            return publish(messages[begin:end])
+        # All that is left: a wrong message is found before any is sent.
+        def send(begin, _end):
+            return publish(messages[begin:])
 
         def room(index):
             return _length(messages[index])

@@ -101,7 +101,7 @@ impl StallMonitor {
         if self.counted_since == 0 {
             let before = core::mem::take(&mut self.given_up);
             self.counted_since = now;
-            // It has sent nothing since, so there was no room all the time.
+            // It has sent nothing since: the lack of room goes on.
             if before.since != 0 && before.position == producer.position() {
                 self.counted_since = before.since;
                 // Before the start is stored: an observer between the two reads too little for a

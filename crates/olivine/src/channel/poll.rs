@@ -328,7 +328,11 @@ impl<T: ?Sized> Subscriber<T> {
         // An error has forgotten it.
         self.pending.set_all();
         match polled {
-            Ok(0) => self.found_nothing().map(|()| 0),
+            Ok(0) => {
+                // It handed out nothing: what it skipped holds nothing back.
+                self.consume_pending();
+                self.found_nothing().map(|()| 0)
+            }
             polled => polled,
         }
     }
@@ -346,7 +350,7 @@ impl<T: ?Sized> Subscriber<T> {
                 // A new lane is held as well: see `take_shape`.
                 0 => !self.found_new_lanes()?,
                 // What a new publisher sends may follow a failure: the next call looks.
-                _ => count == 0 || self.slow_state.has_new_publishers(),
+                _ => count == 0 || self.slow_state.has_new_publishers() || self.owes_a_failure(),
             };
             if is_over {
                 break;
@@ -356,6 +360,12 @@ impl<T: ?Sized> Subscriber<T> {
             self.empty_calls = 0;
         }
         Ok(total)
+    }
+
+    /// Whether the next call reports a failure, and consumes first what this one handed out.
+    fn owes_a_failure(&self) -> bool {
+        !self.slow_state.page.is_plain()
+            && self.slow_state.unreported_failure(&self.lanes).is_some()
     }
 
     /// Checks what every call must report first, and maps the lanes of new publishers. Then it

@@ -98,7 +98,8 @@ pub struct PublisherStats {
     /// Times it found no room.
     pub back_pressure_count: u64,
     /// Nanoseconds without room: until room was found, the message was given up after a time-out,
-    /// or the publisher closed. A wait that is not over counts up to now.
+    /// or the publisher closed. A wait that is not over counts up to now. If a message was given
+    /// up, and no room is found again before anything is sent, the time between counts, too.
     pub back_pressure_ns: u64,
     /// Parked subscribers it woke.
     pub wakes: u64,

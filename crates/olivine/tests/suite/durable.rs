@@ -214,6 +214,35 @@ fn handler_that_panics_holds_the_messages_before_it() {
     assert_eq!(rest(&mut subscriber), 3..5);
 }
 
+/// A call that handed out nothing held the room of what it skipped: its publisher waited for ever.
+#[test]
+fn call_that_hands_out_nothing_holds_nothing() {
+    let (_place, named, mut publisher) = stage("", "");
+    let mut subscriber = Subscriber::open(&format!("{named}&topic=a")).unwrap();
+    let other = || Outgoing::new(b"skipped").topic("b");
+    while publisher.try_publish(other()).is_ok() {}
+    assert_eq!(subscriber.poll_and_hold(|_| (), 9).unwrap(), 0);
+    assert_eq!(subscriber.lag(), 0);
+    publisher.try_publish(other()).unwrap();
+}
+
+/// The call that found the failure reported it behind messages which the next one did not consume.
+#[test]
+fn failure_comes_with_the_call_after_the_messages_before_it() {
+    let (_place, named, mut first) = stage("", "");
+    let mut subscriber = Subscriber::open(&named).unwrap();
+    send(&mut first, 0..3);
+    first.close_failed("broke").unwrap();
+    let mut second = Publisher::open(&named).unwrap();
+    send(&mut second, 3..4);
+    assert_eq!(held(&mut subscriber), [0, 1, 2]);
+    let failed = subscriber.poll_and_hold(|_| (), 9).unwrap_err();
+    assert!(matches!(failed, ReceiveError::Failed(_)), "{failed}");
+    drop(subscriber);
+    let mut subscriber = Subscriber::open(&named).unwrap();
+    assert_eq!(held(&mut subscriber), [3]);
+}
+
 #[test]
 fn messages_of_one_call_are_held_in_every_lane() {
     let (_place, named, mut first) = stage("", "");

@@ -295,7 +295,8 @@ fn each(
 pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     let dir = directory(args.dir.as_deref(), Looks::Once)?;
     let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
-    let kept = kept(&dir, &collected)?;
+    // What was removed is said also if the folder cannot be read again.
+    let kept = kept(&dir, &collected).unwrap_or_default();
     if common.json {
         let channels: Vec<Value> = collected
             .iter()
@@ -371,7 +372,7 @@ impl Kept {
         } else {
             "subscribers"
         };
-        let dir = dir.map_or_else(String::new, |dir| format!(" --dir {}", dir.display()));
+        let dir = crate::quote::dir(dir);
         format!(
             "kept {name}: its {noun} {} may return; 'olivine rm {name}{dir}' removes it\n",
             names.join(", "),

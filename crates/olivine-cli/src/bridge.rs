@@ -81,7 +81,11 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
         }
         let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
         let unheard = Unheard::new(&destination);
-        let unread = awaited::unread(&source, |uri| format!("'{uri}?from=oldest' as the source"));
+        let unread = awaited::unread(&source, |uri| {
+            let dir = source.get_dir();
+            let dir = dir.map_or_else(String::new, |dir| format!("dir={}&", dir.display()));
+            format!("'{uri}?{dir}from=oldest' as the source")
+        });
         let bridge = Bridge::start(&source, &destination, !pair.keep)?;
         // A listening bridge subscribes for its far sides, which say where they begin.
         let subscribes = || admin::inspect(&source).is_ok_and(|info| info.subscribers_ever > 0);
@@ -162,13 +166,18 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
                 complete &= delivered || !has_end;
                 let left = (!delivered).then(|| one.left_bytes(&control)).flatten();
                 if let Some(left) = left {
+                    let (to, at) = (place(&one.pair.destination), control.journal_position);
+                    // The channel ends with its last participant, and the place in the journal with
+                    // it.
+                    let ring = config(&one.pair.destination)?;
+                    let next = match admin::inspect(&ring) {
+                        Ok(_) => format!("the next replay into {to} continues there"),
+                        Err(_) => format!("{to} is gone, so go on with 'from=position:{at}'"),
+                    };
                     log::info(&format!(
-                        "{}: stopped at position {}, and up to {} of it are left: the next replay \
-                         into {} continues there",
+                        "{}: stopped at position {at}, and up to {} of it are left: {next}",
                         place(&one.pair.source),
-                        control.journal_position,
                         text::bytes(left),
-                        place(&one.pair.destination),
                     ));
                 }
                 rows.push(Row::new(one.pair, control, delivered, left));

@@ -282,7 +282,8 @@ impl Message {
         self.content().lane
     }
 
-    /// Where its frame begins in its lane, in bytes.
+    /// Where its frame begins in its lane, in bytes. Of a message of `file://` it is not what
+    /// `from=position:` takes.
     #[getter]
     fn position(&self) -> u64 {
         self.content().position

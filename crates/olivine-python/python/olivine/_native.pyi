@@ -407,7 +407,9 @@ class Message:
 
     @property
     def position(self) -> int:
-        """Where its frame begins in its lane, in bytes."""
+        """Where its frame begins in its lane, in bytes. Of a message of `file://` it is not what
+        `from=position:` takes.
+        """
 
     @property
     def topic(self) -> str:

@@ -157,7 +157,8 @@ keys! { KEYS {
     /// recorded then or later; DATE is in UTC, and may have a fraction of a second.
     /// `position:BYTES` is the first message whose journal position is BYTES or more. The journal
     /// position of a message is the number of bytes of all frames that were recorded before it; the
-    /// rows of `olivine journal export` have it as `journal_position`.
+    /// rows of `olivine journal export` have it as `journal_position`. No handle returns it for a
+    /// message: positions of messages and of publishers count rings.
     from(config: Config, start: Start) in Config {
         getter: get_from -> Start = config.from,
         value: "START", schemes: EVERYWHERE, end: Subscriber,
@@ -218,10 +219,10 @@ keys! { KEYS {
     ///
     /// Opening does not wait, and later messages wait for none of them. An absent `name=` counts,
     /// `delivery=latest` does not. A `tcp://` publisher that listens (the default) counts the far
-    /// sides that have connected. One with `role=connect` counts its far side once that has been
-    /// connected, and one of `file://` its bridge from the start: these two take 0 or 1 only. Over
-    /// `nats://` `publish` does not wait: messages stay in the ring until the stream has COUNT
-    /// consumers, and `link_status` says how many are there.
+    /// sides that have connected, also if they have `delivery=latest`. One with `role=connect`
+    /// counts its far side once that has been connected, and one of `file://` its bridge from the
+    /// start: these two take 0 or 1 only. Over `nats://` `publish` does not wait: messages stay in
+    /// the ring until the stream has COUNT consumers, and `link_status` says how many are there.
     subscribers(config: Config, count: u32) in Config {
         getter: get_subscribers -> u32 = config.subscribers,
         value: "COUNT", schemes: EVERYWHERE, end: Publisher,

@@ -416,6 +416,10 @@ class Turns(Case):
         run(self.with_each(check))
 
     def test_one_sigint_ends_a_loop_of_each_verb(self):
+        # A test that a shell runs in the background starts with the signal ignored.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+
         def interrupt():
             signal.raise_signal(signal.SIGINT)
 

@@ -69,7 +69,7 @@ class _Turns:
 
 
 # Of each subscriber: loops over it, and its calls, count together.
-_subscribers = weakref.WeakKeyDictionary()
+_subscribers: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def _turns_of(subscriber):

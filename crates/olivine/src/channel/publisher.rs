@@ -34,8 +34,11 @@ use std::time::{Duration, Instant};
 /// It never overwrites what a reliable subscriber has not read. Without room,
 /// [`Publisher::try_publish`] returns [`NotSent::BackPressured`], and [`Publisher::publish`] waits.
 /// Sending allocates nothing. It makes a system call in two cases: it waits for room, or it wakes a
-/// sleeping subscriber (`wait=park`, or `adaptive` after its spinning time). Dropping a publisher
-/// closes it. A panic that drops it ends the stream as failed, as [`Publisher::close_failed`] does.
+/// sleeping subscriber (`wait=park`, or `adaptive` after its spinning time).
+///
+/// Dropping a publisher closes it in order, also when `?` leaves the function: subscribers get
+/// `Closed`, and a journal counts as finished. Where an error must not look like the end, call
+/// [`Publisher::close_failed`]. A panic that drops it ends the stream as failed, as that does.
 ///
 /// ```
 /// use olivine::{Publisher, Subscriber};

@@ -186,6 +186,9 @@ impl Subscriber {
 
     /// The next message, if there is one. Never sleeps.
     ///
+    /// The end of the stream, a failure and an eviction are looked for at the fourth call in a row
+    /// that finds nothing, then at every 32nd, as by [`Subscriber::poll`].
+    ///
     /// With `topic=` one call skips at most 4096 messages of other topics. If it returns `None`
     /// after so many, a later call may still find a message.
     ///

@@ -296,7 +296,7 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     let dir = directory(args.dir.as_deref(), Looks::Once)?;
     let collected = admin::collect(&dir, args.dry_run).map_err(failed)?;
     // What was removed is said also if the folder cannot be read again.
-    let kept = kept(&dir, &collected).unwrap_or_default();
+    let kept = kept(&dir, &collected);
     if common.json {
         let channels: Vec<Value> = collected
             .iter()
@@ -340,9 +340,9 @@ struct Kept {
 }
 
 /// The channels of `dir` that stay although no process uses them.
-fn kept(dir: &Path, collected: &[admin::Collected]) -> Outcome<Vec<Kept>> {
+fn kept(dir: &Path, collected: &[admin::Collected]) -> Vec<Kept> {
     let mut kept = Vec::new();
-    for channel in admin::list(dir).map_err(failed)? {
+    for channel in admin::list(dir).unwrap_or_default() {
         let Ok(info) = channel.result else { continue };
         let is_collected = collected.iter().any(|gone| gone.name == info.name);
         let names = info.subscribers.iter().filter_map(|one| one.name.clone());
@@ -355,7 +355,7 @@ fn kept(dir: &Path, collected: &[admin::Collected]) -> Outcome<Vec<Kept>> {
         }
     }
     kept.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(kept)
+    kept
 }
 
 impl Kept {

@@ -66,29 +66,32 @@ fn is_unseen(character: char) -> bool {
 /// [`write_escaped`], a backslash as `\\`, a tab as `\t`, and what a terminal shows nothing for as
 /// `\u{200b}`.
 pub(crate) fn write_payload(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
-    let mut shown = String::new();
-    for chunk in payload.utf8_chunks() {
-        shown.clear();
-        for character in chunk.valid().chars() {
-            match character {
-                '\\' => shown.push_str("\\\\"),
-                '\t' => shown.push_str("\\t"),
-                _ if is_unseen(character) => shown.extend(character.escape_unicode()),
-                _ => push_escaped(&mut shown, character),
-            }
-        }
-        out.write_all(shown.as_bytes())?;
-        for byte in chunk.invalid() {
-            write!(out, "\\x{byte:02x}")?;
-        }
-    }
-    Ok(())
+    write_by(out, payload, |shown, character| match character {
+        '\\' => shown.push_str("\\\\"),
+        '\t' => shown.push_str("\\t"),
+        _ if is_unseen(character) => shown.extend(character.escape_unicode()),
+        _ => push_escaped(shown, character),
+    })
 }
 
 /// Writes text of others for a terminal: text escaped, bytes that are not UTF-8 as `\xff`.
 pub(crate) fn write_escaped(out: &mut impl Write, payload: &[u8]) -> io::Result<()> {
+    write_by(out, payload, push_escaped)
+}
+
+/// Writes the text of a payload by `push`, and bytes that are not UTF-8 as `\xff`.
+fn write_by(
+    out: &mut impl Write,
+    payload: &[u8],
+    push: impl Fn(&mut String, char),
+) -> io::Result<()> {
+    let mut shown = String::new();
     for chunk in payload.utf8_chunks() {
-        out.write_all(escaped(chunk.valid()).as_bytes())?;
+        shown.clear();
+        for character in chunk.valid().chars() {
+            push(&mut shown, character);
+        }
+        out.write_all(shown.as_bytes())?;
         for byte in chunk.invalid() {
             write!(out, "\\x{byte:02x}")?;
         }

@@ -23,6 +23,17 @@ def run(coroutine):
     return asyncio.run(asyncio.wait_for(coroutine, WATCHDOG))
 
 
+class Ticks:
+    """Counts the turns of a task beside others."""
+
+    count = 0
+
+    async def run(self):
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
 class Loop(Case):
     def both(self, **keys):
         uri = f"shm://aio?dir={self.folder}"
@@ -30,13 +41,7 @@ class Loop(Case):
 
     def test_messages_pass_a_full_ring_while_other_tasks_run(self):
         count = 3000
-        turns = 0
-
-        async def tick():
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+        ticks = Ticks()
 
         async def publish(publisher):
             async with publisher:
@@ -45,7 +50,7 @@ class Loop(Case):
 
         async def main():
             subscriber, publisher = self.both()
-            ticking = asyncio.create_task(tick())
+            ticking = asyncio.create_task(ticks.run())
             async with subscriber:
                 publishing = asyncio.create_task(publish(publisher))
                 got = [(int(bytes(m)), m.tag) async for m in subscriber]
@@ -54,7 +59,7 @@ class Loop(Case):
             return got
 
         self.assertEqual(run(main()), [(n, n) for n in range(count)])
-        self.assertGreater(turns, 10)
+        self.assertGreater(ticks.count, 10)
 
     def test_batches_pass_a_full_ring(self):
         async def main():
@@ -370,22 +375,16 @@ class Turns(Case):
         self.fail("the loop was not ended")
 
     def test_other_tasks_run_beside_each_verb(self):
-        turns = 0
-
-        async def tick():
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+        ticks = Ticks()
 
         async def check(_, call):
-            before = turns
+            before = ticks.count
             for _ in range(self.CALLS):
                 await call()
-            self.assertGreaterEqual(turns - before, self.CALLS // aio.TURN_MAX)
+            self.assertGreaterEqual(ticks.count - before, self.CALLS // aio.TURN_MAX)
 
         async def main():
-            ticking = asyncio.create_task(tick())
+            ticking = asyncio.create_task(ticks.run())
             await asyncio.sleep(0)
             await self.with_each(check)
             ticking.cancel()
@@ -436,19 +435,13 @@ class Turns(Case):
     @unittest.skipUnless(numpy, "no numpy")
     def test_many_rows_count_as_many_calls(self):
         rows = numpy.zeros(aio.TURN_MAX * aio.ROWS_EACH, "u8")
-        turns = 0
-
-        async def tick():
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
+        ticks = Ticks()
 
         async def main():
             uri = f"shm://rows?dir={self.folder}"
             async with aio.Publisher(uri, capacity="8MiB") as publisher:
                 async with aio.Subscriber(uri) as subscriber:
-                    ticking = asyncio.create_task(tick())
+                    ticking = asyncio.create_task(ticks.run())
                     await asyncio.sleep(0)
                     for call in [
                         lambda: publisher.publish_array(rows),
@@ -459,9 +452,9 @@ class Turns(Case):
                         publisher.handle.publish_array(rows)
                         publisher.handle.publish_array(rows)
                         await call()
-                        before = turns
+                        before = ticks.count
                         await call()
-                        self.assertGreater(turns, before)
+                        self.assertGreater(ticks.count, before)
                         while subscriber.handle.poll(len(rows)):
                             pass
                         subscriber.handle.release()

@@ -122,13 +122,20 @@ fn stop_bridge(running: Running, signal: Signal) -> (Option<i32>, serde_json::Va
     (output.status.code(), bridge, said(&output))
 }
 
-#[test]
-fn replay_that_a_signal_stops_half_way_is_not_done() {
-    let place = TestFolder::new();
-    let file = place.path().join("slow.olv").display().to_string();
+/// The path of a journal of 200 messages, recorded over a fifth of a second.
+fn recorded(place: &TestFolder, name: &str) -> String {
+    let file = place.path().join(name).display().to_string();
     let journal = format!("file://{file}");
     let recorded = place.run(&["pub", &journal, "--count", "200", "--rate", "1000"]);
     assert!(recorded.status.success(), "{}", said(&recorded));
+    file
+}
+
+#[test]
+fn replay_that_a_signal_stops_half_way_is_not_done() {
+    let place = TestFolder::new();
+    let file = recorded(&place, "slow.olv");
+    let journal = format!("file://{file}");
     let paced = format!("{journal}?pace=0.001x");
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         for words in [
@@ -194,10 +201,8 @@ fn held_replay_that_is_stopped_reports_what_it_delivered() {
 #[test]
 fn stopped_subscriber_of_a_journal_is_incomplete() {
     let place = TestFolder::new();
-    let file = place.path().join("read.olv").display().to_string();
+    let file = recorded(&place, "read.olv");
     let journal = format!("file://{file}");
-    let recorded = place.run(&["pub", &journal, "--count", "200", "--rate", "1000"]);
-    assert!(recorded.status.success(), "{}", said(&recorded));
     for (settings, interrupted) in [("pace=0.001x", true), ("pace=0.001x&follow=yes", false)] {
         let uri = format!("{journal}?{settings}");
         for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {

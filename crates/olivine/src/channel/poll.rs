@@ -34,10 +34,7 @@ impl<T: ?Sized> Subscriber<T> {
         mut handler: impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
-        if !self.slow_state.page.is_plain() | self.slow_state.has_new_publishers() {
-            self.begin_carefully()?;
-        }
-        self.consume_pending();
+        self.begin_poll()?;
         loop {
             let total = self.poll_lanes(&mut handler, limit)?;
             if total > 0 || limit == 0 {
@@ -281,6 +278,16 @@ impl<T: ?Sized> Subscriber<T> {
         Ok(())
     }
 
+    /// As [`Subscriber::begin`], for a call that reads all lanes.
+    #[inline(always)]
+    fn begin_poll(&mut self) -> Result<(), ReceiveError> {
+        if !self.slow_state.page.is_plain() | self.slow_state.has_new_publishers() {
+            self.begin_carefully()?;
+        }
+        self.consume_pending();
+        Ok(())
+    }
+
     #[inline(always)]
     pub(super) fn consume_pending(&mut self) {
         if let Some((lane, end)) = self.pending.take() {
@@ -315,10 +322,7 @@ impl<T: ?Sized> Subscriber<T> {
         mut handler: impl FnMut(Message<'_>),
         limit: usize,
     ) -> Result<usize, ReceiveError> {
-        if !self.slow_state.page.is_plain() | self.slow_state.has_new_publishers() {
-            self.begin_carefully()?;
-        }
-        self.consume_pending();
+        self.begin_poll()?;
         if limit == 0 {
             return Ok(0);
         }

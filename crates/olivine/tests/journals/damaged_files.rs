@@ -24,7 +24,8 @@ fn files(path: &Path, seed: u64) -> u64 {
         .unwrap()
 }
 
-fn file_of(path: &Path, number: u64) -> std::path::PathBuf {
+/// The file with this number of the journal at `path`.
+pub(crate) fn file_of(path: &Path, number: u64) -> std::path::PathBuf {
     format!("{}.{number:06}", path.display()).into()
 }
 

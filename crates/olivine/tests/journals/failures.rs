@@ -4,6 +4,7 @@
 #![cfg(all(feature = "journal", not(loom)))]
 
 use crate::common::{TestFolder, until};
+use crate::damaged_files::file_of;
 use crate::failed::{failures_of, record_part, with_failures};
 use crate::file::uri;
 use olivine::journal::{JournalError, Replay, ReplayState};
@@ -284,17 +285,16 @@ fn failure_of_another_journals_file_is_not_before_this_one() {
     }
     // Of the files that begin behind a failure take the last: those before it are now of another
     // journal. A recorder that writes two blocks may begin a file in the middle of a recording.
-    let file = |path: &Path, n: u32| format!("{}.{n:06}", path.display());
-    let begin_of = |n: u32| {
-        let bytes = std::fs::read(file(&path, n)).unwrap();
+    let begin_of = |n| {
+        let bytes = std::fs::read(file_of(&path, n)).unwrap();
         u64::from_le_bytes(bytes[40..48].try_into().unwrap())
     };
-    let files = (1..).take_while(|n| Path::new(&file(&path, *n)).exists());
+    let files = (1..).take_while(|n| file_of(&path, *n).exists());
     let behind = files.filter(|n| places.contains(&begin_of(*n))).last();
     let behind = behind.unwrap();
     std::fs::copy(&other, &path).unwrap();
     for n in 1..behind {
-        std::fs::copy(file(&other, n), file(&path, n)).unwrap();
+        std::fs::copy(file_of(&other, n), file_of(&path, n)).unwrap();
     }
     let begin = begin_of(behind);
     assert_eq!(position(&path, begin), (begin, false));

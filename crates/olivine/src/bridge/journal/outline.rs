@@ -486,13 +486,11 @@ fn last_blocks(walk: &Walk) -> Result<Option<(u64, BlockHeader)>, JournalError> 
 fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str) {
     damage.get_or_insert_with(|| {
         let (path, offset) = (walk.source.path.clone(), walk.offset);
-        let next = walk.source.whole_after(offset, walk.sequence);
-        let next = next.ok().flatten();
         let error = JournalError::Damaged {
             path,
             offset,
             problem,
-            next: next.map(|(_, header)| header.position.get()),
+            next: walk.whole_behind().ok().flatten(),
         };
         error.to_string()
     });

@@ -7,37 +7,26 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Pacer {
     pace: Pace,
-    /// When the first run was replayed, and its recording time.
+    /// When the first run was taken, and its recording time.
     first: Option<(Instant, u64)>,
-    /// The first run has been taken.
-    has_begun: bool,
 }
 
 impl Pacer {
     pub(super) fn new(pace: Pace) -> Self {
-        Self {
-            pace,
-            first: None,
-            has_begun: false,
-        }
+        Self { pace, first: None }
     }
 
-    /// A run was taken. The first one may have waited for subscribers: the time runs from here on.
-    pub(super) fn delivered(&mut self, now: Instant) {
-        if let Some((started, _)) = &mut self.first
-            && !self.has_begun
-        {
-            *started = now;
-        }
-        self.has_begun = true;
+    /// A run that was recorded at `time_ns` was taken. The first one may have waited for
+    /// subscribers: the time runs from here on.
+    pub(super) fn delivered(&mut self, time_ns: u64, now: Instant) {
+        self.first.get_or_insert((now, time_ns));
     }
 
     /// How long to wait before a run that was recorded at `time_ns`.
-    pub(super) fn left(&mut self, time_ns: u64, now: Instant) -> Duration {
-        let Pace::Thousandths(factor) = self.pace else {
+    pub(super) fn left(&self, time_ns: u64, now: Instant) -> Duration {
+        let (Pace::Thousandths(factor), Some((started, first))) = (self.pace, self.first) else {
             return Duration::ZERO;
         };
-        let (started, first) = *self.first.get_or_insert((now, time_ns));
         let span = u128::from(time_ns.saturating_sub(first)) * 1000 / u128::from(factor.max(1));
         let span = Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX));
         span.saturating_sub(now.saturating_duration_since(started))
@@ -64,8 +53,8 @@ mod tests {
                 pacer.left(5_000, start - Duration::from_millis(500)),
                 Duration::ZERO
             );
-            pacer.delivered(at(0));
-            pacer.delivered(at(100));
+            pacer.delivered(5_000, at(0));
+            pacer.delivered(5_000, at(100));
             let left = pacer.left(1_000_005_000, at(100));
             assert_eq!(left, Duration::from_millis(expected_ms), "{pace}");
             assert_eq!(

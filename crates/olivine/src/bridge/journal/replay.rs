@@ -334,7 +334,7 @@ impl Replay {
         let mut step = self.walk.step()?;
         if matches!(step, Step::End | Step::Not(_)) {
             let here = match step {
-                Step::Not(_) => self.whole_here()?,
+                Step::Not(_) => self.walk.whole_behind()?,
                 _ => None,
             };
             let next = match self.next_term() {
@@ -451,13 +451,6 @@ impl Replay {
             Some(source) => Ok(Some(source)),
             None => Source::open(&self.base, later),
         }
-    }
-
-    /// Position of the first whole block behind the place of the walk in its file.
-    fn whole_here(&self) -> Result<Option<u64>, JournalError> {
-        let (offset, sequence) = (self.walk.offset, self.walk.sequence);
-        let found = self.walk.source.whole_after(offset, sequence)?;
-        Ok(found.map(|(_, header)| header.position.get()))
     }
 
     /// The first file behind that of the walk with a whole header.

@@ -214,6 +214,12 @@ impl Walk {
         self.is_failure_forgotten = self.failure.is_some();
     }
 
+    /// Position of the first whole block behind this place in its file.
+    pub(super) fn whole_behind(&self) -> Result<Option<u64>, JournalError> {
+        let found = self.source.whole_after(self.offset, self.sequence)?;
+        Ok(found.map(|(_, header)| header.position.get()))
+    }
+
     /// What is wrong if the file of this header follows here.
     pub(super) fn does_not_go_on(&self, next: &TermHeader) -> Option<&'static str> {
         if self.source.header.journal != next.journal {

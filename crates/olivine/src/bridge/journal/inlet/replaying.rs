@@ -264,7 +264,7 @@ impl Replaying {
             }
         }
         self.failures.delivered();
-        self.pacer.delivered(Instant::now());
+        self.pacer.delivered(time_ns, Instant::now());
         self.report(position, frames.len(), control);
         self.position = position + frames.len() as u64;
         self.bytes += frames.len() as u64;

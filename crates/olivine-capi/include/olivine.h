@@ -663,7 +663,8 @@ olivine_status olivine_publisher_wait_drained(struct olivine_publisher *publishe
                                               int64_t timeout_ms);
 
 // `*position` is where the publisher is: bytes of its lane, headers and padding included. Never
-// waits.
+// waits. A publisher elsewhere with `name=` goes on behind the program that had the name before:
+// until it sends, this is the position behind that program's last message.
 //
 // # Safety
 //

@@ -585,6 +585,8 @@ impl Receiver<'_> {
         drop(self.sink);
         if !quiet || interrupted && self.failure.is_none() {
             self.meter.say(&summary.text(), &summary)?;
+        } else if nothing && self.failure.is_none() {
+            log::info(&format!("no message came on {}", self.short_uri));
         }
         saved.transpose()?;
         if let Some(failure) = self.failure {

@@ -131,6 +131,8 @@ impl Publisher {
     }
 
     /// As `try_publish_batch`, in batches as large as there is room for; waits for room.
+    ///
+    /// Raises what `publish` does, with `published`: how many were sent before.
     fn publish_batch(&self, py: Python<'_>, messages: &Bound<'_, PyAny>) -> PyResult<usize> {
         self.batch(py, messages, None)
     }
@@ -167,6 +169,8 @@ impl Publisher {
     }
 
     /// As `try_publish_array`, in batches as large as there is room for; waits for room.
+    ///
+    /// Raises what `publish` does, with `published`: how many were sent before.
     #[pyo3(signature = (array, tag = None, topic = None))]
     fn publish_array(
         &self,
@@ -290,6 +294,9 @@ impl Publisher {
     }
 
     /// The position up to which this publisher has published, in bytes.
+    ///
+    /// A publisher elsewhere with `name=` goes on behind the program that had the name before:
+    /// until it sends, this is the position behind that program's last message.
     #[getter]
     fn cursor(&self, py: Python<'_>) -> PyResult<u64> {
         self.look(py, |publisher| publisher.cursor().0)

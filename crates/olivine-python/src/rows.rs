@@ -289,7 +289,10 @@ impl<'py> Empty<'py> {
     /// Bytes for so many rows of this length. The system gives memory for what is written only.
     pub(crate) fn bytes(&self, row: usize) -> PyResult<Bound<'py, PyAny>> {
         let bytes = self.limit.checked_mul(row).ok_or_else(|| {
-            PyValueError::new_err("limit: so many rows do not fit memory: give fewer")
+            PyValueError::new_err(format!(
+                "limit={}: so many rows of {row} bytes do not fit memory: give fewer",
+                self.limit
+            ))
         })?;
         self.numpy.getattr("empty")?.call1((bytes, "u1"))
     }

@@ -120,6 +120,22 @@ class Ending(Case):
             for n, message in enumerate(subscriber.poll(10**6), 2000):
                 self.assertEqual(int.from_bytes(message, "little"), n)
 
+    def test_the_next_program_with_its_name_knows_where_a_killed_publisher_was(self):
+        uri = f"file://{self.folder}/named.olv"
+        script = (
+            "import os, signal, sys, olivine\n"
+            "publisher = olivine.Publisher(sys.argv[1], name='me', dir=sys.argv[2])\n"
+            "print(publisher.cursor, publisher.publish(b'x' * 32), flush=True)\n"
+            "os.kill(os.getpid(), signal.SIGKILL)\n"
+        )
+        end = "0"
+        for _ in range(2):
+            program = [sys.executable, "-c", script, uri, self.folder]
+            begin, end = subprocess.run(program, stdout=subprocess.PIPE).stdout.decode().split()
+            with Publisher(uri, name="me", dir=self.folder) as following:
+                self.assertEqual(following.cursor, int(end))
+        self.assertEqual((begin, end), ("40", "80"))
+
     def test_an_exception_leaves_a_with_block_unchanged_on_each_transport(self):
         for number, error in enumerate([KeyError("no"), KeyboardInterrupt(), SystemExit(1)]):
             for uri in [f"shm://left-{number}?dir={self.folder}", f"file://{self.folder}/{number}"]:

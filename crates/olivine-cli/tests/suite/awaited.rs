@@ -52,6 +52,22 @@ fn wait_for_a_publisher_is_reported_once() {
 }
 
 #[test]
+fn stream_that_ends_without_a_message_says_so() {
+    let place = TestFolder::new();
+    let nothing = place.run(&["sub", "shm://x", "--duration", "10ms"]);
+    let said = String::from_utf8_lossy(&nothing.stderr);
+    assert_eq!(nothing.status.code(), Some(0));
+    assert_eq!(
+        said.lines().last(),
+        Some("olivine: no message came on shm://x")
+    );
+    let counted = place.run(&["sub", "shm://x", "--duration", "10ms", "--out", "none"]);
+    let summary = String::from_utf8_lossy(&counted.stdout);
+    assert!(summary.starts_with("received 0 messages"), "{summary}");
+    assert!(!String::from_utf8_lossy(&counted.stderr).contains("no message"));
+}
+
+#[test]
 fn both_ends_report_removed_files() {
     let place = TestFolder::new();
     let mut subscriber = place.start(&["sub", "shm://gone"]);

@@ -162,7 +162,10 @@ class Publisher:
         """
 
     def publish_batch(self, messages: Iterable[_Outgoing]) -> int:
-        """As `try_publish_batch`, in batches as large as there is room for; waits for room."""
+        """As `try_publish_batch`, in batches as large as there is room for; waits for room.
+
+        Raises what `publish` does, with `published`: how many were sent before.
+        """
 
     def publish_batch_timeout(self, messages: Iterable[_Outgoing], timeout: float) -> int:
         """As `publish_batch`; how many were sent when the time for all of them was over."""
@@ -200,7 +203,10 @@ class Publisher:
     def publish_array(
         self, array: Buffer, tag: int | Buffer | None = None, topic: str | None = None
     ) -> int:
-        """As `try_publish_array`, in batches as large as there is room for; waits for room."""
+        """As `try_publish_array`, in batches as large as there is room for; waits for room.
+
+        Raises what `publish` does, with `published`: how many were sent before.
+        """
 
     def publish_array_timeout(
         self,
@@ -243,7 +249,11 @@ class Publisher:
 
     @property
     def cursor(self) -> int:
-        """The position up to which this publisher has published, in bytes."""
+        """The position up to which this publisher has published, in bytes.
+
+        A publisher elsewhere with `name=` goes on behind the program that had the name before:
+        until it sends, this is the position behind that program's last message.
+        """
 
     @property
     def message_max(self) -> int:

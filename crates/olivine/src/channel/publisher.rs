@@ -378,7 +378,9 @@ impl<T: ?Sized> Publisher<T> {
         Described::new(error, known.unwrap_or(Known::Nothing))
     }
 
-    /// Position after the last message sent.
+    /// Position after the last message sent. A publisher to `tcp://`, `nats://` or `file://` with
+    /// `name=` goes on behind the program that had the name before: until it sends, this is the
+    /// position after that program's last message.
     #[must_use]
     #[inline]
     pub fn cursor(&self) -> Position {

@@ -71,8 +71,8 @@ pub enum UriError {
     },
     /// The key is not one of ours.
     #[error(
-        "unknown key '{key}' in the URI: {hint}the documentation of Config and 'olivine pub \
-         --help' list the keys"
+        "unknown key '{key}': {hint}the documentation of Config and 'olivine pub --help' list the \
+         keys"
     )]
     UnknownKey {
         /// The given key.

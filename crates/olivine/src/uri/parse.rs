@@ -323,7 +323,7 @@ mod tests {
             ("shm://x?wait=spin&wait=park", "key 'wait' is given twice"),
             (
                 "shm://x?speed=11",
-                "unknown key 'speed' in the URI: the documentation of Config",
+                "unknown key 'speed': the documentation of Config",
             ),
             ("shm://x?capasity=1", "did you mean 'capacity'?"),
             (

@@ -71,7 +71,7 @@ keys! { KEYS {
     /// Bytes of one publisher's ring (*channel*).
     ///
     /// The longest message is `capacity` less `align` and 8 bytes; a topic shortens it by its
-    /// length and 1 byte. `Publisher::message_max` says it.
+    /// length and 1 byte. `message_max` of the publisher says it.
     ///
     /// Larger rings absorb longer bursts before back-pressure, and stream faster up to a few times
     /// the second-level cache. Rings larger than the last cache cost cache misses, and a full ring
@@ -180,7 +180,9 @@ keys! { KEYS {
     /// A publisher to `tcp://`, `nats://` or `file://` keeps undelivered messages under this name,
     /// in shared memory of this machine. After a crash, the next program that opens the same URI
     /// and `dir` with this name delivers them. Without a name the messages are in memory of the
-    /// process, and a kill loses those that were not acknowledged.
+    /// process, and a kill loses those that were not acknowledged. Positions go on behind those of
+    /// the killed program, so `cursor` after opening is the position behind its last message: a
+    /// program that stores the position of each message it sent knows whether more were sent.
     name(config: Config, name: &str) in Config {
         getter: get_name -> Option<&str> = config.name.as_deref(),
         value: "NAME", schemes: WITH_NAMES, end: Both,
@@ -378,8 +380,8 @@ keys! { KEYS {
 
     /// Topic of a publisher's messages, or filters of a subscriber.
     ///
-    /// A publisher gives one topic, such as `orders.eu.created`. A message can have another one
-    /// (`Outgoing::topic`). A subscriber gives filters, and receives each message that any of them
+    /// A publisher gives one topic, such as `orders.eu.created`. A message can be sent with another
+    /// one. A subscriber gives filters, and receives each message that any of them
     /// matches. In a filter `*` matches any one word, and `>` at the end matches one or more words.
     ///
     /// A channel carries messages with and without a topic. A subscriber without `topic` gets every

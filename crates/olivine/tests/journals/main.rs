@@ -12,6 +12,7 @@ mod file;
 #[path = "../common/recording.rs"]
 mod recording;
 mod removed;
+mod times;
 mod types;
 
 use common::{TestFolder, until};

@@ -22,6 +22,8 @@ use std::time::Duration;
 const TURN_BYTES: u64 = 1 << 20;
 /// Most bytes appended before they are flushed.
 const FLUSH_BYTES: u64 = 4 << 20;
+/// Frames of a lane that were found within this time are one run, with the time of the last ones.
+const RUN_SPAN: Duration = Duration::from_micros(100);
 /// Pause before another attempt on a full disk.
 const FULL_DISK_PAUSE: Duration = Duration::from_millis(500);
 /// Longest wait for messages between two looks.
@@ -62,6 +64,7 @@ impl JournalOutlet {
         let mut recorder = opened.map_err(link_error)?;
         // An exit by an error, also before the first message, is not the end of the recording.
         recorder.finish_only_by_close_once_begun();
+        recorder.merge_runs_within(RUN_SPAN);
         Ok(recorder)
     }
 
@@ -267,7 +270,6 @@ impl Recording {
     /// bytes appended, or 1 if something else has changed.
     fn pass(&mut self, control: &Arc<Control>) -> Result<u64, LinkError> {
         let places = self.egress.look().map_err(receive_error)?;
-        let time = wall_ns();
         let fields_check = self.egress.fields_check();
         let mut total = 0;
         loop {
@@ -292,7 +294,8 @@ impl Recording {
                 let (end, bytes) = (found.end(), found.bytes().len() as u64);
                 match self
                     .recorder
-                    .append(lane, found.position(), time, found.bytes())
+                    // Read now: no frame is recorded at a time before it was committed.
+                    .append(lane, found.position(), wall_ns(), found.bytes())
                 {
                     Ok(()) => {}
                     Err(error @ JournalError::NoSpace { .. }) => {

@@ -81,6 +81,10 @@ pub struct Recorder {
     drop: OnDrop,
     /// Appended, not written.
     runs: Vec<RunHeader>,
+    /// Time of the first frames of the last of them.
+    run_began: u64,
+    /// Runs that continue each other within so many nanoseconds become one, of the later time.
+    merged_ns: u64,
     frames: Vec<u8>,
     packer: Packer,
     settings: RecorderSettings,
@@ -164,6 +168,8 @@ impl Recorder {
             sealed: found.sealed,
             drop: OnDrop::Close,
             runs: Vec::new(),
+            run_began: 0,
+            merged_ns: 0,
             frames: Vec::new(),
             packer,
             settings: settings.clone(),
@@ -361,13 +367,20 @@ impl Recorder {
     fn collect(&mut self, run: &RunHeader, first: u64) {
         if let Some(last) = self.runs.last_mut()
             && last.lane == run.lane
-            && last.time == run.time
+            && run.time.get() - self.run_began <= self.merged_ns
             && last.position.get() + last.bytes.get() == first
         {
             last.bytes = (last.bytes.get() + run.bytes.get()).into();
+            last.time = run.time;
         } else {
             self.runs.push(run.clone());
+            self.run_began = run.time.get();
         }
+    }
+
+    /// From now on runs that continue each other within `span` become one, of the later time.
+    pub(super) fn merge_runs_within(&mut self, span: core::time::Duration) {
+        self.merged_ns = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
     }
 
     /// Records everything appended so far, as the sync policy says.

@@ -179,3 +179,27 @@ fn damaged_file_is_synced_before_the_next_one_begins() {
     assert_eq!(recorder.end(lane), 48);
     assert_eq!((recorder.stats().files, recorder.stats().syncs), (1, 1));
 }
+
+/// Frames found within the span are one run with the later time; a run that began earlier, that
+/// does not continue, or that is of an exact recorder stays apart.
+#[test]
+fn runs_within_a_span_become_one_of_the_later_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("merged.olv");
+    let (mut recorder, lane) = open(&path);
+    let mut append = |recorder: &mut Recorder, position, time| {
+        recorder.append(lane, position, time, &frame(1)).unwrap();
+        let runs = recorder.runs.iter();
+        runs.map(|run| (run.time.get(), run.bytes.get()))
+            .collect::<Vec<_>>()
+    };
+    append(&mut recorder, 0, 10);
+    let exact = append(&mut recorder, 16, 11);
+    assert_eq!(exact, [(10, 16), (11, 16)]);
+    recorder.merge_runs_within(core::time::Duration::from_nanos(100));
+    append(&mut recorder, 32, 111);
+    let apart = append(&mut recorder, 48, 112);
+    assert_eq!(apart, [(10, 16), (111, 32), (112, 16)]);
+    let with_a_hole = append(&mut recorder, 96, 113);
+    assert_eq!(with_a_hole, [(10, 16), (111, 32), (112, 16), (113, 16)]);
+}

@@ -3,8 +3,7 @@
 use crate::status::Status;
 use core::cell::{Cell, RefCell};
 use core::ffi::{CStr, c_char};
-use olivine::{Described, LinkStatus, NotSent, OpenError, ReceiveError, UriError};
-use std::error::Error;
+use olivine::{Described, LinkStatus, NotSent, OpenError, ReceiveError, UriError, error_chain};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Why a call failed.
@@ -111,23 +110,12 @@ impl Failure {
                  handle"
                     .to_owned()
             }
-            Self::Open(error) => chain(error.as_ref()),
+            Self::Open(error) => error_chain(error.as_ref()),
             Self::Sent(error) => error.to_string(),
             Self::Described(described) => described.to_string(),
-            Self::Received(error) => chain(error.as_ref()),
+            Self::Received(error) => error_chain(error.as_ref()),
         }
     }
-}
-
-/// An error with all its causes, each after a colon.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 impl From<OpenError> for Failure {

@@ -1,11 +1,11 @@
 //! The exceptions: families as those of the errors in Rust, and the everyday ones by name.
 
+use olivine::error_chain;
 use pyo3::PyTypeInfo as _;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyOSError, PyOverflowError, PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
-use std::error::Error as StdError;
 use std::io;
 
 pyo3::create_exception!(
@@ -108,17 +108,6 @@ pyo3::create_exception!(
      `expected`. It is not lost: the next call that receives gets it."
 );
 
-/// An error with all its causes, each after a colon.
-fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
-}
-
 /// A URI or a setting was refused.
 pub(crate) fn of_uri(error: &olivine::UriError) -> PyErr {
     let more = match error {
@@ -139,7 +128,7 @@ pub(crate) fn of_open(py: Python<'_>, error: &olivine::OpenError) -> PyErr {
     match error {
         olivine::OpenError::Uri(error) => of_uri(error),
         error => {
-            let made = with(py, OpenError::new_err(chain(error)), "id", error.id());
+            let made = with(py, OpenError::new_err(error_chain(error)), "id", error.id());
             match errno(error) {
                 Some(errno) => with(py, made, "errno", errno),
                 None => made,
@@ -149,7 +138,7 @@ pub(crate) fn of_open(py: Python<'_>, error: &olivine::OpenError) -> PyErr {
 }
 
 /// What the system answered, if it is among the causes of `error`.
-fn errno(error: &(dyn StdError + 'static)) -> Option<i32> {
+fn errno(error: &(dyn std::error::Error + 'static)) -> Option<i32> {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(error) = error.downcast_ref::<io::Error>() {
@@ -215,7 +204,7 @@ pub(crate) fn of_batch(py: Python<'_>, index: usize, error: PyErr) -> PyErr {
 
 /// Nothing was received.
 pub(crate) fn of_received(py: Python<'_>, error: &olivine::ReceiveError) -> PyErr {
-    let text = chain(error);
+    let text = error_chain(error);
     let exception = match error {
         olivine::ReceiveError::Closed => EndOfStream::new_err(text),
         olivine::ReceiveError::Overrun { lost_bytes } => {

@@ -10,7 +10,7 @@
 //! Try `shm://numbers`, `tcp://localhost:9000/numbers`, `nats://localhost/numbers`,
 //! `file:///tmp/numbers.olv`. The conformance suite runs these two functions over every scheme.
 
-use olivine::{Publisher, ReceiveError, Subscriber};
+use olivine::{Publisher, ReceiveError, Subscriber, error_chain};
 use std::error::Error;
 
 /// Number of messages.
@@ -101,7 +101,10 @@ pub fn subscribe(uri: &str) -> Done<u32> {
             }
             // Every publisher has closed, and everything was received.
             Err(ReceiveError::Closed) if expected == COUNT => return Ok(expected),
-            Err(error) => return Err(format!("after {expected} messages: {error}").into()),
+            Err(error) => {
+                let why = error_chain(&error);
+                return Err(format!("after {expected} messages: {why}").into());
+            }
         }
     }
 }

@@ -331,6 +331,7 @@ pub enum ReceiveError {
     /// or link that fills the ring failed. Everything before the failure was read, nothing after
     /// it. Receiving may continue with other publishers of the channel, and with a bridge that is
     /// started again. Without any publisher left, further calls return the error again.
+    /// [`error_chain`](crate::error_chain) has the reason.
     #[error("the stream failed here; everything before was received")]
     Failed(#[source] LinkError),
     /// A publisher's lane appeared but could not be mapped. Its messages wait. Call again.
@@ -387,8 +388,17 @@ pub enum MessageTypeError {
     },
 }
 
-/// An error and its causes, in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+/// The text of an error and of its causes, each after a colon, in one line.
+///
+/// `{error}` alone has the first text only. The causes say the reason of a publisher that failed,
+/// the damage of a journal, or the error of the system:
+///
+/// ```
+/// let refused = olivine::Publisher::open("file:///missing/folder/ticks.olv").unwrap_err();
+/// assert!(olivine::error_chain(&refused).contains("No such file or directory"));
+/// ```
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -436,7 +446,8 @@ impl ReceiveError {
     }
 }
 
-/// Why a channel could not be opened. Nothing is left behind.
+/// Why a channel could not be opened. Nothing is left behind. [`error_chain`](crate::error_chain)
+/// has the causes, too.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

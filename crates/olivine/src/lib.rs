@@ -115,6 +115,7 @@ pub use channel::status::{Durable, LaneState, LaneStatus};
 pub use channel::subscriber::Subscriber;
 #[cfg(not(loom))]
 pub use channel::typed::{Typed, TypedClaim};
+pub use error::chain as error_chain;
 pub use error::{
     Damage, Described, Explanation, JournalError, LinkError, MessageTypeError, NotSent, OpenError,
     ReceiveError, SealedError, Unacknowledged,

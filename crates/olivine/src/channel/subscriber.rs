@@ -215,6 +215,10 @@ impl Subscriber {
 
     /// The next message; waits for it by the wait strategy.
     ///
+    /// On shared memory a publisher that was killed has not closed: this waits for its successor,
+    /// without bound. [`Subscriber::inspect_lanes`] tells such a lane from a quiet one, and
+    /// [`Subscriber::receive_timeout`] comes back to look.
+    ///
     /// # Errors
     ///
     /// [`ReceiveError`]; `Closed` is the end of the stream. It is returned again until a later

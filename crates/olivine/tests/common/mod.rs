@@ -24,12 +24,8 @@ use std::time::{Duration, Instant};
 /// Longer than any machine needs for one step.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(60);
 
-/// An error with its causes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    let causes: Vec<_> = causes.map(ToString::to_string).collect();
-    causes.join(": ")
-}
+#[allow(unused_imports, reason = "no program of tests needs all of it")]
+pub(crate) use olivine::error_chain as chain;
 
 /// A private folder in shared memory, with the folder of the channels inside.
 pub(crate) struct TestFolder {

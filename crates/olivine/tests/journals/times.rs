@@ -5,13 +5,8 @@
 use crate::common::TestFolder;
 use crate::file::uri;
 use olivine::Publisher;
+use olivine::clock::wall_ns;
 use olivine::journal::Replay;
-use std::time::SystemTime;
-
-fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    u64::try_from(since.unwrap().as_nanos()).unwrap()
-}
 
 /// The recorder took one time for all that it found in a pass, before it found them: a message that
 /// came meanwhile had a time before it was sent, and a replay from that time missed it.
@@ -23,7 +18,7 @@ fn no_message_is_recorded_at_a_time_before_it_was_sent() {
     let mut publisher = Publisher::open(&uri(&path, "")).unwrap();
     let mut sent_ns = Vec::new();
     for _ in 0..COUNT {
-        let now = now_ns();
+        let now = wall_ns();
         publisher.publish(&now.to_le_bytes()).unwrap();
         sent_ns.push(now);
     }

@@ -124,7 +124,9 @@ keys! { KEYS {
     /// eighth of the ring beyond its last message; with some, all that each of them has read.
     /// Otherwise the next call returns `Overrun`, after which the subscriber continues in that
     /// publisher's lane with the next message that is published there. `lost_bytes` counts what it
-    /// skipped. Messages that were skipped are not counted, only bytes.
+    /// skipped. Messages that were skipped are not counted, only bytes. So where the publisher
+    /// pauses or closes after an overrun, its newest message is among those that were skipped: a
+    /// program that needs it opens the channel again with `from=oldest`, and takes the last one.
     ///
     /// A `latest` subscriber cannot have a `name`. Over `tcp://` `latest` is for a program that is
     /// slow: a slow or broken link holds the publisher back with either kind, until `slow=evict:`

@@ -187,7 +187,7 @@ fn runs_within_a_span_become_one_of_the_later_time() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("merged.olv");
     let (mut recorder, lane) = open(&path);
-    let mut append = |recorder: &mut Recorder, position, time| {
+    let append = |recorder: &mut Recorder, position, time| {
         recorder.append(lane, position, time, &frame(1)).unwrap();
         let runs = recorder.runs.iter();
         runs.map(|run| (run.time.get(), run.bytes.get()))

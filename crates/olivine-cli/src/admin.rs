@@ -1,5 +1,6 @@
 //! `olivine ls`, `inspect`, `rm` and `gc`: showing and removing channels.
 
+mod elsewhere;
 mod held;
 mod unlinked;
 
@@ -216,7 +217,7 @@ pub(crate) fn rm(args: &RmArgs, common: Common) -> Outcome {
     let configs: Vec<Config> = args
         .uri
         .iter()
-        .map(|uri| config(uri, args.dir.as_deref()))
+        .map(|uri| config_of(uri, args.dir.as_deref(), args.name.as_deref()))
         .collect::<Outcome<_>>()?;
     if let Some(name) = &args.name {
         return forget(&configs, name, common);
@@ -450,26 +451,33 @@ fn is_default_named() -> bool {
     std::env::var_os("OLIVINE_DIR").is_some_and(|dir| !dir.is_empty())
 }
 
-/// The settings of a channel in shared memory, in `dir` if one is given.
+/// As [`config_of`], by the `name=` of the URI.
 pub(crate) fn config(uri: &str, dir: Option<&str>) -> Outcome<Config> {
-    let config = shm_only(Config::parse(&full_uri(uri)?)?)?;
-    let uri = place(uri);
+    config_of(uri, dir, None)
+}
+
+/// The settings of a channel in shared memory, in `dir` if one is given. Of a channel elsewhere the
+/// ring of this machine that its `name=` has, or this `name`.
+fn config_of(uri: &str, dir: Option<&str>, name: Option<&str>) -> Outcome<Config> {
+    let mut config = shm_only(Config::parse(&full_uri(uri)?)?)?;
+    if let Some(dir) = dir {
+        config = config.dir(dir);
+        config.validate()?;
+    }
     if config.scheme() == Scheme::Sealed {
         return Err(Failure::usage(format!(
-            "{uri} is sealed: it has no name in a folder and shows itself to its subscribers \
-             only; look at what its publisher and its subscribers say"
+            "{} is sealed: it has no name in a folder and shows itself to its subscribers only; \
+             look at what its publisher and its subscribers say",
+            place(uri)
         )));
     }
-    if config.scheme() != Scheme::Shm {
-        return Err(Failure::usage(format!(
-            "{uri} has no files to look at: name a channel of this machine, shm://{}",
-            config.channel()
-        )));
+    if config.scheme() == Scheme::Shm {
+        return Ok(config);
     }
-    let Some(dir) = dir else { return Ok(config) };
-    let config = config.dir(dir);
-    config.validate()?;
-    Ok(config)
+    if let (Some(name), None) = (name, config.get_name()) {
+        config = config.name(name);
+    }
+    elsewhere::ring(uri, &config)
 }
 
 /// Whether no publisher has fixed the channel's geometry yet.

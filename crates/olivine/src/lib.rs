@@ -130,6 +130,8 @@ pub use message::{
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub use message::{field_of, text_of};
+#[cfg(not(loom))]
+pub use open::rings_behind;
 pub use uri::{
     Compression, Config, Delivery, End, Expire, FileSettings, HugePages, Key, NatsSettings, Pace,
     Peers, Retention, Role, Rotation, Scheme, SealedSettings, Slow, Start, Storage, SyncPolicy,

@@ -3,6 +3,7 @@
 //!
 //! Settings are validated here, once. A [`Bridge`](crate::Bridge) does so for its two channels.
 
+mod rings;
 mod schemes;
 
 use crate::bridge::behind;
@@ -14,6 +15,7 @@ use crate::channel::subscriber::Subscriber;
 use crate::error::OpenError;
 use crate::message::{MessageType, Plain};
 use crate::uri::{Config, End, Scheme, UriError};
+pub use rings::rings_behind;
 use schemes::{inlet, outlet, outlet_of_bridge, ring_of};
 
 impl Publisher {

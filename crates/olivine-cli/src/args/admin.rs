@@ -28,7 +28,8 @@ Examples:
   olivine inspect ticks --json | jq '.subscribers[].lag_bytes'
   olivine inspect file:///data/ticks.olv      contents of a journal; reads all")]
 pub(crate) struct InspectArgs {
-    /// Channel such as shm://ticks or ticks, or journal such as file:///a.olv
+    /// Channel such as shm://ticks or ticks, or journal such as file:///a.olv;
+    /// tcp://host:1/x?name=NAME is the ring that this name has here
     #[arg(add = complete::channel())]
     pub(crate) uri: String,
     /// Folder of the channels [default: $OLIVINE_DIR or /dev/shm/olivine-UID]
@@ -136,7 +137,7 @@ Examples:
   olivine rm shm://ticks --name audit         remove a durable subscriber and
                                               discard its unread messages")]
 pub(crate) struct RmArgs {
-    /// Channels, such as shm://ticks
+    /// Channels, such as shm://ticks; with --name also a URI such as tcp://host:1/x
     #[arg(required = true, add = complete::channel())]
     pub(crate) uri: Vec<String>,
     /// Also remove channels in use or of another version; attached processes

@@ -532,3 +532,53 @@ mod doctor {
         }
     }
 }
+
+/// A program elsewhere keeps a ring here under its `name=`. Its channel's name is a hash, and no
+/// list says of which URI.
+#[test]
+fn ring_of_a_channel_elsewhere_is_found_by_its_uri_and_name() {
+    let place = TestFolder::new();
+    let uri = "tcp://127.0.0.1:9/numbers?role=connect";
+    let named = format!("{uri}&name=ledger");
+    let look = |words: &[&str]| place.run(words);
+    let nothing = look(&["inspect", &named]);
+    assert_eq!(nothing.status.code(), Some(1));
+    assert!(
+        said(&nothing).contains("no program has a ring for tcp://127.0.0.1:9/numbers"),
+        "{}",
+        said(&nothing)
+    );
+    let nameless = look(&["inspect", uri]);
+    assert_eq!(nameless.status.code(), Some(2));
+    assert!(
+        said(&nameless).contains("?name=NAME"),
+        "{}",
+        said(&nameless)
+    );
+    let settings = ["--duration", "10ms", "--log-level", "off"];
+    look(&[&["sub", &named][..], &settings].concat());
+    let shown = json(&look(&["inspect", &named, "--json"]));
+    assert_eq!(shown["subscribers"][0]["name"], "ledger", "{shown}");
+    look(&[&["pub", &named, "one", "--linger", "1ms"][..], &settings].concat());
+    let both = look(&["inspect", &named]);
+    assert_eq!(both.status.code(), Some(2));
+    let (of_publisher, of_subscriber) = ("of the publisher or shm://link.", "of the subscriber");
+    assert!(
+        said(&both).contains(of_publisher) && said(&both).contains(of_subscriber),
+        "{}",
+        said(&both)
+    );
+    // `--name` names the ring as well as the place in it.
+    let channel = shown["name"].as_str().unwrap();
+    let removed = place.run(&["rm", &format!("shm://{channel}"), "--name", "ledger"]);
+    assert_eq!(removed.status.code(), Some(0), "{}", said(&removed));
+    look(
+        &[
+            &["sub", "tcp://127.0.0.1:9/other?name=ledger"][..],
+            &settings,
+        ]
+        .concat(),
+    );
+    let removed = place.run(&["rm", "tcp://127.0.0.1:9/other", "--name", "ledger"]);
+    assert_eq!(removed.status.code(), Some(0), "{}", said(&removed));
+}

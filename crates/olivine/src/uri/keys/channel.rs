@@ -185,6 +185,10 @@ keys! { KEYS {
     /// process, and a kill loses those that were not acknowledged. Positions go on behind those of
     /// the killed program, so `cursor` after opening is the position behind its last message: a
     /// program that stores the position of each message it sent knows whether more were sent.
+    ///
+    /// A program elsewhere with a name has a ring on its own machine, called `link.` and a hash.
+    /// `olivine inspect` and `top` find it by the URI with the name, and `olivine rm URI --name
+    /// NAME` removes its place.
     name(config: Config, name: &str) in Config {
         getter: get_name -> Option<&str> = config.name.as_deref(),
         value: "NAME", schemes: WITH_NAMES, end: Both,

@@ -1,0 +1,40 @@
+//! Channels elsewhere, named by the URI that a program of this machine opened.
+
+use crate::bridge::place;
+use crate::failure::{Failure, Outcome};
+use crate::quote;
+use olivine::{Config, End};
+
+/// The ring of this machine that belongs to the URI and its `name=`.
+pub(super) fn ring(uri: &str, config: &Config) -> Outcome<Config> {
+    let uri = place(uri);
+    let Some(name) = config.get_name() else {
+        return Err(Failure::usage(format!(
+            "{uri} has no files on this machine: add '?name=NAME' for the ring that a program with \
+             this name keeps here, or name a channel of this machine, shm://{}",
+            config.channel()
+        )));
+    };
+    let mut found = olivine::rings_behind(config).map_err(super::failed)?;
+    if found.len() > 1 {
+        let rings = found.iter().map(|(end, ring)| {
+            let owner = match end {
+                End::Publisher => "publisher",
+                _ => "subscriber",
+            };
+            format!("shm://{} of the {owner}", ring.channel())
+        });
+        let rings = rings.collect::<Vec<_>>().join(" or ");
+        return Err(Failure::usage(format!(
+            "two programs with name={name} have a ring for {uri} here: name {rings}"
+        )));
+    }
+    match found.pop() {
+        Some((_, ring)) => Ok(ring),
+        None => Err(Failure::failed(format!(
+            "no program has a ring for {uri} with name={name} on this machine: 'olivine ls{}' \
+             lists what there is",
+            quote::dir(config.get_dir())
+        ))),
+    }
+}

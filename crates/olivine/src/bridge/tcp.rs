@@ -79,6 +79,13 @@ impl Tcp {
             host: String::new(),
             port: 0,
         });
+        if address.port == 0 && role == Role::Connect {
+            return Err(OpenError::Uri(UriError::Address {
+                address: address.to_string(),
+                rule: "the side that connects names the port that the other side has, from 1 to \
+                       65535; only a side that listens can let the system choose, with 0",
+            }));
+        }
         let tls = connection
             .tls
             .then(|| Tls::new(role, &address, connection))

@@ -99,6 +99,10 @@ pub(super) fn read(scheme: Scheme, place: &str) -> Result<Config, UriError> {
     }
 }
 
+/// The rule for ports as a URI has them.
+const PORT_RULE: &str = "the port must be a number from 1 to 65535; tcp:// also takes 0, where the \
+                         side that listens lets the system choose";
+
 pub(super) fn read_address(scheme: Scheme, text: &str) -> Result<Address, UriError> {
     let refused = |rule| UriError::Address {
         address: text.escape_default().to_string(),
@@ -114,7 +118,7 @@ pub(super) fn read_address(scheme: Scheme, text: &str) -> Result<Address, UriErr
         Some(_) => None,
         None => (scheme == Scheme::Nats).then_some(NATS_PORT),
     };
-    let port = port.ok_or_else(|| refused("the port must be a number from 1 to 65535"))?;
+    let port = port.ok_or_else(|| refused(PORT_RULE))?;
     let bare = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'));

@@ -184,6 +184,11 @@ fn side_that_connects_uses_the_address_that_bind_names() {
     assert!(note.contains(&expected), "{note}");
     let listens = Publisher::open(&uri(port, "bind=127.0.0.2")).unwrap_err();
     assert!(listens.to_string().contains("drop bind="), "{listens}");
+    let portless = Subscriber::open("tcp://127.0.0.1:0/test").unwrap_err();
+    assert!(
+        portless.to_string().contains("names the port"),
+        "{portless}"
+    );
     // The family of the far side decides, also while nothing listens there.
     let waiting = Subscriber::open(&uri(port, "bind=2001:db8::7")).unwrap();
     let note = waiting.link_status().unwrap().note;

@@ -75,6 +75,9 @@ keys! { KEYS {
     }
 
     /// Which side of `tcp://` waits for connections.
+    ///
+    /// With port 0 the side that listens lets the system choose a free port: `link_status` has it
+    /// in `address`.
     role(tcp: TcpSettings, role: Role) in TcpSettings {
         getter: get_role -> Option<Role> = tcp.role,
         value: "SIDE", schemes: TCP, end: Both,

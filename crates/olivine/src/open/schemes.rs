@@ -39,15 +39,15 @@ pub(super) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
 }
 
 /// As [`outlet`], for a bridge, whose ring has other publishers: they do not wait while it recovers
-/// a journal.
+/// a journal, and a journal that it cannot open takes none of their messages.
 ///
 /// # Errors
 ///
-/// As [`outlet`]; also why a journal that is there cannot be recorded into.
+/// As [`outlet`]; also why the journal cannot be recorded into.
 pub(super) fn outlet_of_bridge(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     let mut outlet = outlet(config)?;
     #[cfg(feature = "journal")]
-    if config.scheme() == Scheme::File && bridge::journal::outlet::is_there(config) {
+    if config.scheme() == Scheme::File {
         outlet.open()?;
     }
     Ok(outlet)

@@ -2,7 +2,7 @@
 
 #![cfg(all(feature = "journal", not(loom)))]
 
-use crate::common::{TestFolder, until};
+use crate::common::{TestFolder, WATCHDOG, chain, until};
 use crate::file::{record, replay, uri};
 use crate::recording::{deliver, fast, frame, lanes, replay_all};
 use olivine::journal::{JournalError, Outline, Recorder, Replay, ReplayState};
@@ -98,7 +98,7 @@ fn program_without_room_for_its_ring_leaves_no_journal() {
     assert!(!path.exists());
 }
 
-/// A recorder opens its ring before its file, and leaves neither.
+/// A recorder opens its file before its ring, and leaves neither.
 #[test]
 fn recorder_without_a_folder_for_its_journal_leaves_no_channel() {
     let place = TestFolder::new();
@@ -107,6 +107,28 @@ fn recorder_without_a_folder_for_its_journal_leaves_no_channel() {
     let file = Config::parse(&uri(&place.file("none").join("none.olv"), "")).unwrap();
     Bridge::start(&ring, &file, true).unwrap_err();
     assert_eq!(olivine::admin::list(&folder).unwrap().len(), 0);
+}
+
+/// Its reader of the ring, the first, took the messages with it when it left.
+#[test]
+fn recorder_that_cannot_make_its_journal_leaves_unread_messages() {
+    let place = TestFolder::new();
+    let channel = place.uri("ticks", "");
+    let mut publisher = Publisher::open(&channel).unwrap();
+    publisher.publish(b"unread").unwrap();
+    publisher.close().unwrap();
+    let latest = Config::parse(&place.uri("ticks", "delivery=latest")).unwrap();
+    // The system makes no file there.
+    let file = Config::parse("file:///proc/none.olv").unwrap();
+    let error = Bridge::start(&latest, &file, true).unwrap_err();
+    assert!(
+        chain(&error).contains("cannot create /proc/none.olv"),
+        "{error}"
+    );
+    let oldest = place.uri("ticks", "from=oldest");
+    let mut subscriber = Subscriber::open(&oldest).unwrap();
+    let found = subscriber.receive_timeout(WATCHDOG).unwrap().unwrap();
+    assert_eq!(&*found, b"unread");
 }
 
 #[test]

@@ -37,15 +37,6 @@ pub(crate) struct JournalOutlet {
     recorder: Option<Recorder>,
 }
 
-/// Whether the journal of `config` is there, or can only be refused because its folder is not.
-pub(crate) fn is_there(config: &Config) -> bool {
-    let Some(path) = config.path() else {
-        return true;
-    };
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    path.exists() || folder.is_some_and(|folder| !folder.exists())
-}
-
 impl JournalOutlet {
     /// Into the journal that `config` names.
     pub(crate) fn new(config: &Config) -> Self {

@@ -2,10 +2,11 @@
 
 #![cfg(all(feature = "journal", not(loom)))]
 
-use crate::common::TestFolder;
-use crate::recording::{Account, deliver, fast};
-use olivine::Rotation;
-use olivine::journal::{JournalError, Recorder, Replay};
+use crate::common::{TestFolder, WATCHDOG, chain};
+use crate::file::uri;
+use crate::recording::{Account, deliver, fast, frame};
+use olivine::journal::{JournalError, Lane, Outline, Recorder, Replay};
+use olivine::{LinkError, ReceiveError, Rotation, Subscriber};
 use std::path::Path;
 
 /// Three files or more of a journal; the number of the last one.
@@ -77,4 +78,131 @@ fn error_of_damage_names_no_position_in_another_journal() {
         (&file_of(&place.file("one.olv"), 2), None),
         "{error}"
     );
+}
+
+/// The position of the first frame of this file.
+fn start_of(file: &Path) -> u64 {
+    let bytes = std::fs::read(file).unwrap();
+    u64::from_le_bytes(bytes[40..48].try_into().unwrap())
+}
+
+/// No reader could open the journal, also not at a place in a later file.
+#[test]
+fn damage_of_the_first_header_leaves_later_files_readable() {
+    for at in [0, 20] {
+        let place = TestFolder::new();
+        let path = place.file("first.olv");
+        assert!(files(&path, 1) > 2);
+        let starts = [1, 2].map(|number| start_of(&file_of(&path, number)));
+        let mut replay = Replay::open(&path).unwrap();
+        replay.seek_position(starts[0]).unwrap();
+        let behind = deliver(&mut replay).messages;
+        replay.seek_position(starts[1]).unwrap();
+        let later = deliver(&mut replay).messages;
+        flip(&path, at);
+
+        let mut replay = Replay::open(&path).unwrap();
+        let found = deliver(&mut replay);
+        assert!(found.messages.is_empty());
+        let is_known = matches!(&found.end, Err(JournalError::Damaged { next, .. })
+            if *next == Some(starts[0]));
+        assert!(is_known, "{:?}", found.end);
+        let skipped = replay.skip_damage().unwrap().unwrap();
+        assert_eq!((skipped.offset, skipped.lost_bytes), (64, starts[0]));
+        assert_eq!(deliver(&mut replay).messages, behind);
+        let mut replay = Replay::open(&path).unwrap();
+        replay.seek_position(starts[1]).unwrap();
+        assert_eq!(deliver(&mut replay).messages, later);
+        let error = replay.seek_position(8).unwrap_err();
+        assert!(matches!(error, JournalError::Damaged { .. }), "{error}");
+
+        let outline = Outline::read(&path).unwrap();
+        let damage = outline.damage.unwrap();
+        assert!(
+            damage.contains("first.olv") && outline.end > starts[1],
+            "{damage}"
+        );
+    }
+}
+
+/// A file of messages in frames of 64 bytes, or several.
+fn aligned(path: &Path, rotation: Rotation) {
+    let settings = fast().rotate(rotation);
+    let mut recorder = Recorder::open(path, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 64, 1)).unwrap();
+    for n in 0..400_u32 {
+        let position = recorder.end(lane);
+        let bytes = frame(n, &[7; 1000], 64);
+        recorder.append(lane, position, n.into(), &bytes).unwrap();
+        recorder.flush().unwrap();
+    }
+    recorder.close().unwrap();
+}
+
+/// The replay had no lane, so its ring got another alignment.
+#[test]
+fn alignment_is_found_behind_a_damaged_header() {
+    for (rotation, at) in [
+        (Rotation::by_size(4096), 20),
+        // That of the block that describes the lane.
+        (Rotation::default(), 64 + 30),
+    ] {
+        let place = TestFolder::new();
+        let path = place.file("aligned.olv");
+        aligned(&path, rotation);
+        flip(&path, at);
+        let query = format!("from=position:{}", 390 * 1024);
+        let mut subscriber = Subscriber::open(&uri(&path, &query)).unwrap();
+        let found = subscriber.receive_timeout(WATCHDOG).unwrap();
+        assert_eq!(found.map(|message| message.tag()), Some(390), "{at}");
+        let mut subscriber = Subscriber::open(&uri(&path, "")).unwrap();
+        let error = subscriber.receive_timeout(WATCHDOG).unwrap_err();
+        let ReceiveError::Failed(LinkError::Journal(error)) = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(error.id(), "journal.damaged", "{error}");
+    }
+}
+
+/// A file without messages, whose header is damaged, hid the failure in it from a reader that goes
+/// on behind it.
+#[test]
+fn damage_before_the_place_of_a_durable_reader_is_an_error() {
+    let place = TestFolder::new();
+    let path = place.file("resumed.olv");
+    let record = |count: u32| {
+        let mut recorder = Recorder::open(&path, &fast()).unwrap();
+        let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+        for n in 0..count {
+            let position = recorder.end(lane);
+            let bytes = frame(n, b"eight by", 8);
+            recorder.append(lane, position, n.into(), &bytes).unwrap();
+            recorder.flush().unwrap();
+        }
+        recorder
+    };
+    let mut recorder = record(3);
+    recorder.finish_only_by_close();
+    drop(recorder);
+    let named = uri(&path, &format!("name=reader&dir={}", place.dir().display()));
+    let mut subscriber = Subscriber::open(&named).unwrap();
+    for _ in 0..3 {
+        assert!(subscriber.receive_timeout(WATCHDOG).unwrap().is_some());
+    }
+    assert!(subscriber.receive_timeout(WATCHDOG).is_err());
+    drop(subscriber);
+    // The first message, which was read, is damaged: the next recorder begins a file, which has a
+    // failure only.
+    flip(&path, 280);
+    record(0).close_failed("torn").unwrap();
+    record(0).close_failed("torn again").unwrap();
+    // As the first of the two: the next recorder begins a file.
+    flip(&file_of(&path, 1), 64 + 64);
+    record(1).close().unwrap();
+    assert_eq!(start_of(&file_of(&path, 2)), 3 * 16);
+    flip(&file_of(&path, 1), 20);
+    let mut subscriber = Subscriber::open(&named).unwrap();
+    let error = subscriber.receive_timeout(WATCHDOG).unwrap_err();
+    let error = chain(&error);
+    assert!(error.contains("resumed.olv.000001 is damaged"), "{error}");
 }

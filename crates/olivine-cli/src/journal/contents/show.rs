@@ -105,8 +105,12 @@ impl Contents {
             text::bytes(outline.file_bytes()),
         );
         if outline.start > 0 {
+            let with = match self.end {
+                End::Damaged(_) => "their files were removed, or are damaged",
+                End::State(_) => "with the oldest files",
+            };
             out.push_str(&format!(
-                "removed      the first {} bytes of frames, with the oldest files\n",
+                "removed      the first {} bytes of frames, {with}\n",
                 outline.start
             ));
         }

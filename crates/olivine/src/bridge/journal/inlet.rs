@@ -12,7 +12,7 @@ mod replaying;
 use super::lane::Lane;
 use super::outlet::link_error;
 use super::pace::Pacer;
-use super::replay::{Replay, ReplayState};
+use super::replay::{PASSES_MAX, Replay, ReplayState};
 use crate::bridge::{Destination, Inlet};
 use crate::error::{JournalError, LinkError, OpenError};
 use crate::link::{Control, LinkStage};
@@ -62,17 +62,39 @@ impl JournalInlet {
         !self.config.groups.file.named || lane.channel == self.config.channel()
     }
 
-    /// The first recorded lane of the selected channel; reads up to there. The replay reports
-    /// errors of the journal.
+    /// The first recorded lane of the selected channel from the start that the settings name on,
+    /// else of the whole journal; reads up to there. The replay reports errors of the journal.
     fn first_lane(&self) -> Option<Lane> {
-        self.find_lane().ok()?.ok()
+        let from = |start| self.find_lane(start).ok()?.ok();
+        match self.config.from {
+            Start::Oldest | Start::Now => from(Start::Oldest),
+            start => from(start).or_else(|| from(Start::Oldest)),
+        }
     }
 
-    /// The first recorded lane of the selected channel, or the names of all recorded channels.
-    fn find_lane(&self) -> Result<Result<Lane, BTreeSet<String>>, JournalError> {
+    /// The first recorded lane of the selected channel from `start` on, also behind damage, or the
+    /// names of the channels recorded there.
+    fn find_lane(&self, start: Start) -> Result<Result<Lane, BTreeSet<String>>, JournalError> {
         let mut replay = Replay::open(self.path())?;
-        let mut names = BTreeSet::new();
-        while let Some(run) = replay.next_run()? {
+        match start {
+            Start::Time(time) => replay.seek_time(time)?,
+            Start::Position(position) => replay.seek_position(position)?,
+            Start::Oldest | Start::Now => {}
+        }
+        let (mut names, mut passes) = (BTreeSet::new(), 0);
+        loop {
+            let run = match replay.next_run() {
+                Ok(Some(run)) => run,
+                Ok(None) => break,
+                Err(error @ JournalError::Damaged { .. }) if passes < PASSES_MAX => {
+                    passes += 1;
+                    match replay.skip_damage()? {
+                        Some(_) => continue,
+                        None => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
             if self.wants(run.lane) {
                 return Ok(Ok(run.lane.clone()));
             }
@@ -85,7 +107,7 @@ impl JournalInlet {
 
     /// Refuses a channel that was never recorded if others were: its name is wrong.
     fn check_known(&self) -> Result<(), LinkError> {
-        let found = self.find_lane().map_err(link_error)?;
+        let found = self.find_lane(Start::Oldest).map_err(link_error)?;
         let Some(names) = found.err().filter(|names| !names.is_empty()) else {
             return Ok(());
         };

@@ -138,7 +138,11 @@ impl Outline {
                 // The oldest one was removed since the listing.
                 Ok(None) if files.is_empty() => continue,
                 Ok(None) => return Err(missing(path, term)),
-                Err(error) if files.is_empty() => return Err(error),
+                Err(error) if files.is_empty() => {
+                    // Later files may be whole.
+                    damage = Some(replay.lost_file().ok_or(error)?.to_string());
+                    continue;
+                }
                 Err(error) => {
                     damage.get_or_insert_with(|| error.to_string());
                     break;
@@ -222,13 +226,7 @@ impl Outline {
 
     /// Finds the first run, and where the lanes of the first block begin.
     fn read_first(&mut self, path: &Path) -> Result<(), JournalError> {
-        let Some(first) = term::list(path)?.first().copied() else {
-            return Ok(());
-        };
-        let Some(source) = Source::open(path, first)? else {
-            return Ok(());
-        };
-        let mut walk = Walk::new(source);
+        let mut walk = Walk::new(Replay::open(path)?.into_source());
         while walk.offset < FIRST_BYTES {
             let ends: Vec<u64> = walk.lanes.iter().map(|known| known.end).collect();
             match walk.step()? {

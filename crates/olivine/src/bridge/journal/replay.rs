@@ -1,5 +1,6 @@
 //! Replaying: reads blocks from files. Each is fully checked before its messages are returned.
 
+mod headless;
 mod run;
 mod state;
 #[cfg(test)]
@@ -15,12 +16,13 @@ use super::walk::{Step, Walk};
 use super::watch::Watch;
 use crate::error::JournalError;
 use core::fmt;
+use headless::{Headless, first_whole, oldest};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Damages that a seek passes at most: a forged file has no end of them.
-const PASSES_MAX: u32 = 64;
+pub(super) const PASSES_MAX: u32 = 64;
 
 /// Reads a journal run by run in the order of the recording, also while it is recorded.
 ///
@@ -42,6 +44,8 @@ pub struct Replay {
     /// Damages that this seek has passed.
     passes: u32,
     torn: Option<Torn>,
+    /// The oldest file, if only a later one can be read: the walk is at the start of that one.
+    headless: Option<Headless>,
     watch: Option<Watch>,
 }
 
@@ -57,6 +61,14 @@ enum Wanted {
     FromTime(u64),
 }
 
+impl Wanted {
+    /// Whether a reader had stopped where the file of this header begins.
+    fn is_resumed_at(self, header: &TermHeader) -> bool {
+        matches!(self, Self::FromPosition { from, passes_damage: false }
+            if from == header.position.get())
+    }
+}
+
 /// What was left out by skipping damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -65,18 +77,23 @@ pub struct Skipped {
     pub path: PathBuf,
     /// Bytes from its start.
     pub offset: u64,
-    /// Bytes of frames left out, over all lanes.
+    /// Bytes of frames left out, over all lanes. 0 if they are unknown: the files before those that
+    /// were left out were removed.
     pub lost_bytes: u64,
 }
 
 impl Replay {
     /// Opens the journal at `path` at its oldest message.
     ///
+    /// If the header of the oldest file is damaged, and a later file is whole, that is damage as
+    /// elsewhere: [`Replay::next_run`] returns it, and a seek may pass it.
+    ///
     /// # Errors
     ///
     /// [`JournalError`]: `Missing`, `NotAJournal`, `Version`, `Damaged`, `Io`.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        let walk = Walk::new(oldest(path, || term::list(path))?);
+        let (source, headless) = oldest(path, || term::list(path))?;
+        let walk = Walk::new(source);
         Ok(Self {
             base: path.to_owned(),
             block_position: walk.position,
@@ -87,6 +104,7 @@ impl Replay {
             wanted: Wanted::All,
             passes: 0,
             torn: None,
+            headless,
             watch: None,
         })
     }
@@ -171,19 +189,24 @@ impl Replay {
                 // One of the oldest, removed since the listing. In the middle it is found later.
                 Ok(None) => continue,
                 // The place may be in a later file. If not, reading comes to this one.
-                Err(error) if is_damage(&error) => {
-                    refused = Some(error);
+                Err(error) => {
+                    let lost = Headless::of(error, term)?;
+                    refused.get_or_insert(lost);
                     continue;
                 }
-                Err(error) => return Err(error),
             };
             // A file's header has its start and the newest time of the files before it.
             let starts_before = file_is_before(next.header.position.get(), next.header.time.get());
             if found.is_some() && !starts_before {
                 break;
             }
-            if !starts_before && let Some(error) = refused {
-                return Err(error);
+            if !starts_before && let Some(lost) = &refused {
+                return Err(lost.error(Some(next.header.position.get())));
+            }
+            // What was recorded there without a message may be unread: reading comes to it from the
+            // file before.
+            if refused.take().is_some() && found.is_some() && wanted.is_resumed_at(&next.header) {
+                break;
             }
             found = Some(next);
             before.push(term);
@@ -191,7 +214,7 @@ impl Replay {
         before.pop();
         match (found, refused) {
             (Some(found), _) => self.enter(found),
-            (None, Some(error)) => return Err(error),
+            (None, Some(lost)) => return Err(lost.error(None)),
             (None, None) => {}
         }
         let begin = self.walk.offset;
@@ -250,6 +273,7 @@ impl Replay {
         (self.run, self.at, self.block_position) = (0, 0, self.walk.position);
         self.wanted = Wanted::All;
         self.torn = None;
+        self.headless = None;
     }
 
     /// The next run; `None` if there is none now: [`Replay::state`] then says why. Does not wait.
@@ -258,6 +282,9 @@ impl Replay {
     ///
     /// [`JournalError`]. `Damaged` repeats until [`Replay::skip_damage`].
     pub fn next_run(&mut self) -> Result<Option<Run<'_>>, JournalError> {
+        if let Some(error) = self.lost_file() {
+            return Err(error);
+        }
         loop {
             while let Some(header) = self.walk.runs.get(self.run) {
                 let bytes = usize::try_from(header.bytes.get()).unwrap_or(usize::MAX);
@@ -339,17 +366,14 @@ impl Replay {
             };
             let next = match self.next_term() {
                 Ok(next) => next,
-                // The damage here comes first.
-                Err(error) if here.is_some() && is_damage(&error) => None,
-                Err(JournalError::Damaged {
-                    path,
-                    offset,
-                    problem,
-                    ..
-                }) => {
-                    return self.pass(path, offset, problem, None);
+                Err(error) => {
+                    let lost = Headless::of(error, self.walk.source.header.term.get() + 1)?;
+                    if here.is_none() {
+                        return self.pass(lost.path, 0, lost.problem, None);
+                    }
+                    // The damage here comes first.
+                    None
                 }
-                Err(error) => return Err(error),
             };
             let has_more = next.is_some() || here.is_some();
             if has_more {
@@ -456,16 +480,8 @@ impl Replay {
     /// The first file behind that of the walk with a whole header.
     fn later_file(&self) -> Result<Option<Source>, JournalError> {
         let term = self.walk.source.header.term.get();
-        let files = term::list(&self.base)?.into_iter();
-        for later in files.filter(|later| *later > term) {
-            match Source::open(&self.base, later) {
-                Ok(Some(source)) => return Ok(Some(source)),
-                Ok(None) => {}
-                Err(error) if is_damage(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+        let later = term::list(&self.base)?.into_iter().filter(|n| *n > term);
+        first_whole(&self.base, later)
     }
 
     fn tail(&self) -> Result<Torn, JournalError> {
@@ -486,6 +502,10 @@ impl Replay {
     ///
     /// Errors of the system; [`JournalError::NoZstd`].
     pub fn skip_damage(&mut self) -> Result<Option<Skipped>, JournalError> {
+        if let Some(lost) = self.headless.take() {
+            let start = lost.start().unwrap_or(self.walk.position);
+            return Ok(Some(self.skipped(start)));
+        }
         let before = self.walk.position;
         let (offset, sequence) = (self.walk.offset, self.walk.sequence);
         let here = match self.walk.source.look(offset)? {
@@ -585,35 +605,6 @@ impl Replay {
     pub fn position(&self) -> u64 {
         self.block_position + self.at as u64
     }
-}
-
-/// The oldest file of the journal at `base`, found by `list`. It may be removed after it was
-/// listed: then the next one is the oldest.
-fn oldest(
-    base: &Path,
-    list: impl Fn() -> Result<Vec<u64>, JournalError>,
-) -> Result<Source, JournalError> {
-    let mut gone = None;
-    loop {
-        let term = list()?.first().copied();
-        if let Some(source) = Source::open(base, term.unwrap_or(0))? {
-            return Ok(source);
-        }
-        // A name that is listed again leads nowhere.
-        if term.is_none() || gone == term {
-            let path = term::path_of(base, term.unwrap_or(0));
-            return Err(JournalError::Missing { path });
-        }
-        gone = term;
-    }
-}
-
-/// Whether a file cannot be read for what is in it.
-fn is_damage(error: &JournalError) -> bool {
-    matches!(
-        error,
-        JournalError::Damaged { .. } | JournalError::NotAJournal { .. }
-    )
 }
 
 fn source(base: &Path, term: u64) -> Result<Source, JournalError> {

@@ -4,6 +4,7 @@ use super::JournalInlet;
 use crate::bridge::journal::outlet::link_error;
 use crate::error::LinkError;
 use crate::link::{Control, LinkStage};
+use crate::uri::Start;
 use std::collections::BTreeSet;
 
 /// A channel that is named and that the journal does not hold yet.
@@ -46,7 +47,7 @@ impl AwaitedChannel {
         self.is_reported = true;
         let others = match self.others.take() {
             Some(others) => others,
-            None => match inlet.find_lane().map_err(link_error)? {
+            None => match inlet.find_lane(Start::Oldest).map_err(link_error)? {
                 Ok(_) => {
                     self.is_awaited = false;
                     return Ok(());

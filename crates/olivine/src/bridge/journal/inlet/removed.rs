@@ -94,6 +94,7 @@ impl JournalInlet {
         let is_started = replaying.is_open || replaying.is_resumed;
         if is_started
             && let Ok(left) = Replay::open(self.path())
+            && left.lost_file().is_none()
             && left.journal() == replaying.journal
             && left.position() > replay.position()
         {

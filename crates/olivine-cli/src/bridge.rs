@@ -13,7 +13,6 @@ use crate::output::{print, print_json, table};
 use crate::stop::{LOOK, Stop};
 use crate::{log, progress, quote, settings};
 use carried::Carried;
-use olivine::journal::Outline;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
 use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme, admin};
 use olivine_bench::text;
@@ -86,7 +85,14 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
             let dir = dir.map_or_else(String::new, |dir| format!("dir={}&", dir.display()));
             format!("'{uri}?{dir}from=oldest' as the source")
         });
-        let bridge = Bridge::start(&source, &destination, !pair.keep)?;
+        let start = || Bridge::start(&source, &destination, !pair.keep);
+        // It may read long in a journal, and has carried nothing then.
+        let bridge = if settings::has_end(&source) {
+            let doing = format!("looked for the first message in {}", place(&pair.source));
+            stop.at_once(doing, start)?
+        } else {
+            start()?
+        };
         // A listening bridge subscribes for its far sides, which say where they begin.
         let subscribes = || admin::inspect(&source).is_ok_and(|info| info.subscribers_ever > 0);
         if let Some(line) = unread.filter(|_| subscribes()) {
@@ -284,7 +290,7 @@ impl Running {
     fn left_bytes(&self, status: &LinkStatus) -> Option<u64> {
         let path = self.source.get_file().get_path();
         let path = path.filter(|_| self.source.scheme() == Scheme::File);
-        let outline = Outline::read(path.filter(|_| status.journal_position > 0)?).ok()?;
+        let outline = carried::outline(path.filter(|_| status.journal_position > 0)?)?;
         Some(outline.end.saturating_sub(status.journal_position))
     }
 

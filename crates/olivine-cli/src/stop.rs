@@ -1,14 +1,14 @@
 //! Ending on request: Ctrl-C and similar signals, a time limit, or the end of a parent process.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, complain};
 use crate::progress;
 use olivine::clock;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait before the request to stop is checked.
@@ -26,6 +26,8 @@ pub(crate) struct Stop {
     /// Which of [`REQUESTS`] came.
     signalled: [Arc<AtomicBool>; REQUESTS.len()],
     deadline_ns: Option<u64>,
+    /// What is done at the moment that a signal ends at once.
+    at_once: Arc<Mutex<Option<String>>>,
 }
 
 impl Stop {
@@ -49,11 +51,13 @@ impl Stop {
         // The flag is never read: catching the signal is enough.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         let mut signals = Signals::new(REQUESTS)?;
+        let at_once = Arc::clone(&self.at_once);
         std::thread::Builder::new()
             .name("olivine-signals".into())
             .spawn(move || {
                 let mut first: Option<Instant> = None;
                 for signal in signals.forever() {
+                    end_at_once(&at_once, signal);
                     if first.get_or_insert_with(Instant::now).elapsed() >= ONE_REQUEST {
                         progress::clear_for_good();
                         signal_hook::low_level::exit(exit_code(signal));
@@ -61,6 +65,30 @@ impl Stop {
                 }
             })?;
         Ok(())
+    }
+
+    /// Does `work`, which does not look for requests and leaves nothing half done. Meanwhile a
+    /// signal ends the process, after a line that says `doing`.
+    pub(crate) fn at_once<R>(&self, doing: String, work: impl FnOnce() -> R) -> R {
+        let set = |doing| {
+            *self.at_once.lock().unwrap_or_else(PoisonError::into_inner) = doing;
+        };
+        set(Some(doing));
+        // It may have come before.
+        if let Some(signal) = self.signal() {
+            end_at_once(&self.at_once, signal);
+        }
+        let done = work();
+        set(None);
+        done
+    }
+
+    /// The signal that asked to stop.
+    fn signal(&self) -> Option<i32> {
+        let mut requests = REQUESTS.into_iter().zip(&self.signalled);
+        // Relaxed: the flag carries no other data.
+        let found = requests.find(|(_, came)| came.load(Ordering::Relaxed));
+        found.map(|(signal, _)| signal)
     }
 
     /// Also stops `after` this time.
@@ -110,10 +138,8 @@ impl Stop {
     ///
     /// [`Failure::Interrupted`] if a signal asked to stop.
     pub(crate) fn cut_short(&self) -> Outcome {
-        let mut requests = REQUESTS.into_iter().zip(&self.signalled);
-        // Relaxed: the flag carries no other data.
-        match requests.find(|(_, came)| came.load(Ordering::Relaxed)) {
-            Some((signal, _)) => Err(Failure::Interrupted { signal }),
+        match self.signal() {
+            Some(signal) => Err(Failure::Interrupted { signal }),
             None => Ok(()),
         }
     }
@@ -147,7 +173,18 @@ impl Default for Stop {
             asked: Arc::default(),
             signalled: Default::default(),
             deadline_ns: None,
+            at_once: Arc::default(),
         }
+    }
+}
+
+/// Ends the process, if `doing` says that a signal does so.
+fn end_at_once(doing: &Mutex<Option<String>>, signal: i32) {
+    let doing = doing.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(doing) = &*doing {
+        complain(&format!("stopped while it {doing}"));
+        progress::clear_for_good();
+        signal_hook::low_level::exit(exit_code(signal));
     }
 }
 

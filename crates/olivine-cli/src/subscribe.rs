@@ -178,10 +178,12 @@ fn opened(config: &Config, stated: Option<&MessageType>) -> Result<Subscriber, O
     }
 }
 
-/// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come.
+/// Opens the channel; `None` if it is time to end before the publisher of a sealed one has come, or
+/// the start in a journal is found.
 fn open(config: &Config, stated: Option<&MessageType>, stop: &Stop) -> Outcome<Option<Subscriber>> {
-    // Opening waits only for a sealed channel.
-    if config.scheme() != Scheme::Sealed {
+    // Opening waits only for a sealed channel, and may read long in a journal.
+    let is_sealed = config.scheme() == Scheme::Sealed;
+    if !is_sealed && config.scheme() != Scheme::File {
         return Ok(Some(opened(config, stated)?));
     }
     let (came, newcomer) = mpsc::channel();
@@ -195,6 +197,7 @@ fn open(config: &Config, stated: Option<&MessageType>, stop: &Stop) -> Outcome<O
         match newcomer.recv_timeout(LOOK) {
             Ok(subscriber) => break subscriber?,
             Err(RecvTimeoutError::Timeout) if stop.now() => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if !is_sealed => {}
             Err(RecvTimeoutError::Timeout) => awaited.goes_on(|| {
                 let place = settings::short(config);
                 Some(format!("waiting for the publisher of {place}").into())

@@ -7,7 +7,7 @@ use olivine::journal::{Outline, ReplayState};
 use olivine::{Config, LinkStatus, Scheme};
 use olivine_bench::text;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Time between two lines.
@@ -108,6 +108,12 @@ impl Carried {
     }
 }
 
+/// The outline of the journal at `path`, unless it cannot be read, or not soon.
+pub(super) fn outline(path: &Path) -> Option<Outline> {
+    let until = Instant::now() + EVERY;
+    Outline::read_until(path, move || Instant::now() >= until).ok()
+}
+
 impl Journal {
     /// That of a source. A bridge that is kept, or follows the journal, waits for more of it.
     fn of(source: &Config, keep: bool) -> Self {
@@ -120,7 +126,7 @@ impl Journal {
     /// The per cent of the journal before this position.
     fn part(&mut self, position: u64) -> Option<u64> {
         if let Self::Unread(path) = self {
-            let outline = Outline::read(path).ok();
+            let outline = outline(path);
             let whole = outline.filter(|outline| outline.state != ReplayState::Growing);
             *self = whole.map_or(Self::None, |outline| Self::Read(outline.start..outline.end));
         }

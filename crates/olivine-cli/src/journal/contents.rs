@@ -4,6 +4,7 @@
 use crate::args::Common;
 use crate::failure::{Failure, Outcome, with_id};
 use crate::output::{print, print_json};
+use crate::stop::Stop;
 use olivine::journal::{JournalError, Outline, Replay, ReplayState};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -144,13 +145,16 @@ impl End {
 /// A journal that cannot be opened; damage, after printing what precedes it.
 pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
     let failed = |error: JournalError| Failure::Failed(error.into());
-    let outline = Outline::read(path).map_err(failed)?;
-    let contents = if exact || outline.file_bytes() <= READ_BYTES {
-        let mut replay = Replay::open(path).map_err(failed)?;
-        read(&mut replay, outline)
-    } else {
-        estimate(outline)
+    let stop = Stop::install()?;
+    let look = || -> Outcome<Contents> {
+        let outline = Outline::read(path).map_err(failed)?;
+        if exact || outline.file_bytes() <= READ_BYTES {
+            let mut replay = Replay::open(path).map_err(failed)?;
+            return Ok(read(&mut replay, outline));
+        }
+        Ok(estimate(outline))
     };
+    let contents = stop.at_once(format!("read {}", path.display()), look)?;
     if common.json {
         print_json(&contents.as_json(path))?;
     } else {

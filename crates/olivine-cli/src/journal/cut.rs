@@ -33,7 +33,7 @@ pub(crate) fn run(args: &CutArgs, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let failed = |error: JournalError| Failure::Failed(error.into());
     // First, so that a journal that cannot be read makes no file.
-    let part = Part::open(&source, &args.part)?;
+    let part = Part::open(&source, &args.part, &stop)?;
     let settings = RecorderSettings::default()
         .sync(SyncPolicy::Never)
         .only_new(true)

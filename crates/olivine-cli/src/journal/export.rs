@@ -84,7 +84,7 @@ pub(crate) fn run(args: &ExportArgs, common: Common) -> Outcome {
     check_built(chosen)?;
     let stop = Stop::install()?;
     // First, so that a journal that cannot be read makes no file.
-    let part = Part::open(&source, &args.part)?;
+    let part = Part::open(&source, &args.part, &stop)?;
     let (out, escape): (Box<dyn Write>, bool) = match &args.into {
         Some(path) => (Box::new(create(path)?), false),
         None => {

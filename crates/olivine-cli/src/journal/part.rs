@@ -10,7 +10,9 @@ use olivine::Start;
 use olivine::journal::{JournalError, Lane, Outline, Replay, Run, RunMessage};
 use olivine_bench::text;
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// Runs between two updates of the progress bar.
 const RUNS_A_LOOK: u64 = 256;
@@ -85,7 +87,12 @@ impl<'a> Part<'a> {
     /// # Errors
     ///
     /// The journal cannot be opened, or has none of the lanes.
-    pub(super) fn open(path: &Path, args: &'a PartArgs) -> Outcome<Self> {
+    pub(super) fn open(path: &Path, args: &'a PartArgs, stop: &Stop) -> Outcome<Self> {
+        let doing = format!("looked for the part in {}", path.display());
+        stop.at_once(doing, || Self::opened(path, args, stop))
+    }
+
+    fn opened(path: &Path, args: &'a PartArgs, stop: &Stop) -> Outcome<Self> {
         let failed = |error: JournalError| Failure::Failed(error.into());
         let outline = Outline::read(path).map_err(failed)?;
         check_lanes(&outline, args)?;
@@ -96,6 +103,9 @@ impl<'a> Part<'a> {
             Some(Start::Position(position)) => replay.seek_position(position).map_err(failed)?,
             _ => {}
         }
+        let asked = stop.flag();
+        // Relaxed: the flag carries no other data.
+        replay.stop_when(move || asked.load(Ordering::Relaxed));
         let bytes = outline.end.saturating_sub(replay.position());
         Ok(Self {
             args,
@@ -177,6 +187,11 @@ pub(super) fn read(
                     replay.position(),
                 ));
                 break replay.check_finished().err();
+            }
+            Err(JournalError::Io { source, .. })
+                if stop.interrupted() && source.kind() == ErrorKind::Interrupted =>
+            {
+                continue;
             }
             Err(error) => break Some(error),
         };

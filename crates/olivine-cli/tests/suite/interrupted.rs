@@ -114,6 +114,42 @@ fn stopped_replay_is_incomplete() {
     }
 }
 
+/// The file is as long as a disk, and has nothing behind its messages: the search for a whole block
+/// there takes minutes.
+#[test]
+fn long_search_in_a_journal_ends_with_the_signals_code() {
+    let place = TestFolder::new();
+    let file = place.path().join("long.olv").display().to_string();
+    let cut = place.path().join("cut.olv").display().to_string();
+    let journal = format!("file://{file}");
+    assert!(place.run(&["pub", &journal, "one", "two"]).status.success());
+    let opened = std::fs::File::options().write(true).open(&file).unwrap();
+    opened.set_len(1 << 42).unwrap();
+    let behind = format!("{journal}?from=position:1000000");
+    for words in [
+        &["journal", "info", &file][..],
+        &["journal", "info", &file, "--exact"],
+        &["journal", "cut", &file, &cut],
+        &["sub", &behind],
+        &["sub", &journal],
+        &["replay", &file, "again", "--from", "position:1000000"],
+        &["replay", &file, "again"],
+    ] {
+        let running = place.start(words);
+        let counts = format!("/proc/{}/io", running.child.id());
+        until("it searches", || {
+            let counts = std::fs::read_to_string(&counts).unwrap();
+            let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+            read.unwrap().parse::<u64>().unwrap() > 1 << 24
+        });
+        running.signal(Signal::INT);
+        let output = running.output();
+        assert_eq!(output.status.code(), Some(130), "{words:?}");
+        assert_ne!(said(&output), "", "{words:?}");
+    }
+    assert!(!std::path::Path::new(&cut).exists());
+}
+
 /// Ends it with this signal; returns its exit code, and the line of its bridge.
 fn stop_bridge(running: Running, signal: Signal) -> (Option<i32>, serde_json::Value, String) {
     running.signal(signal);

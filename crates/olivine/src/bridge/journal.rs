@@ -27,6 +27,7 @@ mod recorder;
 mod recover;
 mod replay;
 mod settings;
+mod stop_when;
 mod syncer;
 mod term;
 mod walk;

@@ -13,6 +13,7 @@ use super::lane::Lane;
 use super::outlet::link_error;
 use super::pace::Pacer;
 use super::replay::{PASSES_MAX, Replay, ReplayState};
+use super::stop_when::StopWhen;
 use crate::bridge::{Destination, Inlet};
 use crate::error::{JournalError, LinkError, OpenError};
 use crate::link::{Control, LinkStage};
@@ -64,8 +65,8 @@ impl JournalInlet {
 
     /// The first recorded lane of the selected channel from the start that the settings name on,
     /// else of the whole journal; reads up to there. The replay reports errors of the journal.
-    fn first_lane(&self) -> Option<Lane> {
-        let from = |start| self.find_lane(start).ok()?.ok();
+    fn first_lane(&self, stop: &StopWhen) -> Option<Lane> {
+        let from = |start| self.find_lane(start, stop).ok()?.ok();
         match self.config.from {
             Start::Oldest | Start::Now => from(Start::Oldest),
             start => from(start).or_else(|| from(Start::Oldest)),
@@ -74,8 +75,12 @@ impl JournalInlet {
 
     /// The first recorded lane of the selected channel from `start` on, also behind damage, or the
     /// names of the channels recorded there.
-    fn find_lane(&self, start: Start) -> Result<Result<Lane, BTreeSet<String>>, JournalError> {
-        let mut replay = Replay::open(self.path())?;
+    fn find_lane(
+        &self,
+        start: Start,
+        stop: &StopWhen,
+    ) -> Result<Result<Lane, BTreeSet<String>>, JournalError> {
+        let mut replay = self.replay_until(stop)?;
         match start {
             Start::Time(time) => replay.seek_time(time)?,
             Start::Position(position) => replay.seek_position(position)?,
@@ -105,9 +110,16 @@ impl JournalInlet {
         Ok(Err(names))
     }
 
+    /// The journal at its oldest message; reading ends early if that is asked for.
+    fn replay_until(&self, stop: &StopWhen) -> Result<Replay, JournalError> {
+        let mut replay = Replay::open(self.path())?;
+        replay.stop_by(stop);
+        Ok(replay)
+    }
+
     /// Refuses a channel that was never recorded if others were: its name is wrong.
-    fn check_known(&self) -> Result<(), LinkError> {
-        let found = self.find_lane(Start::Oldest).map_err(link_error)?;
+    fn check_known(&self, stop: &StopWhen) -> Result<(), LinkError> {
+        let found = self.find_lane(Start::Oldest, stop).map_err(link_error)?;
         let Some(names) = found.err().filter(|names| !names.is_empty()) else {
             return Ok(());
         };
@@ -120,8 +132,8 @@ impl JournalInlet {
     }
 
     /// Refuses a start behind the end, unless the journal may grow up to it.
-    fn check_position(&self, position: u64) -> Result<(), JournalError> {
-        let mut replay = Replay::open(self.path())?;
+    fn check_position(&self, position: u64, stop: &StopWhen) -> Result<(), JournalError> {
+        let mut replay = self.replay_until(stop)?;
         if self.config.groups.file.follow || replay.is_recorded_into()? {
             return Ok(());
         }
@@ -137,9 +149,9 @@ impl JournalInlet {
     }
 
     /// Opens the journal; with `follow` it may not exist yet.
-    fn open(&self, control: &Arc<Control>) -> Result<Option<Replay>, LinkError> {
+    fn open(&self, control: &Arc<Control>, stop: &StopWhen) -> Result<Option<Replay>, LinkError> {
         loop {
-            match Replay::open(self.path()) {
+            match self.replay_until(stop) {
                 Ok(replay) => return Ok(Some(replay)),
                 Err(JournalError::Missing { .. }) if self.config.groups.file.follow => {
                     control.report(|status| {
@@ -182,7 +194,7 @@ impl JournalInlet {
                 return Ok(first.unwrap_or_else(|| replay.position()));
             }
             Start::Position(position) => {
-                self.check_position(position)?;
+                self.check_position(position, replay.stop())?;
                 replay.seek_position(position)?;
                 // Runs before it in its block are skipped.
                 return Ok(position.max(replay.position()));
@@ -194,7 +206,7 @@ impl JournalInlet {
 
 impl Inlet for JournalInlet {
     fn shape(&mut self, ring: &mut Config) -> Result<(), OpenError> {
-        self.first = self.first_lane();
+        self.first = self.first_lane(&StopWhen::default());
         if let (Some(lane), None) = (&self.first, ring.align) {
             ring.align = Some(lane.align.into());
         }
@@ -208,11 +220,13 @@ impl Inlet for JournalInlet {
         _until_end: bool,
     ) -> Result<(), LinkError> {
         let was_there = self.path().exists();
-        let Some(mut replay) = self.open(control)? else {
+        let asked = Arc::clone(control);
+        let stop = StopWhen::new(move || asked.must_stop());
+        let Some(mut replay) = self.open(control, &stop)? else {
             return Ok(());
         };
         // A lane that was missing then may exist now.
-        let first = self.first.take().or_else(|| self.first_lane());
+        let first = self.first.take().or_else(|| self.first_lane(&stop));
         // The first recording decides the type, if the ring accepts any.
         let is_typed = first.is_some() || !destination.typed().any;
         if let Some(lane) = first {
@@ -250,7 +264,13 @@ impl Inlet for JournalInlet {
         let followed = ingress.follow(source).map_err(problem);
         followed.map_err(failed)?;
         let resumed = resumed_at(&ingress, source);
-        let position = self.seek(&mut replay, resumed).map_err(unread)?;
+        let position = match self.seek(&mut replay, resumed) {
+            Err(error) if stop.is_why(&error) => {
+                control.leave_undelivered(0);
+                return Ok(());
+            }
+            position => position.map_err(unread)?,
+        };
         // An earlier replay may have delivered everything, and was killed before it reported the
         // end.
         let is_resumed = resumed.is_some();
@@ -329,7 +349,7 @@ impl JournalInlet {
     /// Whether the stream ends where the replay found no recorder; `false` if one has come.
     fn is_over(&self, replay: &Replay, replaying: &Replaying) -> Result<bool, LinkError> {
         if replaying.channel.is_none() && !replaying.is_resumed {
-            self.check_known()?;
+            self.check_known(replay.stop())?;
         }
         if self.accepts_unfinished() {
             return Ok(true);
@@ -337,11 +357,14 @@ impl JournalInlet {
         replay.is_finished().map_err(link_error)
     }
 
-    /// Where the journal ends now.
-    fn end(&self) -> Result<u64, LinkError> {
-        let mut replay = Replay::open(self.path()).map_err(link_error)?;
-        replay.seek_end().map_err(link_error)?;
-        Ok(replay.position())
+    /// Where the journal ends now; `None` if no time is left to find it.
+    fn end(&self, stop: &StopWhen) -> Result<Option<u64>, LinkError> {
+        let mut replay = self.replay_until(stop).map_err(link_error)?;
+        match replay.seek_end() {
+            Ok(()) => Ok(Some(replay.position())),
+            Err(error) if stop.is_why(&error) => Ok(None),
+            Err(error) => Err(link_error(error)),
+        }
     }
 
     fn replay(
@@ -351,6 +374,7 @@ impl JournalInlet {
         control: &Arc<Control>,
     ) -> Result<(), LinkError> {
         let mut note = String::new();
+        let stop = replay.stop().clone();
         let mut looked_again = false;
         let mut awaited =
             AwaitedChannel::new(self.config.groups.file.named && !replaying.is_resumed);
@@ -361,7 +385,7 @@ impl JournalInlet {
             if control.stopping().is_some() {
                 let goal = match goal {
                     Some(goal) => goal,
-                    None => *goal.insert(self.end()?),
+                    None => *goal.insert(self.end(&stop)?.unwrap_or(u64::MAX)),
                 };
                 if control.must_stop() || replay.position() >= goal {
                     if replay.position() < goal {
@@ -373,6 +397,10 @@ impl JournalInlet {
             }
             let run = match replay.next_run() {
                 Ok(run) => run,
+                Err(error) if stop.is_why(&error) => {
+                    control.leave_undelivered(0);
+                    return Ok(());
+                }
                 Err(error) => {
                     let is_damaged = matches!(error, JournalError::Damaged { .. });
                     if is_damaged && self.pass_removed(replay, replaying, control)? {
@@ -456,7 +484,7 @@ impl JournalInlet {
             }
             looked_again = false;
             if self.config.groups.file.follow {
-                awaited.report(self, control)?;
+                awaited.report(self, &stop, control)?;
             }
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;

@@ -4,6 +4,7 @@ use super::failure;
 use super::format::{BlockHeader, Kind, RunHeader};
 use super::lane::{self, Lane, Lanes};
 use super::replay::{Replay, ReplayState, Run};
+use super::stop_when::StopWhen;
 use super::term::{self, Found, Source};
 use super::walk::{Step, Walk};
 use crate::error::JournalError;
@@ -122,6 +123,23 @@ impl Outline {
     /// [`JournalError`]: `Missing`, `NotAJournal`, `Version`, `Damaged` for a file's header or a
     /// missing file, `Io`, `NoZstd`.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
+        Self::read_by(path, &StopWhen::default())
+    }
+
+    /// As [`Outline::read`], until `asked` returns true: the search for the next whole block may
+    /// take long in a damaged file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Outline::read`]; [`JournalError::Io`] as from [`Replay::stop_when`].
+    pub fn read_until(
+        path: &Path,
+        asked: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> Result<Self, JournalError> {
+        Self::read_by(path, &StopWhen::new(asked))
+    }
+
+    fn read_by(path: &Path, stop: &StopWhen) -> Result<Self, JournalError> {
         let mut replay = Replay::open(path)?;
         let mut known = Lanes::default();
         let mut spots = Vec::new();
@@ -177,7 +195,8 @@ impl Outline {
             } else {
                 before = None;
                 walk.lanes.clone_from(&known);
-                let (newest, complete) = without_index(&mut walk, term, &mut spots, &mut damage)?;
+                let (newest, complete) =
+                    without_index(&mut walk, term, &mut spots, &mut damage, stop)?;
                 last_ns = newest.or(last_ns);
                 known.clone_from(&walk.lanes);
                 all_lanes = complete;
@@ -212,8 +231,8 @@ impl Outline {
             damage,
             read: BlocksRead::default(),
         };
-        outline.read_first(path)?;
-        outline.read_some(path, &known, &spots)?;
+        outline.read_first(path, stop)?;
+        outline.read_some(path, &known, &spots, stop)?;
         outline.missed_bytes = outline.missed();
         Ok(outline)
     }
@@ -225,7 +244,7 @@ impl Outline {
     }
 
     /// Finds the first run, and where the lanes of the first block begin.
-    fn read_first(&mut self, path: &Path) -> Result<(), JournalError> {
+    fn read_first(&mut self, path: &Path, stop: &StopWhen) -> Result<(), JournalError> {
         let mut walk = Walk::new(Replay::open(path)?.into_source());
         while walk.offset < FIRST_BYTES {
             let ends: Vec<u64> = walk.lanes.iter().map(|known| known.end).collect();
@@ -235,7 +254,7 @@ impl Outline {
                 Step::Not(problem) => {
                     // Behind everything it is the torn tail.
                     if walk.position < self.end {
-                        note_damage(&mut self.damage, &walk, problem);
+                        note_damage(&mut self.damage, &walk, problem, stop);
                     }
                     break;
                 }
@@ -266,6 +285,7 @@ impl Outline {
         path: &Path,
         known: &Lanes,
         spots: &[Spot],
+        stop: &StopWhen,
     ) -> Result<(), JournalError> {
         let mut bytes = 0;
         let mut open: Option<(u64, Walk)> = None;
@@ -289,18 +309,24 @@ impl Outline {
                     &mut self.damage,
                     &walk,
                     "an index names a block that is not there",
+                    stop,
                 );
                 break;
             };
             if header.sequence.get() != spot.sequence || header.kind() != Some(Kind::Frames) {
-                note_damage(&mut self.damage, &walk, "an index names another block");
+                note_damage(
+                    &mut self.damage,
+                    &walk,
+                    "an index names another block",
+                    stop,
+                );
                 break;
             }
             walk.jump(spot.offset, &header);
             match walk.step()? {
                 Step::Runs => self.count(&walk),
                 Step::Not(problem) if self.has_all_lanes => {
-                    note_damage(&mut self.damage, &walk, problem);
+                    note_damage(&mut self.damage, &walk, problem, stop);
                     break;
                 }
                 _ => {}
@@ -404,6 +430,7 @@ fn without_index(
     term: u64,
     spots: &mut Vec<Spot>,
     damage: &mut Option<String>,
+    stop: &StopWhen,
 ) -> Result<(Option<u64>, bool), JournalError> {
     let mut last: Option<(u64, BlockHeader)> = None;
     let mut complete = true;
@@ -439,7 +466,7 @@ fn without_index(
                 continue;
             }
         };
-        let Some((offset, header)) = last_blocks(walk)? else {
+        let Some((offset, header)) = last_blocks(walk, stop)? else {
             if problem.is_empty() {
                 // The whole block here is the last one.
                 continue;
@@ -449,7 +476,7 @@ fn without_index(
         };
         if !problem.is_empty() {
             complete = false;
-            note_damage(damage, walk, problem);
+            note_damage(damage, walk, problem, stop);
         }
         walk.jump(offset, &header);
     }
@@ -467,13 +494,13 @@ fn without_index(
 }
 
 /// The first whole block in the last MiB of the file, or in the last four, and so on.
-fn last_blocks(walk: &Walk) -> Result<Option<(u64, BlockHeader)>, JournalError> {
+fn last_blocks(walk: &Walk, stop: &StopWhen) -> Result<Option<(u64, BlockHeader)>, JournalError> {
     let length = walk.source.length()?;
     let mut window = TAIL_BYTES;
     loop {
         // The search begins 8 bytes behind it.
         let from = length.saturating_sub(window).max(walk.offset);
-        let found = walk.source.whole_after(from, walk.sequence)?;
+        let found = walk.source.whole_after(from, walk.sequence, stop)?;
         if found.is_some() || from == walk.offset {
             return Ok(found);
         }
@@ -481,14 +508,14 @@ fn last_blocks(walk: &Walk) -> Result<Option<(u64, BlockHeader)>, JournalError> 
     }
 }
 
-fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str) {
+fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str, stop: &StopWhen) {
     damage.get_or_insert_with(|| {
         let (path, offset) = (walk.source.path.clone(), walk.offset);
         let error = JournalError::Damaged {
             path,
             offset,
             problem,
-            next: walk.whole_behind().ok().flatten(),
+            next: walk.whole_behind(stop).ok().flatten(),
         };
         error.to_string()
     });

@@ -5,6 +5,7 @@ use super::index::Index;
 use super::lane::Known;
 use super::recorder::TakenUp;
 use super::settings::RecorderSettings;
+use super::stop_when::StopWhen;
 use super::term::{self, Source};
 use super::walk::{Step, Walk};
 use crate::error::JournalError;
@@ -200,8 +201,11 @@ fn walk_to_the_end(walk: &mut Walk) -> Result<Recovered, JournalError> {
             Step::Runs | Step::Passed => {}
             Step::End => break,
             Step::Not(_) => {
-                let Some((offset, header)) = walk.source.whole_after(walk.offset, walk.sequence)?
-                else {
+                let never = StopWhen::default();
+                let whole = walk
+                    .source
+                    .whole_after(walk.offset, walk.sequence, &never)?;
+                let Some((offset, header)) = whole else {
                     break;
                 };
                 damaged.get_or_insert(walk.offset);

@@ -11,6 +11,7 @@ pub use state::ReplayState;
 
 use super::format::{self, TERM_BYTES, TermHeader};
 use super::recover::Torn;
+use super::stop_when::StopWhen;
 use super::term::{self, Source};
 use super::walk::{Step, Walk};
 use super::watch::Watch;
@@ -46,6 +47,7 @@ pub struct Replay {
     torn: Option<Torn>,
     /// The oldest file, if only a later one can be read: the walk is at the start of that one.
     headless: Option<Headless>,
+    stop: StopWhen,
     watch: Option<Watch>,
 }
 
@@ -105,8 +107,26 @@ impl Replay {
             passes: 0,
             torn: None,
             headless,
+            stop: StopWhen::default(),
             watch: None,
         })
+    }
+
+    /// From now on each call that reads ends early once `asked` returns true, with an
+    /// [`JournalError::Io`] whose source has the kind `Interrupted`: a seek, and a search behind
+    /// damage, may read long before they return. It is called for each block.
+    pub fn stop_when(&mut self, asked: impl Fn() -> bool + Send + Sync + 'static) {
+        self.stop = StopWhen::new(asked);
+    }
+
+    /// As [`Replay::stop_when`].
+    pub(super) fn stop_by(&mut self, stop: &StopWhen) {
+        self.stop = stop.clone();
+    }
+
+    /// What asks it to stop.
+    pub(super) fn stop(&self) -> &StopWhen {
+        &self.stop
     }
 
     /// Goes to the first message at journal position `position` or later.
@@ -156,7 +176,7 @@ impl Replay {
         let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
         self.enter(source(&self.base, newest)?);
         if !self.walk.jump_to_seal()? {
-            self.walk.seek(|_, _| true)?;
+            self.walk.seek(|_, _| true, &self.stop)?;
             while self.advance()? {}
         }
         self.run = self.walk.runs.len();
@@ -218,7 +238,7 @@ impl Replay {
             (None, None) => {}
         }
         let begin = self.walk.offset;
-        self.walk.seek(block_is_before)?;
+        self.walk.seek(block_is_before, &self.stop)?;
         if self.walk.offset == begin {
             // The file before ends at this place: its last recorder may have failed.
             self.walk.failed_before = self.failures_before(&before);
@@ -251,7 +271,7 @@ impl Replay {
     /// `None` if it is not whole, or the file of `next` does not follow it.
     fn failures_of(&self, term: u64, next: &TermHeader) -> Option<(Vec<String>, bool, TermHeader)> {
         let mut walk = Walk::new(Source::open(&self.base, term).ok()??);
-        walk.seek(|_, _| true).ok()?;
+        walk.seek(|_, _| true, &self.stop).ok()?;
         let mut has_run = walk.offset != TERM_BYTES;
         loop {
             match walk.step().ok()? {
@@ -356,12 +376,13 @@ impl Replay {
 
     /// Moves over one more block; `false` at the end.
     fn advance(&mut self) -> Result<bool, JournalError> {
+        self.stop.check(&self.walk.source.path)?;
         self.torn = None;
         let position = self.walk.position;
         let mut step = self.walk.step()?;
         if matches!(step, Step::End | Step::Not(_)) {
             let here = match step {
-                Step::Not(_) => self.walk.whole_behind()?,
+                Step::Not(_) => self.walk.whole_behind(&self.stop)?,
                 _ => None,
             };
             let next = match self.next_term() {
@@ -439,6 +460,8 @@ impl Replay {
             && self.skip_damage()?.is_some()
         {
             self.passes += 1;
+            self.walk.seek(|at, _| at < from, &self.stop)?;
+            self.block_position = self.walk.position;
             return Ok(true);
         }
         Err(JournalError::Damaged {
@@ -510,7 +533,7 @@ impl Replay {
         let (offset, sequence) = (self.walk.offset, self.walk.sequence);
         let here = match self.walk.source.look(offset)? {
             term::Found::End => None,
-            _ => self.walk.source.whole_after(offset, sequence)?,
+            _ => self.walk.source.whole_after(offset, sequence, &self.stop)?,
         };
         if let Some((offset, header)) = here {
             // The next run has those before the damage.

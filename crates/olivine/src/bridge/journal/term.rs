@@ -1,6 +1,7 @@
 //! The files of a journal: their names, their creation, and opening them for reading.
 
 use super::format::{BLOCK_BYTES, BLOCK_MAGIC, BlockHeader, TERM_BYTES, TermHeader};
+use super::stop_when::StopWhen;
 use crate::error::JournalError;
 use crate::liveness::{self, Locks};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -23,6 +24,8 @@ const WINDOW: usize = 1 << 20;
 thread_local! {
     /// Folder listings by this thread.
     pub(super) static LISTINGS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// Bodies of blocks that it read.
+    pub(super) static BODIES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Converts a system error into an error with the action and the file.
@@ -363,6 +366,8 @@ impl Source {
         header: &BlockHeader,
         into: &mut Vec<u8>,
     ) -> Result<bool, JournalError> {
+        #[cfg(test)]
+        BODIES.with(|count| count.set(count.get() + 1));
         self.read(offset + BLOCK_BYTES, header.stored.get(), into)?;
         Ok(header.matches(into))
     }
@@ -371,23 +376,26 @@ impl Source {
     ///
     /// Bodies are checked as long as this does not read the file more than twice. After that, only
     /// headers are checked, so that a forged file cannot cause endless reads. Reading the block
-    /// finds the damage then.
+    /// finds the damage then. `stop` ends the search.
     pub(super) fn whole_after(
         &self,
         offset: u64,
         sequence: u64,
+        stop: &StopWhen,
     ) -> Result<Option<(u64, BlockHeader)>, JournalError> {
         let length = self.length()?;
         let mut budget = length.saturating_mul(2);
         let (mut window, mut body) = (Vec::new(), Vec::new());
         let mut at = (offset + 8).next_multiple_of(8);
         while at + BLOCK_BYTES <= length {
+            stop.check(&self.path)?;
             self.read(at, WINDOW as u64, &mut window)?;
             for (n, word) in window.chunks_exact(8).enumerate() {
                 let place = at + n as u64 * 8;
                 if word != BLOCK_MAGIC {
                     continue;
                 }
+                stop.check(&self.path)?;
                 let Found::Block(header) = self.look(place)? else {
                     continue;
                 };

@@ -8,6 +8,7 @@ use super::format::{
 use super::index::Index;
 use super::lane::{self, Known, Lanes};
 use super::pack;
+use super::stop_when::StopWhen;
 use super::term::{Found, Source};
 use crate::error::JournalError;
 use std::path::Path;
@@ -215,8 +216,8 @@ impl Walk {
     }
 
     /// Position of the first whole block behind this place in its file.
-    pub(super) fn whole_behind(&self) -> Result<Option<u64>, JournalError> {
-        let found = self.source.whole_after(self.offset, self.sequence)?;
+    pub(super) fn whole_behind(&self, stop: &StopWhen) -> Result<Option<u64>, JournalError> {
+        let found = self.source.whole_after(self.offset, self.sequence, stop)?;
         Ok(found.map(|(_, header)| header.position.get()))
     }
 
@@ -291,14 +292,17 @@ impl Walk {
     }
 
     /// Moves to the last frame block whose position and time `is_before` the target, or stays at
-    /// the first block. Reads only headers. Damage ends the search, and the next step finds it.
+    /// this block. Reads only headers. Damage ends the search, and the next step finds it; `stop`
+    /// ends it, too.
     pub(super) fn seek(
         &mut self,
         is_before: impl Fn(u64, u64) -> bool,
+        stop: &StopWhen,
     ) -> Result<(), JournalError> {
         if let Some((.., lanes, index)) = self.read_seal()? {
             let near = index.last(|place| is_before(place.position.get(), place.time.get()));
             if let Some(place) = near
+                && place.offset.get() >= self.offset
                 && let Found::Block(header) = self.source.look(place.offset.get())?
                 && header.sequence == place.sequence
                 && header.position == place.position
@@ -309,6 +313,7 @@ impl Walk {
         }
         let (mut at, mut sequence) = (self.offset, self.sequence);
         while let Found::Block(header) = self.source.look(at)? {
+            stop.check(&self.source.path)?;
             if header.sequence.get() != sequence {
                 break;
             }
@@ -530,7 +535,8 @@ mod tests {
             let mut walk = Walk::new(Source::open(&path, 0).unwrap().unwrap());
             let _ = walk.jump_to_seal().unwrap();
             let wanted = next(&mut random);
-            walk.seek(|position, _| position <= wanted).unwrap();
+            walk.seek(|position, _| position <= wanted, &StopWhen::default())
+                .unwrap();
             let _ = walk.step().unwrap();
         }
         assert!(

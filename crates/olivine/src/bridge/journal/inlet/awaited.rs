@@ -2,6 +2,7 @@
 
 use super::JournalInlet;
 use crate::bridge::journal::outlet::link_error;
+use crate::bridge::journal::stop_when::StopWhen;
 use crate::error::LinkError;
 use crate::link::{Control, LinkStage};
 use crate::uri::Start;
@@ -39,6 +40,7 @@ impl AwaitedChannel {
     pub(super) fn report(
         &mut self,
         inlet: &JournalInlet,
+        stop: &StopWhen,
         control: &Control,
     ) -> Result<(), LinkError> {
         if !self.is_awaited || self.is_reported {
@@ -47,7 +49,7 @@ impl AwaitedChannel {
         self.is_reported = true;
         let others = match self.others.take() {
             Some(others) => others,
-            None => match inlet.find_lane(Start::Oldest).map_err(link_error)? {
+            None => match inlet.find_lane(Start::Oldest, stop).map_err(link_error)? {
                 Ok(_) => {
                     self.is_awaited = false;
                     return Ok(());

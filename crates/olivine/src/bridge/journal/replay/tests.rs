@@ -144,3 +144,69 @@ fn journal_without_its_newest_file_is_unfinished() {
     record(&path, 3);
     assert!(read().1.is_ok());
 }
+
+/// One block per frame in one file without an index. The header of the fourth frame's block is
+/// damaged.
+fn damaged_without_index(path: &Path, count: usize) {
+    let settings = RecorderSettings::default().sync(SyncPolicy::Never);
+    let mut recorder = Recorder::open(path, &settings).unwrap();
+    recorder.finish_only_by_close();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+    let mut frame = vec![7; 2048];
+    frame[..8].copy_from_slice(&[0, 8, 0, 0, 9, 0, 0, 0]);
+    for n in 0..count as u64 {
+        recorder.append(lane, n * 2048, n, &frame).unwrap();
+        recorder.flush().unwrap();
+    }
+    drop(recorder);
+    let mut bytes = std::fs::read(path).unwrap();
+    let is_magic = |place: &usize| bytes[*place..].starts_with(b"OLVBLOCK");
+    let places: Vec<usize> = (64..bytes.len()).step_by(8).filter(is_magic).collect();
+    let fourth = places[places.len() - count + 3];
+    bytes[fourth + 30] ^= 4;
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// It read each body up to the position: 25 s for 50 GB.
+#[test]
+fn seek_behind_damage_reads_headers_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("damaged.olv");
+    damaged_without_index(&path, 200);
+    let mut replay = Replay::open(&path).unwrap();
+    let before = term::BODIES.with(std::cell::Cell::get);
+    for resumed in [false, true] {
+        let at = 190 * 2048;
+        match resumed {
+            false => replay.seek_position(at).unwrap(),
+            true => replay.seek_resumed(at).unwrap(),
+        }
+        let run = replay.next_run().unwrap().unwrap();
+        assert_eq!((run.journal_position, run.time_ns), (at, 190), "{resumed}");
+    }
+    let bodies = term::BODIES.with(std::cell::Cell::get) - before;
+    assert!(bodies < 20, "{bodies}");
+}
+
+#[test]
+fn reading_ends_where_it_is_asked_to_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("stopped.olv");
+    damaged_without_index(&path, 20);
+    // It is asked at the first look, in the search by headers, or behind the damage.
+    for looks in [0, 2, 4, 6, 8] {
+        let mut replay = Replay::open(&path).unwrap();
+        let left = std::sync::Mutex::new(looks);
+        replay.stop_when(move || {
+            let mut left = left.lock().unwrap();
+            *left -= 1;
+            *left < 0
+        });
+        let found = replay.seek_position(15 * 2048);
+        let found = found.and_then(|()| replay.next_run().map(|_| ()));
+        let Err(JournalError::Io { source, .. }) = found else {
+            panic!("{looks}: {found:?}");
+        };
+        assert_eq!(source.kind(), std::io::ErrorKind::Interrupted, "{looks}");
+    }
+}

@@ -70,6 +70,10 @@ pub(crate) struct PartArgs {
     /// everything else is done) or accept
     #[arg(long, value_name = "HOW", default_value = "fail")]
     pub(crate) unfinished: Unfinished,
+    /// Go on behind damage, and count what is lost there [default: end with exit
+    /// code 1 before the first damage]
+    #[arg(long)]
+    pub(crate) skip_damage: bool,
 }
 
 /// What an unfinished recording means.
@@ -88,11 +92,13 @@ Examples:
   olivine journal cut ticks.olv part.olv --from time:2026-01-31T08:30:00Z
   olivine journal cut ticks.olv part.olv --to position:1000000
   olivine journal cut ticks.olv eu.olv --topic 'orders.eu.>'
+  olivine journal cut ticks.olv whole.olv --skip-damage
 
 Messages keep their times, tags, topics and lanes; without --topic also their
 positions. The source is not changed, and an existing file is not overwritten.
 If the source is damaged or not finished, the new journal ends there and is not
-marked as finished; the exit code is 1.")]
+marked as finished; the exit code is 1. With --skip-damage it goes on behind
+damage.")]
 pub(crate) struct CutArgs {
     /// Journal to read: a path such as ticks.olv, or file:///data/ticks.olv
     pub(crate) file: String,
@@ -114,7 +120,8 @@ Examples:
 Each message has its time, channel, lane, position, tag and topic. A payload
 is text if it is UTF-8, otherwise base64; Arrow and MCAP have the bytes. An
 existing file is not overwritten. If the journal is damaged or not finished,
-the messages before that are exported, and the exit code is 1.")]
+the messages before that are exported, and the exit code is 1. With
+--skip-damage those behind damage, too.")]
 pub(crate) struct ExportArgs {
     /// Journal to read: a path such as ticks.olv, or file:///data/ticks.olv
     pub(crate) file: String,

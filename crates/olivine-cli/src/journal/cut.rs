@@ -79,6 +79,8 @@ pub(crate) fn run(args: &CutArgs, common: Common) -> Outcome {
             "payload_bytes": ended.payload_bytes,
             "frame_bytes": frame_bytes,
             "complete": ended.is_complete(),
+            "damaged_places": ended.damaged_places,
+            "lost_bytes": ended.lost_bytes,
             "problem": ended.problem.as_deref().or(ended.accepted.as_deref()),
         }))?;
     } else {

@@ -110,6 +110,8 @@ pub(crate) fn run(args: &ExportArgs, common: Common) -> Outcome {
                 "messages": ended.messages,
                 "payload_bytes": ended.payload_bytes,
                 "complete": ended.is_complete(),
+                "damaged_places": ended.damaged_places,
+                "lost_bytes": ended.lost_bytes,
                 "problem": ended.problem.as_deref().or(ended.accepted.as_deref()),
             }))?;
         } else {

@@ -37,6 +37,9 @@ pub(super) struct Ended {
     pub(super) problem: Option<String>,
     /// Whether everything that was recorded was read: then the problem is a recording that failed.
     has_all: bool,
+    /// Places with damage that were skipped, and the bytes of frames that were lost there.
+    pub(super) damaged_places: u64,
+    pub(super) lost_bytes: u64,
     /// The problem, if the caller accepts it.
     pub(super) accepted: Option<String>,
     /// Whether a signal stopped it.
@@ -166,10 +169,13 @@ pub(super) fn read(
         payload_bytes: 0,
         problem: None,
         has_all: false,
+        damaged_places: 0,
+        lost_bytes: 0,
         accepted: None,
         stopped: false,
     };
     let mut missed = Missed::default();
+    let mut damage = Damage::default();
     let mut failures = Vec::new();
     // Of lanes of which no message behind the hole was selected yet.
     let mut pending: HashMap<Lane, u64> = HashMap::new();
@@ -191,6 +197,16 @@ pub(super) fn read(
             Err(JournalError::Io { source, .. })
                 if stop.interrupted() && source.kind() == ErrorKind::Interrupted =>
             {
+                continue;
+            }
+            Err(error @ JournalError::Damaged { .. }) if part.skip_damage => {
+                match replay.skip_damage() {
+                    Ok(Some(skipped)) => damage.add(skipped.lost_bytes),
+                    Ok(None) => break Some(error),
+                    // A request to stop comes first there, too.
+                    Err(_) if stop.interrupted() => {}
+                    Err(error) => break Some(error),
+                }
                 continue;
             }
             Err(error) => break Some(error),
@@ -251,6 +267,7 @@ pub(super) fn read(
         Some(JournalError::Unfinished { .. } | JournalError::Failed { .. })
     );
     ended.has_all = missed.holes == 0
+        && damage.places == 0
         && !ended.stopped
         && matches!(end, None | Some(JournalError::Failed { .. }));
     let holes = missed
@@ -260,21 +277,49 @@ pub(super) fn read(
     let holes = Some(holes.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty());
     let accepts = part.unfinished == Unfinished::Accept;
     let end = end.map(|error| with_id(&error.into()));
-    let joined = |parts: [Option<String>; 2]| {
+    let joined = |parts: [Option<String>; 3]| {
         let parts: Vec<String> = parts.into_iter().flatten().collect();
         Some(parts.join("; ")).filter(|text| !text.is_empty())
     };
     let (hard, soft) = if unfinished { (None, end) } else { (end, None) };
+    (ended.damaged_places, ended.lost_bytes) = (damage.places, damage.bytes);
+    let skipped = damage.sentence();
     if accepts {
         ended.problem = hard;
-        ended.accepted = joined([holes, soft]);
+        ended.accepted = joined([skipped, holes, soft]);
     } else {
-        ended.problem = joined([holes.map(|text| text + ACCEPT), hard.or(soft)]);
+        ended.problem = joined([holes.map(|text| text + ACCEPT), hard.or(soft), None]);
+        ended.accepted = skipped;
     }
     Ok(ended)
 }
 
 const ACCEPT: &str = " (accept this with '--unfinished accept')";
+
+/// Damage that was skipped.
+#[derive(Default)]
+struct Damage {
+    places: u64,
+    /// Bytes of frames, as far as they are known.
+    bytes: u64,
+}
+
+impl Damage {
+    fn add(&mut self, bytes: u64) {
+        self.places += 1;
+        self.bytes += bytes;
+    }
+
+    fn sentence(&self) -> Option<String> {
+        let noun = if self.places == 1 { "place" } else { "places" };
+        (self.places > 0).then(|| {
+            format!(
+                "{} bytes of frames were lost by damage, in {} {noun} that were skipped",
+                self.bytes, self.places
+            )
+        })
+    }
+}
 
 /// What was never recorded.
 #[derive(Default)]

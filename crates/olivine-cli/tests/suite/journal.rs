@@ -1,5 +1,7 @@
 //! `olivine journal`: contents, cuts and exports of whole, unfinished, holed and damaged journals.
 
+mod damage;
+
 use crate::common::{TestFolder, json, said};
 use olivine::SyncPolicy;
 use olivine::journal::{KnownType, Lane, Recorder, RecorderSettings, Replay};
@@ -550,48 +552,6 @@ fn damage_fails_also_if_unfinished_recordings_are_accepted() {
     let output = bench.run(&["export", "none.olv", "none.csv"]);
     assert_eq!(code(&output), 1);
     assert!(!bench.path("none.csv").exists(), "{}", said(&output));
-}
-
-#[test]
-fn journal_is_read_on_behind_damage_from_the_position_of_the_error() {
-    let bench = Bench::new();
-    let mut recorder = bench.recorder("long.olv");
-    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
-    for n in 0..9 {
-        let end = recorder.end(lane);
-        let sent = frame(n, "", format!("message {n}").as_bytes());
-        recorder.append(lane, end, u64::from(n), &sent).unwrap();
-        // A block for each message.
-        recorder.flush().unwrap();
-    }
-    recorder.close().unwrap();
-    let (all, _) = contents(&bench.path("long.olv"));
-    let mut bytes = std::fs::read(bench.path("long.olv")).unwrap();
-    let place = bytes.windows(9).position(|bytes| bytes == b"message 4");
-    bytes[place.unwrap()] ^= 1;
-    std::fs::write(bench.path("bad.olv"), &bytes).unwrap();
-    let before = bench.run(&["cut", "bad.olv", "before.olv"]);
-    assert_eq!(code(&before), 1);
-    let said = said(&before);
-    let (_, next) = said.split_once("'from=position:").expect(&said);
-    let (next, _) = next.split_once('\'').unwrap();
-    let start = format!("position:{next}");
-    let behind = bench.run(&["cut", "bad.olv", "behind.olv", "--from", &start]);
-    assert_eq!(code(&behind), 0, "{}", crate::common::said(&behind));
-    assert_eq!(
-        contents(&bench.path("behind.olv")),
-        (all[5..].to_vec(), true)
-    );
-    // A handle reads on there, too.
-    let uri = format!("file://{}?from={start}", bench.path("bad.olv").display());
-    let mut subscriber = olivine::Subscriber::open(&uri).unwrap();
-    for message in &all[5..] {
-        assert_eq!(*subscriber.receive().unwrap(), *message.payload);
-    }
-    assert!(matches!(
-        subscriber.receive(),
-        Err(olivine::ReceiveError::Closed)
-    ));
 }
 
 #[test]

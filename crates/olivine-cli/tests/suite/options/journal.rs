@@ -30,6 +30,9 @@ pub(crate) const SCENES: &[Scene] = &[
     Scene::acts("journal cut", &["--unfinished"], |stage| {
         unfinished(stage, "cut")
     }),
+    Scene::acts("journal cut", &["--skip-damage"], |stage| {
+        skip_damage(stage, "cut");
+    }),
     Scene::acts("journal cut", REPORT, report_of_cut),
     Scene::acts("journal export", &["--from", "--to"], |stage| {
         range(stage, "export")
@@ -39,6 +42,9 @@ pub(crate) const SCENES: &[Scene] = &[
     }),
     Scene::acts("journal export", &["--unfinished"], |stage| {
         unfinished(stage, "export")
+    }),
+    Scene::acts("journal export", &["--skip-damage"], |stage| {
+        skip_damage(stage, "export");
     }),
     Scene::acts("journal export", &["--out"], out),
     Scene::acts("journal export", REPORT, report_of_export),
@@ -134,6 +140,20 @@ fn unfinished(stage: &Stage, command: &str) {
     let told = stage.fails(&[&words[..], &[&new("short")]].concat(), 1);
     assert!(told.contains("and not all"), "{told}");
     stage.ok(&[&words[..], &[&new("all"), "--unfinished", "accept"]].concat());
+}
+
+fn skip_damage(stage: &Stage, command: &str) {
+    let file = recording(stage);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let topic = bytes.windows(3).position(|bytes| bytes == b"a.b");
+    bytes[topic.unwrap()] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    let words = ["journal", command, &file, "--json"];
+    let new = |name: &str| stage.path(&format!("{command}-{name}.jsonl"));
+    stage.fails(&[&words[..], &[&new("short")]].concat(), 1);
+    let found = json(&stage.ok(&[&words[..], &[&new("all"), "--skip-damage"]].concat()));
+    assert!(found["messages"].as_u64().unwrap() >= 1, "{found}");
+    assert_eq!(found["damaged_places"], 1, "{found}");
 }
 
 fn report_of_cut(stage: &Stage) {

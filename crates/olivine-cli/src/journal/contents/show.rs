@@ -21,6 +21,11 @@ fn date_or_dash(time_ns: Option<u64>) -> String {
     time_ns.map_or_else(|| "-".to_owned(), date)
 }
 
+/// For tables: with the nanoseconds, which JSON has, a row would be longer than 80 columns.
+fn second_or_dash(time_ns: Option<u64>) -> String {
+    date_or_dash(time_ns.map(|time_ns| time_ns - time_ns % 1_000_000_000))
+}
+
 impl Contents {
     fn word(&self) -> &'static str {
         match self.end.word() {
@@ -150,15 +155,15 @@ impl Contents {
         if self.lanes.is_empty() {
             return String::new();
         }
-        let heads = ["CHANNEL", "PUBLISHER", "MESSAGES", "BYTES", "FIRST", "LAST"];
+        let heads = ["CHANNEL", "LANE", "MESSAGES", "BYTES", "FIRST", "LAST"];
         let row = |((channel, publisher), lane): (&(String, u32), &LaneContents)| {
             vec![
                 channel.clone(),
                 publisher.to_string(),
                 self.count(lane.messages),
                 self.marked(text::bytes(lane.payload_bytes)),
-                date_or_dash(lane.times.map(|times| times.0)),
-                date_or_dash(lane.times.map(|times| times.1)),
+                second_or_dash(lane.times.map(|times| times.0)),
+                second_or_dash(lane.times.map(|times| times.1)),
             ]
         };
         let rows = self.lanes.iter().map(row).collect();
@@ -194,14 +199,7 @@ impl Contents {
         if self.holes.is_empty() {
             return String::new();
         }
-        let heads = [
-            "MISSING BYTES",
-            "CHANNEL",
-            "PUBLISHER",
-            "FROM",
-            "AT",
-            "BEFORE",
-        ];
+        let heads = ["MISSING BYTES", "CHANNEL", "LANE", "FROM", "AT", "BEFORE"];
         let row = |hole: &Hole| {
             vec![
                 hole.bytes.to_string(),
@@ -209,7 +207,7 @@ impl Contents {
                 hole.publisher.to_string(),
                 hole.lane_position.to_string(),
                 hole.position.to_string(),
-                date(hole.next_ns),
+                second_or_dash(Some(hole.next_ns)),
             ]
         };
         let rows = self.holes.iter().map(row).collect();

@@ -144,7 +144,7 @@ enum olivine_status
   // The thread could not be pinned.
   OLIVINE_STATUS_OPEN_CPU = 314,
   // The far side of a channel elsewhere cannot be reached: no server, no publisher at the
-  // socket, no journal at the path.
+  // socket, no journal at the path. Or it refuses this side: its type, token, channel, settings.
   OLIVINE_STATUS_OPEN_LINK = 315,
   // This build was made without the bridge.
   OLIVINE_STATUS_OPEN_NO_BRIDGE = 316,
@@ -432,6 +432,15 @@ const char *olivine_version(void);
 // ends. Only this function changes it, if a call has failed since; texts are cut at 2047 bytes.
 const char *olivine_last_error(void);
 
+// The kind of that failure, such as `journal.damaged` or `receive.overrun`: never changed from
+// version to version, and listed by `olivine explain`. It tells apart what one status covers, such
+// as damage of a journal and an unfinished recording. Empty if no call has failed, and where the
+// status is all there is to know: wrong use of this interface, a time-out, an error of the system.
+// Never NULL.
+//
+// It is in a buffer of the thread, as the text of `olivine_last_error` is.
+const char *olivine_last_error_id(void);
+
 // Fills `*status` with the state of the bridge behind a publisher: whether a far side is
 // connected, and why not. The stage is `NONE` for `shm://` and `inproc://`. Never waits.
 //
@@ -485,6 +494,9 @@ olivine_status olivine_publisher_open_with(const char *uri,
 // or a claim of another length than `type->size`: `BAD_ARGUMENT`.
 //
 // `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+// Over `tcp://`, `nats://` and `file://` the far side or the journal refuses it, perhaps later:
+// then it is `OPEN_LINK`, or `LINK_FAILED` of a later call. The text names the first different
+// field.
 //
 // # Safety
 //
@@ -644,7 +656,7 @@ olivine_status olivine_publisher_commit(struct olivine_publisher *publisher, uin
 olivine_status olivine_publisher_abort(struct olivine_publisher *publisher);
 
 // Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds
-// (negative: for ever) were not enough.
+// (negative: for ever) were not enough. More than `subscribers_max=` never are.
 //
 // # Safety
 //
@@ -786,6 +798,9 @@ olivine_status olivine_subscriber_open_with(const char *uri,
 // messages have `type->size` bytes.
 //
 // `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+// Over `tcp://`, `nats://` and `file://` the far side or the journal refuses it, perhaps later:
+// then it is `OPEN_LINK`, or `RECEIVE_LINK` of a later call. The text names the first different
+// field.
 //
 // # Safety
 //

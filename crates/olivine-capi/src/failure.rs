@@ -1,4 +1,4 @@
-//! Why a call failed: its status, and its text for `olivine_last_error`.
+//! Why a call failed: its status, its text for `olivine_last_error`, and the id of its kind.
 
 use crate::status::Status;
 use core::cell::{Cell, RefCell};
@@ -118,6 +118,20 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// The kind of error, as other languages name it; empty for what only this interface refuses.
+    fn id(&self) -> &'static str {
+        match self {
+            Self::OfBatch { why, .. } => why.id(),
+            Self::Open(error) => error.id(),
+            Self::Sent(error) => error.id(),
+            Self::Described(described) => described.id(),
+            Self::Received(error) => error.id(),
+            _ => "",
+        }
+    }
+}
+
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         Self::Open(Box::new(error))
@@ -160,13 +174,16 @@ struct Last {
 /// Bytes of the longest text, its NUL included.
 const TEXT_BYTES: usize = 2048;
 
-/// Where a thread has a text that a caller reads.
-pub(crate) struct Text([Cell<u8>; TEXT_BYTES]);
+/// Bytes of the longest id, its NUL included.
+const ID_BYTES: usize = 64;
 
-impl Text {
+/// Where a thread has a text that a caller reads.
+pub(crate) struct Text<const BYTES: usize = TEXT_BYTES>([Cell<u8>; BYTES]);
+
+impl<const BYTES: usize> Text<BYTES> {
     /// An empty one.
     pub(crate) const fn new() -> Self {
-        Self([const { Cell::new(0) }; TEXT_BYTES])
+        Self([const { Cell::new(0) }; BYTES])
     }
 
     /// Its bytes, which end with a NUL.
@@ -176,9 +193,7 @@ impl Text {
 
     /// Copies `said` and adds a NUL; a text that is too long is cut between two characters.
     pub(crate) fn write(&self, said: &str) {
-        let fits = (0..TEXT_BYTES)
-            .rev()
-            .find(|end| said.is_char_boundary(*end));
+        let fits = (0..BYTES).rev().find(|end| said.is_char_boundary(*end));
         let said = &said[..fits.unwrap_or(0).min(said.len())];
         // A NUL inside would end the text early; none of our texts has one.
         let bytes = said.bytes().map(|byte| if byte == 0 { b'?' } else { byte });
@@ -193,6 +208,8 @@ thread_local! {
     /// The text a caller received: it stays here as long as the thread lives, also after later
     /// failures.
     static TEXT: Text = const { Text::new() };
+    /// The same of an id.
+    static ID: Text<ID_BYTES> = const { Text::new() };
 }
 
 /// Runs a call: its failure, or a panic, becomes a status, and is kept for [`olivine_last_error`].
@@ -254,6 +271,26 @@ pub extern "C" fn olivine_last_error() -> *const c_char {
     }
 }
 
+/// The kind of that failure, such as `journal.damaged` or `receive.overrun`: never changed from
+/// version to version, and listed by `olivine explain`. It tells apart what one status covers, such
+/// as damage of a journal and an unfinished recording. Empty if no call has failed, and where the
+/// status is all there is to know: wrong use of this interface, a time-out, an error of the system.
+/// Never NULL.
+///
+/// It is in a buffer of the thread, as the text of `olivine_last_error` is.
+#[unsafe(no_mangle)]
+pub extern "C" fn olivine_last_error_id() -> *const c_char {
+    let id = LAST.try_with(|last| {
+        let last = last.borrow();
+        last.failure.as_ref().map_or("", Failure::id)
+    });
+    let kept = ID.try_with(|kept| {
+        kept.write(id.unwrap_or(""));
+        kept.as_ptr()
+    });
+    kept.unwrap_or(c"".as_ptr())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,6 +318,18 @@ mod tests {
         // SAFETY: as in `last`.
         let still = unsafe { CStr::from_ptr(handed_out) };
         assert_eq!(still.to_str(), Ok("argument 'x' is wrong"));
+    }
+
+    #[test]
+    fn every_id_fits_and_a_batch_has_that_of_its_message() {
+        for explanation in olivine::admin::explanations() {
+            assert!(explanation.id.len() < ID_BYTES, "{}", explanation.id);
+        }
+        let why = Box::new(Failure::Sent(NotSent::BackPressured));
+        assert_eq!(
+            Failure::OfBatch { index: 3, why }.id(),
+            "send.back-pressured"
+        );
     }
 
     #[test]

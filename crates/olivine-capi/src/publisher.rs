@@ -278,6 +278,9 @@ pub unsafe extern "C" fn olivine_publisher_open_with(
 /// or a claim of another length than `type->size`: `BAD_ARGUMENT`.
 ///
 /// `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+/// Over `tcp://`, `nats://` and `file://` the far side or the journal refuses it, perhaps later:
+/// then it is `OPEN_LINK`, or `LINK_FAILED` of a later call. The text names the first different
+/// field.
 ///
 /// # Safety
 ///
@@ -539,7 +542,7 @@ pub unsafe extern "C" fn olivine_publisher_abort(publisher: *mut Publisher) -> S
 }
 
 /// Waits until `count` reliable subscribers are attached; `TIMED_OUT` if `timeout_ms` milliseconds
-/// (negative: for ever) were not enough.
+/// (negative: for ever) were not enough. More than `subscribers_max=` never are.
 ///
 /// # Safety
 ///

@@ -94,7 +94,7 @@ pub enum Status {
     /// The thread could not be pinned.
     OpenCpu = 314,
     /// The far side of a channel elsewhere cannot be reached: no server, no publisher at the
-    /// socket, no journal at the path.
+    /// socket, no journal at the path. Or it refuses this side: its type, token, channel, settings.
     OpenLink = 315,
     /// This build was made without the bridge.
     OpenNoBridge = 316,

@@ -96,6 +96,9 @@ pub unsafe extern "C" fn olivine_subscriber_open_with(
 /// messages have `type->size` bytes.
 ///
 /// `BAD_ARGUMENT` for a type that no channel carries; `OPEN_TYPE` if the channel carries another.
+/// Over `tcp://`, `nats://` and `file://` the far side or the journal refuses it, perhaps later:
+/// then it is `OPEN_LINK`, or `RECEIVE_LINK` of a later call. The text names the first different
+/// field.
 ///
 /// # Safety
 ///

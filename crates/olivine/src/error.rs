@@ -420,6 +420,10 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " (free space there, or name another place)"
         }
+        io::ErrorKind::FileTooLarge => {
+            " (it is longer than 'ulimit -f' of this process or the file system allows: use a \
+             smaller 'capacity=', or raise the limit)"
+        }
         _ => "",
     }
 }

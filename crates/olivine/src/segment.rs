@@ -166,7 +166,7 @@ pub(crate) fn allocate(
         match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes) {
             Ok(()) => return Ok(()),
             Err(Errno::INTR) => {}
-            Err(Errno::NOSPC | Errno::NOMEM | Errno::FBIG) => {
+            Err(Errno::NOSPC | Errno::NOMEM) => {
                 let free = rustix::fs::fstatvfs(file).map_or(0, |fs| fs.f_bavail * fs.f_frsize);
                 return Err(OpenError::NoSpace {
                     path: folder_of(path),

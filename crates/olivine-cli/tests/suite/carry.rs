@@ -603,7 +603,7 @@ fn replay_and_bridge_into_a_ring_without_a_subscriber_say_so_once() {
     };
     let count = |output: &std::process::Output, note: &str| said(output).matches(note).count();
     // Before its messages are overwritten, and after.
-    let replayed = place.run(&["replay", &file, "whole"]);
+    let replayed = place.run(&["replay", &file, "shm://whole?capacity=1MiB"]);
     assert!(replayed.status.success(), "{}", said(&replayed));
     let whole = note("shm://whole", "1 MiB");
     assert_eq!(count(&replayed, &whole), 1, "{}", said(&replayed));

@@ -81,7 +81,14 @@ impl fmt::Display for Described {
                 write!(f, "{error}; {attached} of 'subscribers={wanted}' are there")
             }
             Known::Topic(topic) => write!(f, "{error}; given was '{}'", topic.escape_default()),
-            Known::Length(length) => write!(f, "{error}; this one has {length}"),
+            Known::Length(length) => match error {
+                NotSent::TooLong { max } => write!(
+                    f,
+                    "the message is too long: it has {length} bytes, and this ring takes up to \
+                     {max}; open the channel with a larger 'capacity='"
+                ),
+                error => error.fmt(f),
+            },
             Known::Unreached(why) => write!(f, "{error}: {why}"),
             Known::Left { note } if note.is_empty() => error.fmt(f),
             Known::Left { note } => write!(f, "{error}; the link: {note}"),

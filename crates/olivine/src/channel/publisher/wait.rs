@@ -142,6 +142,7 @@ impl<T: ?Sized> Publisher<T> {
     }
 
     /// Waits until `count` reliable subscribers are attached; `false` if `timeout` is over first.
+    /// More than `subscribers_max=` never are.
     /// Counts as [`Publisher::count_subscribers`] does.
     ///
     /// # Errors

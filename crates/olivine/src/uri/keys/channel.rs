@@ -156,7 +156,8 @@ keys! { KEYS {
     ///
     /// In a journal, `oldest` is its first message, and `now` the next one to be recorded after
     /// opening, so nothing of a finished journal. `time:DATE` is the first message that was
-    /// recorded then or later; DATE is in UTC, and may have a fraction of a second.
+    /// recorded then or later; DATE is in UTC, from 1970 on, and may have a fraction of a second. A
+    /// DATE behind the last message of a finished journal is its end at once, without an error.
     /// `position:BYTES` is the first message whose journal position is BYTES or more. The journal
     /// position of a message is the number of bytes of all frames that were recorded before it; the
     /// rows of `olivine journal export` have it as `journal_position`. No handle returns it for a

@@ -676,7 +676,8 @@ olivine_status olivine_publisher_wait_drained(struct olivine_publisher *publishe
 
 // `*position` is where the publisher is: bytes of its lane, headers and padding included. Never
 // waits. A publisher elsewhere with `name=` goes on behind the program that had the name before:
-// until it sends, this is the position behind that program's last message.
+// until it sends, this is the position behind that program's last message. 0 if
+// that one has closed with everything delivered, and its ring is gone (`tcp://`).
 //
 // # Safety
 //

@@ -334,7 +334,8 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
     print(&out)
 }
 
-/// A channel that no process uses, and that stays for its durable subscribers.
+/// A channel that no process uses, and that stays for its durable subscribers, or without any for
+/// the next publisher of a `name=` elsewhere.
 struct Kept {
     name: String,
     subscribers: Vec<String>,
@@ -348,7 +349,7 @@ fn kept(dir: &Path, collected: &[admin::Collected]) -> Vec<Kept> {
         let is_collected = collected.iter().any(|gone| gone.name == info.name);
         let names = info.subscribers.iter().filter_map(|one| one.name.clone());
         let subscribers: Vec<String> = names.collect();
-        if state(&info) == "unused" && !is_collected && !subscribers.is_empty() {
+        if state(&info) == "unused" && !is_collected {
             kept.push(Kept {
                 name: info.name,
                 subscribers,
@@ -365,6 +366,14 @@ impl Kept {
     }
 
     fn line(&self, dir: Option<&Path>) -> String {
+        let dir = crate::quote::dir(dir);
+        let name = &self.name;
+        if self.subscribers.is_empty() {
+            return format!(
+                "kept {name}: the next publisher of its name= delivers what is in it; 'olivine rm \
+                 {name}{dir}' removes it\n"
+            );
+        }
         // From shared memory.
         let shown = |name: &String| format!("'{}'", crate::terminal::escaped(name));
         let names: Vec<String> = self.subscribers.iter().map(shown).collect();
@@ -373,11 +382,9 @@ impl Kept {
         } else {
             "subscribers"
         };
-        let dir = crate::quote::dir(dir);
         format!(
             "kept {name}: its {noun} {} may return; 'olivine rm {name}{dir}' removes it\n",
             names.join(", "),
-            name = self.name,
         )
     }
 }

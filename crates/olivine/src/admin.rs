@@ -13,7 +13,9 @@ pub use observer::{Names, Observer};
 pub use tap::{Tap, Tapped, TappedMessage};
 
 use crate::channel::attach::{busy, open_control};
-use crate::channel::attached::{Attached, is_abandoned, is_current, is_empty, remove_files};
+use crate::channel::attached::{
+    Attached, has_unseen_messages, is_abandoned, is_current, is_empty, remove_files,
+};
 use crate::channel::boot::{self, Earlier};
 use crate::channel::slots;
 use crate::channel::status::LaneState;
@@ -453,7 +455,8 @@ fn remove_folder(folder: &Folder, name: &str, bytes: u64) -> Result<Removed, Adm
 }
 
 /// Removes the channels in `folder` that no process uses and no durable subscriber may return to.
-/// With `dry_run` it only returns them. It never removes a channel in use, also under races.
+/// The ring of a publisher elsewhere with `name=` (`link.…`) stays, too, if it has messages and its
+/// far side never came. With `dry_run` it only returns them. It never removes a channel in use, also under races.
 ///
 /// # Errors
 ///
@@ -471,7 +474,7 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
         match open_control(files, &name, true) {
             Ok(Some(attached)) => {
                 // A participant that joins or leaves now uses it.
-                if !is_abandoned(&attached) {
+                if !is_abandoned(&attached) || is_kept_for_a_publisher(&name, &attached) {
                     continue;
                 }
                 let membership = attached.membership()?;
@@ -519,6 +522,12 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
         opened.remove_temporaries();
     }
     Ok(collected)
+}
+
+/// Whether it is the ring of a publisher elsewhere with a `name=` whose far side never came: the
+/// next publisher of the name delivers what is in it.
+fn is_kept_for_a_publisher(name: &str, attached: &Attached) -> bool {
+    name.starts_with("link.") && has_unseen_messages(attached)
 }
 
 fn open_folder(folder: &Path) -> Result<Option<Folder>, AdminError> {

@@ -77,7 +77,8 @@ pub struct LinkStatus {
     /// Messages that were published before the bridge was asked to end, and that it did not
     /// deliver. Known once it has ended. Counted for each served far side.
     pub undelivered: u64,
-    /// Messages that arrived and were committed. A sending bridge counts bytes only.
+    /// Messages that arrived and were committed, or that a journal recorded. A bridge that sends to
+    /// `tcp://` counts bytes only.
     pub messages: u64,
     /// Bytes of frames carried, headers and padding included.
     pub bytes: u64,

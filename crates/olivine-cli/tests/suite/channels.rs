@@ -86,6 +86,32 @@ fn gc_removes_only_unused_channels() {
     assert_eq!(alive.output().status.code(), Some(0));
 }
 
+/// It held what a killed publisher with a name had sent, and no place of a subscriber.
+#[test]
+fn gc_keeps_the_ring_of_a_killed_publisher_elsewhere() {
+    let place = TestFolder::new();
+    let uri = "tcp://127.0.0.1:0/numbers?name=feed";
+    let publisher = place.start(&["pub", uri, "--rate", "1000"]);
+    until("it has sent", || {
+        let shown = place.run(&["inspect", uri, "--json"]);
+        shown.status.success() && json(&shown)["publishers"][0]["cursor_bytes"] != 0
+    });
+    publisher.signal(Signal::KILL);
+    drop(publisher);
+    until("nothing uses it", || {
+        let shown = json(&place.run(&["inspect", uri, "--json"]));
+        shown["publishers"][0]["state"] == "dead"
+    });
+    let kept = String::from_utf8(place.run(&["gc"]).stdout).unwrap();
+    assert!(
+        kept.contains(": the next publisher of its name= delivers"),
+        "{kept}"
+    );
+    assert_eq!(place.left().len(), 1);
+    assert!(place.run(&["rm", uri]).status.success());
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
 #[test]
 fn gc_names_the_subscribers_that_keep_an_unused_channel() {
     let place = TestFolder::new();

@@ -252,7 +252,8 @@ class Publisher:
         """The position up to which this publisher has published, in bytes.
 
         A publisher elsewhere with `name=` goes on behind the program that had the name before:
-        until it sends, this is the position behind that program's last message.
+        until it sends, this is the position behind that program's last message. 0 if
+        that one has closed with everything delivered, and its ring is gone (`tcp://`).
         """
 
     @property

@@ -264,7 +264,7 @@ pub(crate) fn is_abandoned(attached: &Attached) -> bool {
 }
 
 /// Whether the channel holds messages, and no subscriber ever joined it.
-pub(super) fn has_unseen_messages(attached: &Attached) -> bool {
+pub(crate) fn has_unseen_messages(attached: &Attached) -> bool {
     // Relaxed: read under the membership lock, written under it.
     if attached
         .control

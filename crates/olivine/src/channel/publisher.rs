@@ -380,7 +380,8 @@ impl<T: ?Sized> Publisher<T> {
 
     /// Position after the last message sent. A publisher to `tcp://`, `nats://` or `file://` with
     /// `name=` goes on behind the program that had the name before: until it sends, this is the
-    /// position after that program's last message.
+    /// position after that program's last message. 0 if that one has closed with everything
+    /// delivered, and its ring is gone (`tcp://`).
     #[must_use]
     #[inline]
     pub fn cursor(&self) -> Position {

@@ -184,12 +184,15 @@ keys! { KEYS {
     /// in shared memory of this machine. After a crash, the next program that opens the same URI
     /// and `dir` with this name delivers them. Without a name the messages are in memory of the
     /// process, and a kill loses those that were not acknowledged. Positions go on behind those of
-    /// the killed program, so `cursor` after opening is the position behind its last message: a
+    /// a killed program, so `cursor` after opening is the position behind its last message: a
     /// program that stores the position of each message it sent knows whether more were sent.
+    /// After a `close` that delivered everything a `tcp://` listener begins at 0 in a new ring:
+    /// `cursor` below the stored position means that.
     ///
     /// A program elsewhere with a name has a ring on its own machine, called `link.` and a hash.
-    /// `olivine inspect` and `top` find it by the URI with the name, and `olivine rm URI --name
-    /// NAME` removes its place.
+    /// `olivine inspect`, `top` and `rm` find it by the URI with the name, such as
+    /// `tcp://host:9000/ticks?name=NAME`; `inspect` of `file://` shows the journal. `rm` removes
+    /// it with what was not delivered. `olivine gc` keeps it while the name may come back.
     name(config: Config, name: &str) in Config {
         getter: get_name -> Option<&str> = config.name.as_deref(),
         value: "NAME", schemes: WITH_NAMES, end: Both,

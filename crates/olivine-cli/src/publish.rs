@@ -45,6 +45,12 @@ pub(crate) fn run(args: &PubArgs, common: Common) -> Outcome {
         publisher.uri(),
         publisher.lane()
     ));
+    if config.scheme() == Scheme::File
+        && let Some(note) = publisher.link_status().as_ref().and_then(awaited::note)
+    {
+        // What the recorder found in a journal that was not closed in order, and cut off.
+        log::info(&note);
+    }
     let mut sender = Sender {
         publisher,
         stop,

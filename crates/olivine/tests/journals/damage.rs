@@ -242,7 +242,7 @@ fn random_files_never_crash_or_deliver() {
             let (from, to) = (at(bytes.len()), at(bytes.len()));
             let (from, to) = (from.min(to), from.max(to));
             let piece = bytes[from..to].to_vec();
-            let place = at(bytes.len()) / 8 * 8;
+            let place = at(bytes.len());
             match at(4) {
                 0 => drop(bytes.splice(place..place, piece)),
                 1 => drop(bytes.drain(from..to)),

@@ -12,6 +12,7 @@ mod file;
 #[path = "../common/recording.rs"]
 mod recording;
 mod removed;
+mod shifted;
 mod times;
 mod types;
 

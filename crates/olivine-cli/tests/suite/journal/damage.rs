@@ -88,3 +88,24 @@ fn journal_is_read_on_behind_damage_from_the_position_of_the_error() {
         Err(olivine::ReceiveError::Closed)
     ));
 }
+
+/// Only `olivine record` said so.
+#[test]
+fn publisher_into_a_journal_says_what_it_cut_off() {
+    let bench = Bench::new();
+    damaged(&bench, &[]);
+    let path = bench.path("long.olv");
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();
+    let uri = format!("file://{}", path.display());
+    let publish = || bench.place.olivine(&["pub", &uri, "one more"]).output();
+    let first = publish().unwrap();
+    assert_eq!(code(&first), 0, "{}", said(&first));
+    assert!(
+        said(&first).contains("cut a torn tail of "),
+        "{}",
+        said(&first)
+    );
+    let second = publish().unwrap();
+    assert!(!said(&second).contains("torn tail"), "{}", said(&second));
+}

@@ -498,7 +498,6 @@ fn last_blocks(walk: &Walk, stop: &StopWhen) -> Result<Option<(u64, BlockHeader)
     let length = walk.source.length()?;
     let mut window = TAIL_BYTES;
     loop {
-        // The search begins 8 bytes behind it.
         let from = length.saturating_sub(window).max(walk.offset);
         let found = walk.source.whole_after(from, walk.sequence, stop)?;
         if found.is_some() || from == walk.offset {

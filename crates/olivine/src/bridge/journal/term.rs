@@ -372,7 +372,9 @@ impl Source {
         Ok(header.matches(into))
     }
 
-    /// The first whole block after `offset` with a number from `sequence` on.
+    /// The first whole block behind damage at `offset`: with a number from `sequence` on, at
+    /// `offset` itself with a later one. Bytes may have been cut out or put in, so any byte may be
+    /// its first.
     ///
     /// Bodies are checked as long as this does not read the file more than twice. After that, only
     /// headers are checked, so that a forged file cannot cause endless reads. Reading the block
@@ -386,20 +388,21 @@ impl Source {
         let length = self.length()?;
         let mut budget = length.saturating_mul(2);
         let (mut window, mut body) = (Vec::new(), Vec::new());
-        let mut at = (offset + 8).next_multiple_of(8);
+        let mut at = offset;
         while at + BLOCK_BYTES <= length {
             stop.check(&self.path)?;
             self.read(at, WINDOW as u64, &mut window)?;
-            for (n, word) in window.chunks_exact(8).enumerate() {
-                let place = at + n as u64 * 8;
-                if word != BLOCK_MAGIC {
+            for (n, bytes) in window.windows(BLOCK_MAGIC.len()).enumerate() {
+                if bytes != BLOCK_MAGIC {
                     continue;
                 }
+                let place = at + n as u64;
                 stop.check(&self.path)?;
                 let Found::Block(header) = self.look(place)? else {
                     continue;
                 };
-                if header.sequence.get() < sequence {
+                let is_at_damage = place == offset && header.sequence.get() == sequence;
+                if header.sequence.get() < sequence || is_at_damage {
                     continue;
                 }
                 let cost = header.stored.get();
@@ -408,7 +411,11 @@ impl Source {
                 }
                 budget -= cost;
             }
-            at += (window.len() as u64).max(8) / 8 * 8;
+            // The text may begin in the last bytes of this window.
+            let Some(read @ 1..) = (window.len() + 1).checked_sub(BLOCK_MAGIC.len()) else {
+                break;
+            };
+            at += read as u64;
         }
         Ok(None)
     }

@@ -4,7 +4,7 @@
 
 use crate::common::{TestFolder, WATCHDOG, chain};
 use crate::file::uri;
-use crate::recording::{Account, deliver, fast, frame};
+use crate::recording::{Account, deliver, fast, frame, replay_all, replay_past_damage};
 use olivine::journal::{JournalError, Lane, Outline, Recorder, Replay};
 use olivine::{LinkError, ReceiveError, Rotation, Subscriber};
 use std::path::Path;
@@ -205,4 +205,30 @@ fn damage_before_the_place_of_a_durable_reader_is_an_error() {
     let error = subscriber.receive_timeout(WATCHDOG).unwrap_err();
     let error = chain(&error);
     assert!(error.contains("resumed.olv.000001 is damaged"), "{error}");
+}
+
+/// No message of the file could be read, also not from the position that the error named.
+#[test]
+fn lanes_are_those_of_the_index_behind_damage_of_their_description() {
+    let place = TestFolder::new();
+    for (name, rotation) in [
+        ("one.olv", Rotation::default()),
+        ("many.olv", Rotation::by_size(4096)),
+    ] {
+        let path = place.file(name);
+        aligned(&path, rotation);
+        let all = replay_all(&path).messages;
+        flip(&path, 64 + 64 + 8);
+        let (found, skips) = replay_past_damage(&path);
+        assert_eq!((skips.len(), skips[0].lost_bytes), (1, 0));
+        assert_eq!(found, all);
+        let error = replay_all(&path).end.unwrap_err();
+        let is_at_start = matches!(error, JournalError::Damaged { next: Some(0), .. });
+        assert!(is_at_start, "{error}");
+        let mut replay = Replay::open(&path).unwrap();
+        replay.seek_position(0).unwrap();
+        let found = deliver(&mut replay);
+        assert!(found.end.is_ok(), "{:?}", found.end);
+        assert_eq!(found.messages, all);
+    }
 }

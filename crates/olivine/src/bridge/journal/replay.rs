@@ -540,6 +540,7 @@ impl Replay {
             let failures = self.walk.take_failures();
             self.walk.jump(offset, &header);
             self.walk.failed_before = failures;
+            self.walk.take_lanes_of_index()?;
             // What is missing there was reported as damage.
             self.walk.forget_ends();
             (self.run, self.at, self.block_position) = (0, 0, self.walk.position);

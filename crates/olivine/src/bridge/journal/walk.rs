@@ -240,6 +240,17 @@ impl Walk {
         }
     }
 
+    /// Takes lanes that are not known here from the index at the end of the file, if it has one:
+    /// the block that described them may be damaged.
+    pub(super) fn take_lanes_of_index(&mut self) -> Result<(), JournalError> {
+        if let Some((.., lanes, _)) = self.read_seal()?
+            && lanes.len() > self.lanes.len()
+        {
+            self.lanes = lanes;
+        }
+        Ok(())
+    }
+
     /// Moves to the end of a closed file without reading what is before. Returns `false`, and
     /// changes nothing, if it does not end with an index.
     pub(super) fn jump_to_seal(&mut self) -> Result<bool, JournalError> {
@@ -256,10 +267,7 @@ impl Walk {
         Ok(true)
     }
 
-    #[allow(
-        clippy::type_complexity,
-        reason = "taken apart at once by its two callers"
-    )]
+    #[allow(clippy::type_complexity, reason = "taken apart at once by its callers")]
     fn read_seal(&self) -> Result<Option<(u64, BlockHeader, Seal, Lanes, Index)>, JournalError> {
         let length = self.source.length()?;
         let mut bytes = Vec::new();

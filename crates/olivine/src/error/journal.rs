@@ -110,10 +110,9 @@ pub enum JournalError {
     /// The file is damaged here, and whole blocks follow. Nothing after this place is delivered
     /// until `skip_damage` is called, or the journal is read again from `next` on.
     #[error(
-        "{} is damaged at byte {offset}: {problem}; everything before was delivered, and 'olivine \
-         journal cut' copies it; {}",
+        "{} is damaged at byte {offset}: {problem}; {}",
         path.display(),
-        reads_on(*next)
+        goes_on(*offset, *next)
     )]
     Damaged {
         /// The file.
@@ -245,13 +244,20 @@ pub enum JournalError {
     Forked,
 }
 
-fn reads_on(next: Option<u64>) -> String {
+/// What is left around damage at `offset` of a file, and what to do.
+fn goes_on(offset: u64, next: Option<u64>) -> String {
+    let before = "everything before was delivered, and 'olivine journal cut' copies it";
     match next {
         Some(next) => format!(
-            "read on behind it with 'from=position:{next}', or --from of the tool; what is \
-             between is lost"
+            "{before}; read on behind it with 'from=position:{next}', or --from of the tool; what \
+             is between is lost"
         ),
-        None => "no whole block is known behind it".to_owned(),
+        None if offset == 0 => {
+            "no block of this file can be read, and no whole file is known behind \
+                                it: restore it from a copy, or move it away to go on without it"
+                .to_owned()
+        }
+        None => format!("{before}; no whole block is known behind it"),
     }
 }
 

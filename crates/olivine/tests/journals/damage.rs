@@ -132,6 +132,12 @@ fn flipped_byte_is_reported_and_never_delivered() {
                 bytes[at] ^= 1 << bit;
                 std::fs::write(&path, &bytes).unwrap();
                 let found = replay_all(&path);
+                if at < 64 {
+                    // A bit of the file's header: readers flip it back.
+                    assert_eq!(found.messages, small.messages, "byte {at} bit {bit}");
+                    assert!(found.end.is_ok(), "byte {at} bit {bit}: {:?}", found.end);
+                    continue;
+                }
                 assert!(
                     small.messages.starts_with(&found.messages),
                     "byte {at} bit {bit}"

@@ -32,7 +32,8 @@ pub(crate) fn file_of(path: &Path, number: u64) -> std::path::PathBuf {
 
 fn flip(path: &Path, at: usize) {
     let mut bytes = std::fs::read(path).unwrap();
-    bytes[at] ^= 4;
+    // Readers flip one bit of a header back.
+    bytes[at] ^= 5;
     std::fs::write(path, bytes).unwrap();
 }
 
@@ -231,4 +232,20 @@ fn lanes_are_those_of_the_index_behind_damage_of_their_description() {
         assert!(found.end.is_ok(), "{:?}", found.end);
         assert_eq!(found.messages, all);
     }
+}
+
+/// It said that everything before was delivered, where nothing was.
+#[test]
+fn error_of_a_damaged_header_says_that_the_file_cannot_be_read() {
+    let place = TestFolder::new();
+    let path = place.file("lone.olv");
+    aligned(&path, Rotation::default());
+    flip(&path, 20);
+    let reading = Replay::open(&path).unwrap_err().to_string();
+    assert!(
+        reading.contains("no block of this file can be read"),
+        "{reading}"
+    );
+    let recording = Recorder::open(&path, &fast()).unwrap_err().to_string();
+    assert_eq!(recording, reading);
 }

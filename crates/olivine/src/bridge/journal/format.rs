@@ -74,7 +74,24 @@ impl TermHeader {
         header
     }
 
-    /// Reads the first bytes of a file.
+    /// Whether its check matches.
+    fn is_whole(&self) -> bool {
+        let mut blank = self.clone();
+        blank.check = 0.into();
+        crc32c::crc32c(blank.as_bytes()) == self.check.get()
+    }
+
+    /// The header with one bit flipped back, if it is whole then. So it was written, because
+    /// two whole headers never differ in fewer than six bits.
+    fn mended(&self) -> Option<Self> {
+        (0..size_of::<Self>() * 8).find_map(|bit| {
+            let mut tried = self.clone();
+            tried.as_mut_bytes()[bit / 8] ^= 1 << (bit % 8);
+            (tried.magic == TERM_MAGIC && tried.is_whole()).then_some(tried)
+        })
+    }
+
+    /// Reads the first bytes of a file, also if one bit of them was flipped.
     ///
     /// # Errors
     ///
@@ -85,14 +102,17 @@ impl TermHeader {
             path: path.to_owned(),
             problem,
         };
-        let (header, _) = Self::read_from_prefix(bytes)
+        let (stored, _) = Self::read_from_prefix(bytes)
             .map_err(|_| not("it is shorter than a journal's header"))?;
+        let whole = match stored.is_whole() {
+            true => Some(stored.clone()),
+            false => stored.mended(),
+        };
+        let is_whole = whole.is_some();
+        let header = whole.unwrap_or(stored);
         if header.magic != TERM_MAGIC {
             return Err(not("it does not start with OLVJRNL1"));
         }
-        let mut blank = header.clone();
-        blank.check = 0.into();
-        let is_whole = crc32c::crc32c(blank.as_bytes()) == header.check.get();
         let found = header.version.get();
         if is_whole && !(VERSION_MIN..=FORMAT_VERSION).contains(&found) {
             return Err(JournalError::Version {

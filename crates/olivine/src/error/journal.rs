@@ -112,7 +112,7 @@ pub enum JournalError {
     #[error(
         "{} is damaged at byte {offset}: {problem}; {}",
         path.display(),
-        goes_on(*offset, *next)
+        goes_on(*offset, *next, *lost_bytes)
     )]
     Damaged {
         /// The file.
@@ -123,6 +123,9 @@ pub enum JournalError {
         problem: &'static str,
         /// Position in the journal of the next whole block; `None` if none was found.
         next: Option<u64>,
+        /// Bytes of frames between the end of what was delivered and `next`, over all lanes; `None`
+        /// if they are unknown.
+        lost_bytes: Option<u64>,
     },
     /// The recording is unfinished. Everything up to its last whole block was delivered.
     #[error(
@@ -245,13 +248,19 @@ pub enum JournalError {
 }
 
 /// What is left around damage at `offset` of a file, and what to do.
-fn goes_on(offset: u64, next: Option<u64>) -> String {
+fn goes_on(offset: u64, next: Option<u64>, lost_bytes: Option<u64>) -> String {
     let before = "everything before was delivered, and 'olivine journal cut' copies it";
     match next {
-        Some(next) => format!(
-            "{before}; read on behind it with 'from=position:{next}', or --from of the tool; what \
-             is between is lost"
-        ),
+        Some(next) => {
+            let lost = match lost_bytes {
+                Some(bytes) => format!("{bytes} bytes of frames between are lost"),
+                None => "what is between is lost".to_owned(),
+            };
+            format!(
+                "{before}; read on behind it with 'from=position:{next}', or --from of the tool; \
+                 {lost}"
+            )
+        }
         None if offset == 0 => {
             "no block of this file can be read, and no whole file is known behind \
                                 it: restore it from a copy, or move it away to go on without it"

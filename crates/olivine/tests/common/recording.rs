@@ -168,11 +168,16 @@ pub(crate) fn replay_past_damage(path: &Path) -> (Vec<Recorded>, Vec<Skipped>) {
         loop {
             let part = deliver(&mut replay);
             messages.extend(part.messages);
-            if part.end.is_ok() {
-                break;
-            }
+            let told = match part.end {
+                Ok(_) => break,
+                Err(JournalError::Damaged { lost_bytes, .. }) => lost_bytes,
+                Err(_) => None,
+            };
             match replay.skip_damage().expect("nothing but damage") {
-                Some(skip) => skips.push(skip),
+                Some(skip) => {
+                    assert!(told.is_none_or(|lost| lost == skip.lost_bytes), "{skip:?}");
+                    skips.push(skip);
+                }
                 None => break,
             }
         }

@@ -249,3 +249,32 @@ fn error_of_a_damaged_header_says_that_the_file_cannot_be_read() {
     let recording = Recorder::open(&path, &fast()).unwrap_err().to_string();
     assert_eq!(recording, reading);
 }
+
+/// Reading on behind damage of the last messages comes to a clean end, and nothing said how many
+/// bytes are missing.
+#[test]
+fn error_of_damage_says_how_many_bytes_are_lost() {
+    let place = TestFolder::new();
+    let path = place.file("last.olv");
+    aligned(&path, Rotation::default());
+    let all = replay_all(&path).messages;
+    // The last message.
+    let bytes = std::fs::read(&path).unwrap();
+    let last = bytes.windows(8).rposition(|part| part == [7; 8]).unwrap();
+    flip(&path, last);
+    let found = replay_all(&path);
+    assert_eq!(found.messages, all[..399]);
+    let error = found.end.unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("; 1024 bytes of frames between are lost"),
+        "{text}"
+    );
+    let JournalError::Damaged {
+        next, lost_bytes, ..
+    } = error
+    else {
+        panic!("{text}");
+    };
+    assert_eq!((next, lost_bytes), (Some(400 * 1024), Some(1024)));
+}

@@ -126,6 +126,7 @@ impl TermHeader {
             offset: 0,
             problem,
             next: None,
+            lost_bytes: None,
         };
         if !is_whole || header.reserved.get() != 0 {
             return Err(damaged("the check of the file's header does not match"));

@@ -515,6 +515,8 @@ fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str, 
             offset,
             problem,
             next: walk.whole_behind(stop).ok().flatten(),
+            // The walk may not have read up to here.
+            lost_bytes: None,
         };
         error.to_string()
     });

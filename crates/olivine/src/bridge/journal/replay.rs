@@ -469,6 +469,7 @@ impl Replay {
             offset,
             problem,
             next,
+            lost_bytes: next.map(|next| next - self.walk.position),
         })
     }
 

@@ -38,6 +38,7 @@ impl Headless {
             offset: 0,
             problem: self.problem,
             next,
+            lost_bytes: next.zip(self.start()).map(|(next, start)| next - start),
         }
     }
 

@@ -456,7 +456,8 @@ fn remove_folder(folder: &Folder, name: &str, bytes: u64) -> Result<Removed, Adm
 
 /// Removes the channels in `folder` that no process uses and no durable subscriber may return to.
 /// The ring of a publisher elsewhere with `name=` (`link.…`) stays, too, if it has messages and its
-/// far side never came. With `dry_run` it only returns them. It never removes a channel in use, also under races.
+/// far side never came. With `dry_run` it only returns them. It never removes a channel in use,
+/// also under races.
 ///
 /// # Errors
 ///

@@ -90,8 +90,8 @@ pub trait Outlet: Send {
         true
     }
 
-    /// Opens or makes what it writes to, if that is at this machine: before [`Outlet::run`], and
-    /// after the ring of a handle. If it is open already, nothing happens.
+    /// Opens or makes what it writes to, if that is at this machine: once, after its ring, and
+    /// before [`Outlet::run`]. So a refused ring leaves no empty file.
     ///
     /// # Errors
     ///

@@ -39,15 +39,16 @@ pub(super) fn outlet(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
 }
 
 /// As [`outlet`], for a bridge, whose ring has other publishers: they do not wait while it recovers
-/// a journal, and a journal that it cannot open takes none of their messages.
+/// a journal, and a journal that it cannot make takes none of their messages. It makes none before
+/// it has the ring: a reader that had opened it would wait for ever if the ring is refused.
 ///
 /// # Errors
 ///
-/// As [`outlet`]; also why the journal cannot be recorded into.
+/// As [`outlet`]; also why the journal cannot be recorded into, or cannot be made.
 pub(super) fn outlet_of_bridge(config: &Config) -> Result<Box<dyn Outlet>, OpenError> {
     let mut outlet = outlet(config)?;
     #[cfg(feature = "journal")]
-    if config.scheme() == Scheme::File {
+    if config.scheme() == Scheme::File && bridge::journal::outlet::check(config)? {
         outlet.open()?;
     }
     Ok(outlet)

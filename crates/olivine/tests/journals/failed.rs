@@ -98,7 +98,7 @@ fn program_without_room_for_its_ring_leaves_no_journal() {
     assert!(!path.exists());
 }
 
-/// A recorder opens its file before its ring, and leaves neither.
+/// A recorder looks whether its file can be made before it opens its ring, and leaves neither.
 #[test]
 fn recorder_without_a_folder_for_its_journal_leaves_no_channel() {
     let place = TestFolder::new();

@@ -5,6 +5,7 @@ use super::lane::Lane;
 use super::recorder::{LaneId, Recorder};
 use super::settings::RecorderSettings;
 use super::syncer::Syncer;
+use super::term;
 use crate::bridge::egress::Egress;
 use crate::bridge::{Outlet, Source};
 use crate::clock::wall_ns;
@@ -35,6 +36,20 @@ pub(crate) struct JournalOutlet {
     config: Config,
     /// Made by [`Outlet::open`].
     recorder: Option<Recorder>,
+}
+
+/// Refuses a journal that cannot be made; a full disk may have room later. Whether it is there.
+pub(crate) fn check(config: &Config) -> Result<bool, LinkError> {
+    let Some(path) = config.path() else {
+        return Ok(false);
+    };
+    if path.exists() {
+        return Ok(true);
+    }
+    match term::check_creation(path, JournalOutlet::settings(config).mode.0) {
+        Ok(()) | Err(JournalError::NoSpace { .. }) => Ok(false),
+        Err(error) => Err(link_error(error)),
+    }
 }
 
 impl JournalOutlet {

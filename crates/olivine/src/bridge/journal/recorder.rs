@@ -78,8 +78,6 @@ pub struct Recorder {
     index: Index,
     /// The ending of the file.
     sealed: Sealed,
-    /// It made the journal.
-    is_made: bool,
     drop: OnDrop,
     /// Appended, not written.
     runs: Vec<RunHeader>,
@@ -132,8 +130,6 @@ pub(super) struct TakenUp {
     pub(super) described: usize,
     pub(super) index: Index,
     pub(super) sealed: Sealed,
-    /// The file was not there before.
-    pub(super) is_made: bool,
     pub(super) recovered: Option<Recovered>,
 }
 
@@ -170,7 +166,6 @@ impl Recorder {
             holed: BTreeSet::new(),
             index: found.index,
             sealed: found.sealed,
-            is_made: found.is_made,
             drop: OnDrop::Close,
             runs: Vec::new(),
             run_began: 0,

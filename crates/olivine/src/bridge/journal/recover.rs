@@ -60,7 +60,7 @@ pub(super) fn take(
             let header = TermHeader::new(settings.journal.unwrap_or_else(any_number), 0, 0, 0, 0);
             let sync = settings.sync != SyncPolicy::Never;
             match term::create(base, &header, settings.mode.0, sync)? {
-                Some(locks) => return Ok((0, locks, begun(&header, true))),
+                Some(locks) => return Ok((0, locks, begun(&header))),
                 None => continue,
             }
         };
@@ -89,7 +89,7 @@ fn any_number() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-fn begun(header: &TermHeader, is_made: bool) -> TakenUp {
+fn begun(header: &TermHeader) -> TakenUp {
     TakenUp {
         journal: header.journal.get(),
         is_newest: true,
@@ -101,7 +101,6 @@ fn begun(header: &TermHeader, is_made: bool) -> TakenUp {
         lanes: Vec::new(),
         index: Index::default(),
         sealed: Sealed::No,
-        is_made,
         recovered: None,
     }
 }
@@ -121,7 +120,7 @@ fn take_up(
         // An empty file that another process created.
         let header = TermHeader::new(settings.journal.unwrap_or_else(any_number), 0, 0, 0, 0);
         term::write_at(file, &mut [IoSlice::new(header.as_bytes())], 0, &path)?;
-        return Ok(begun(&header, false));
+        return Ok(begun(&header));
     }
     let Some(source) = Source::open(base, term)? else {
         return Err(JournalError::Missing { path });
@@ -162,7 +161,6 @@ fn take_up(
         },
         index: walk.index,
         sealed: walk.sealed,
-        is_made: false,
         // An empty file that was never closed has nothing to report.
         recovered: recovered.filter(|found| {
             found.torn.is_some()

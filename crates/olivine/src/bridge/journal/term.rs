@@ -147,13 +147,33 @@ pub(super) fn create(
     sync: bool,
 ) -> Result<Option<Locks>, JournalError> {
     let path = path_of(base, header.term.get());
-    let folder = folder_of(base);
     let bits = Mode::from_raw_mode(mode);
+    let (file, temporary) = unseen(&path, bits)?;
+    let linked = fill_and_link(file, temporary.as_deref(), &path, header, bits, sync);
+    if let Some(temporary) = temporary {
+        // By now its content has the final name, or none.
+        let _ = rustix::fs::unlink(&temporary);
+    }
+    linked
+}
+
+/// Whether a first file could be created now. Makes none that another process sees.
+pub(super) fn check_creation(base: &Path, mode: u32) -> Result<(), JournalError> {
+    let (_, temporary) = unseen(&path_of(base, 0), Mode::from_raw_mode(mode))?;
+    if let Some(temporary) = temporary {
+        let _ = rustix::fs::unlink(&temporary);
+    }
+    Ok(())
+}
+
+/// An empty file for `path`, and its name, if it has one: it is not `path`, and no reader looks for
+/// it.
+fn unseen(path: &Path, bits: Mode) -> Result<(OwnedFd, Option<PathBuf>), JournalError> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
-    let (file, temporary) = match rustix::fs::open(folder, flags, bits) {
+    Ok(match rustix::fs::open(folder_of(path), flags, bits) {
         // `/proc` gives an unnamed file its name.
         Ok(file) if Path::new("/proc/self/fd").exists() => (file, None),
-        // A file system without unnamed files: use a name that no reader looks for.
+        // A file system without unnamed files.
         Ok(_) | Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(
@@ -162,17 +182,11 @@ pub(super) fn create(
             ));
             let flags =
                 OFlags::CREATE | OFlags::TRUNC | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = rustix::fs::open(&name, flags, bits).map_err(not_made("create", &path))?;
+            let file = rustix::fs::open(&name, flags, bits).map_err(not_made("create", path))?;
             (file, Some(PathBuf::from(name)))
         }
-        Err(errno) => return Err(not_made("create", &path)(errno)),
-    };
-    let linked = fill_and_link(file, temporary.as_deref(), &path, header, bits, sync);
-    if let Some(temporary) = temporary {
-        // By now its content has the final name, or none.
-        let _ = rustix::fs::unlink(&temporary);
-    }
-    linked
+        Err(errno) => return Err(not_made("create", path)(errno)),
+    })
 }
 
 fn fill_and_link(

@@ -1,7 +1,7 @@
 //! How a recording ends: in order, as failed, or by dropping the recorder.
 
 use super::{Recorder, RecorderStats};
-use crate::bridge::journal::format::{Sealed, TERM_BYTES};
+use crate::bridge::journal::format::Sealed;
 use crate::bridge::journal::term;
 use crate::error::JournalError;
 use crate::uri::SyncPolicy;
@@ -13,10 +13,8 @@ pub(super) enum OnDrop {
     Close,
     /// Only `close` does that. A finished recording before this one does not stay its end.
     Fail,
-    /// As `Fail`, and the end stays as it is: it is written.
+    /// As `Fail`, and the end stays as it is: the recording has not begun, or its end is written.
     Leave,
-    /// As `Leave`: the recording has not begun. A journal that this recorder made is removed.
-    Withdraw,
 }
 
 impl Recorder {
@@ -71,9 +69,9 @@ impl Recorder {
     }
 
     /// As [`Recorder::finish_only_by_close`], until the recording begins: dropped before, it leaves
-    /// the journal as it was, or none.
+    /// the journal as it was.
     pub(in crate::bridge::journal) fn finish_only_by_close_once_begun(&mut self) {
-        self.drop = OnDrop::Withdraw;
+        self.drop = OnDrop::Leave;
     }
 
     fn finish(&mut self) -> Result<(), JournalError> {
@@ -84,15 +82,6 @@ impl Recorder {
         }
         self.drop = OnDrop::Leave;
         Ok(())
-    }
-
-    /// Removes the file that this recorder made, with nothing in it.
-    fn withdraw(&self) -> Result<(), JournalError> {
-        if !self.is_made || self.offset > TERM_BYTES {
-            return Ok(());
-        }
-        // It is still locked, so no other recorder has it.
-        std::fs::remove_file(&self.path).map_err(term::refused("remove", &self.path))
     }
 
     /// Records everything, and makes sure that no earlier end looks like that of this recording.
@@ -116,7 +105,6 @@ impl Drop for Recorder {
         // To get the result, call `close`.
         let _ = match self.drop {
             OnDrop::Leave => self.flush(),
-            OnDrop::Withdraw => self.withdraw(),
             _ if std::thread::panicking() => self.end_failed("the thread of its recorder panicked"),
             OnDrop::Close => self.finish().or_else(|_| self.end_unfinished()),
             OnDrop::Fail => self.end_unfinished(),

@@ -13,8 +13,10 @@ pub struct Run<'a> {
     pub position: u64,
     /// Position of the first frame in the journal: frame bytes recorded before it.
     pub journal_position: u64,
-    /// Recording time in nanoseconds since 1970: when the recorder had found the last of these
-    /// frames, so not before any of them was published. Never decreases from run to run.
+    /// Recording time in nanoseconds since 1970. Of a bridge: when it had found the last of these
+    /// frames, so not before any of them was published, unless the clock was set back between. Of
+    /// a [`Recorder`](crate::journal::Recorder): what the program gave. Never decreases from run
+    /// to run.
     pub time_ns: u64,
     /// The frames, unchanged from the ring.
     pub frames: &'a [u8],

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &BridgeArgs, common: Common) -> Outcome {
 /// source [has an end](settings::has_end) is complete only there.
 pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     let stop = Stop::install()?;
-    let mut running = Vec::new();
+    let (mut running, mut all_begun) = (Vec::new(), true);
     let is_alone = pairs.len() == 1;
     for mut pair in pairs {
         for uri in [&mut pair.source, &mut pair.destination] {
@@ -85,11 +85,19 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
             let dir = dir.map_or_else(String::new, |dir| format!("dir={}&", dir.display()));
             format!("'{uri}?{dir}from=oldest' as the source")
         });
-        let start = || Bridge::start(&source, &destination, !pair.keep);
-        // It may read long in a journal, and has carried nothing then.
+        let (from, to, keep) = (source.clone(), destination.clone(), pair.keep);
+        let start = move || Bridge::start(&from, &to, !keep);
+        // It may read long in a journal.
         let bridge = if settings::has_end(&source) {
-            let doing = format!("looked for the first message in {}", place(&pair.source));
-            stop.at_once(doing, start)?
+            let place = place(&pair.source);
+            let Some(bridge) = stop.opened(&place, start, || {})? else {
+                complain(&format!(
+                    "stopped while it looked for the first message in {place}"
+                ));
+                all_begun = false;
+                break;
+            };
+            bridge?
         } else {
             start()?
         };
@@ -125,7 +133,7 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     let ended: Vec<bool> = running.iter().map(|one| one.bridge.has_ended()).collect();
     drain(&mut running, stop.by_person(), &mut carried);
     progress::clear_line();
-    let mut complete = true;
+    let mut complete = all_begun;
     let mut rows = Vec::new();
     let mut failed = false;
     for (mut one, ended) in running.into_iter().zip(ended) {
@@ -195,7 +203,9 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
             }
         }
     }
-    report(&rows, common)?;
+    if all_begun || !rows.is_empty() {
+        report(&rows, common)?;
+    }
     if failed {
         return Err(Failure::BadResult);
     }

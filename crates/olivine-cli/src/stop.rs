@@ -8,6 +8,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -81,6 +82,31 @@ impl Stop {
         let done = work();
         set(None);
         done
+    }
+
+    /// What `open` returns, which may take long at `place` and does not look for requests: it runs
+    /// in its own thread, with a `look` now and then. `None` if it is to stop before.
+    pub(crate) fn opened<R: Send + 'static>(
+        &self,
+        place: &str,
+        open: impl FnOnce() -> R + Send + 'static,
+        mut look: impl FnMut(),
+    ) -> Outcome<Option<R>> {
+        let (came, newcomer) = mpsc::channel();
+        std::thread::spawn(move || {
+            // If nothing waits any more, what was opened is dropped.
+            let _ = came.send(open());
+        });
+        loop {
+            match newcomer.recv_timeout(LOOK) {
+                Ok(opened) => return Ok(Some(opened)),
+                Err(RecvTimeoutError::Timeout) if self.now() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) => look(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Failure::failed(format!("opening {place} panicked")));
+                }
+            }
+        }
     }
 
     /// The signal that asked to stop.

@@ -25,7 +25,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// Bytes of output collected before a write.
@@ -186,28 +185,19 @@ fn open(config: &Config, stated: Option<&MessageType>, stop: &Stop) -> Outcome<O
     if !is_sealed && config.scheme() != Scheme::File {
         return Ok(Some(opened(config, stated)?));
     }
-    let (came, newcomer) = mpsc::channel();
+    let place = settings::short(config);
     let (asked, stated) = (config.clone(), stated.cloned());
-    std::thread::spawn(move || {
-        // If nothing waits any more, the subscriber is dropped.
-        let _ = came.send(opened(&asked, stated.as_ref()));
-    });
     let mut awaited = Awaited::default();
-    let subscriber = loop {
-        match newcomer.recv_timeout(LOOK) {
-            Ok(subscriber) => break subscriber?,
-            Err(RecvTimeoutError::Timeout) if stop.now() => return Ok(None),
-            Err(RecvTimeoutError::Timeout) if !is_sealed => {}
-            Err(RecvTimeoutError::Timeout) => awaited.goes_on(|| {
-                let place = settings::short(config);
-                Some(format!("waiting for the publisher of {place}").into())
-            }),
-            Err(RecvTimeoutError::Disconnected) => {
-                let place = settings::short(config);
-                return Err(Failure::failed(format!("opening {place} panicked")));
-            }
+    let wait = || {
+        if is_sealed {
+            awaited.goes_on(|| Some(format!("waiting for the publisher of {place}").into()));
         }
     };
+    let open = move || opened(&asked, stated.as_ref());
+    let Some(subscriber) = stop.opened(&place, open, wait)? else {
+        return Ok(None);
+    };
+    let subscriber = subscriber?;
     // Opening pinned the thread that opened, and refused an invalid CPU.
     if let Some(cpu) = settings::cpu(config) {
         olivine_bench::cpus::pin(cpu).map_err(|error| {

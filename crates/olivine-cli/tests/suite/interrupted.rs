@@ -114,40 +114,77 @@ fn stopped_replay_is_incomplete() {
     }
 }
 
-/// The file is as long as a disk, and has nothing behind its messages: the search for a whole block
-/// there takes minutes.
-#[test]
-fn long_search_in_a_journal_ends_with_the_signals_code() {
-    let place = TestFolder::new();
-    let file = place.path().join("long.olv").display().to_string();
-    let cut = place.path().join("cut.olv").display().to_string();
-    let journal = format!("file://{file}");
+/// The URI of a journal of two messages that is as long as a disk: it has nothing behind them, and
+/// the search for a whole block there takes minutes.
+fn long_journal(place: &TestFolder) -> String {
+    let file = place.path().join("long.olv");
+    let journal = format!("file://{}", file.display());
     assert!(place.run(&["pub", &journal, "one", "two"]).status.success());
     let opened = std::fs::File::options().write(true).open(&file).unwrap();
     opened.set_len(1 << 42).unwrap();
+    journal
+}
+
+/// Waits until it reads in a [`long_journal`].
+fn await_search(running: &Running) {
+    let counts = format!("/proc/{}/io", running.child.id());
+    until("it searches", || {
+        let counts = std::fs::read_to_string(&counts).unwrap();
+        let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
+        read.unwrap().parse::<u64>().unwrap() > 1 << 24
+    });
+}
+
+#[test]
+fn long_search_in_a_journal_ends_with_the_signals_code() {
+    let place = TestFolder::new();
+    let journal = long_journal(&place);
+    let file = journal.trim_start_matches("file://");
+    let cut = place.path().join("cut.olv").display().to_string();
     let behind = format!("{journal}?from=position:1000000");
     for words in [
-        &["journal", "info", &file][..],
-        &["journal", "info", &file, "--exact"],
-        &["journal", "cut", &file, &cut],
+        &["journal", "info", file][..],
+        &["journal", "info", file, "--exact"],
+        &["journal", "cut", file, &cut],
         &["sub", &behind],
         &["sub", &journal],
-        &["replay", &file, "again", "--from", "position:1000000"],
-        &["replay", &file, "again"],
+        &["replay", file, "again", "--from", "position:1000000"],
+        &["replay", file, "again"],
     ] {
         let running = place.start(words);
-        let counts = format!("/proc/{}/io", running.child.id());
-        until("it searches", || {
-            let counts = std::fs::read_to_string(&counts).unwrap();
-            let read = counts.lines().find_map(|line| line.strip_prefix("rchar: "));
-            read.unwrap().parse::<u64>().unwrap() > 1 << 24
-        });
+        await_search(&running);
         running.signal(Signal::INT);
         let output = running.output();
         assert_eq!(output.status.code(), Some(130), "{words:?}");
         assert_ne!(said(&output), "", "{words:?}");
     }
     assert!(!std::path::Path::new(&cut).exists());
+}
+
+/// It ended at once: the recording was unfinished, and publishers waited for its name.
+#[test]
+fn bridges_end_in_order_while_another_one_still_searches() {
+    let place = TestFolder::new();
+    let journal = long_journal(&place);
+    let recorded = place.path().join("rec.olv").display().to_string();
+    let pairs = format!(
+        "[[bridge]]\nsource = 'shm://a'\ndestination = 'file://{recorded}'\n\
+         [[bridge]]\nsource = '{journal}?from=position:1000000'\ndestination = 'shm://b'\n"
+    );
+    let config = place.path().join("pairs.toml").display().to_string();
+    std::fs::write(&config, pairs).unwrap();
+    let bridges = place.start(&["bridge", "--config", &config]);
+    await_search(&bridges);
+    assert!(place.run(&["pub", "shm://a", "one"]).status.success());
+    bridges.signal(Signal::INT);
+    let output = bridges.output();
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    assert!(said(&output).contains("stopped while it looked"));
+    let table = String::from_utf8_lossy(&output.stdout);
+    assert!(table.contains(&recorded), "{table}");
+    let info = json(&place.run(&["journal", "info", &recorded, "--json"]));
+    assert_eq!(info["state"], "complete", "{info}");
+    assert!(place.look("a").is_none(), "no place was left");
 }
 
 /// Ends it with this signal; returns its exit code, and the line of its bridge.

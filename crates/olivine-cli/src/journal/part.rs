@@ -37,9 +37,10 @@ pub(super) struct Ended {
     pub(super) problem: Option<String>,
     /// Whether everything that was recorded was read: then the problem is a recording that failed.
     has_all: bool,
-    /// Places with damage that were skipped, and the bytes of frames that were lost there.
+    /// Places with damage that were skipped, and the bytes of frames that were lost there, if they
+    /// are known.
     pub(super) damaged_places: u64,
-    pub(super) lost_bytes: u64,
+    pub(super) lost_bytes: Option<u64>,
     /// The problem, if the caller accepts it.
     pub(super) accepted: Option<String>,
     /// Whether a signal stopped it.
@@ -49,7 +50,7 @@ pub(super) struct Ended {
 impl Ended {
     /// Whether everything that was asked for was read.
     pub(super) fn is_complete(&self) -> bool {
-        self.problem.is_none() && !self.stopped
+        self.problem.is_none() && !self.stopped && self.damaged_places == 0
     }
 
     /// Says what is missing, and sets the exit code.
@@ -170,7 +171,7 @@ pub(super) fn read(
         problem: None,
         has_all: false,
         damaged_places: 0,
-        lost_bytes: 0,
+        lost_bytes: None,
         accepted: None,
         stopped: false,
     };
@@ -199,7 +200,13 @@ pub(super) fn read(
             {
                 continue;
             }
-            Err(error @ JournalError::Damaged { .. }) if part.skip_damage => {
+            Err(error) => {
+                if part.ends_before(&error, replay.position()) {
+                    break None;
+                }
+                if !part.skip_damage || !matches!(error, JournalError::Damaged { .. }) {
+                    break Some(error);
+                }
                 match replay.skip_damage() {
                     Ok(Some(skipped)) => damage.add(skipped.lost_bytes),
                     Ok(None) => break Some(error),
@@ -209,7 +216,6 @@ pub(super) fn read(
                 }
                 continue;
             }
-            Err(error) => break Some(error),
         };
         if part.is_behind(run.time_ns, run.journal_position) {
             break None;
@@ -282,7 +288,7 @@ pub(super) fn read(
         Some(parts.join("; ")).filter(|text| !text.is_empty())
     };
     let (hard, soft) = if unfinished { (None, end) } else { (end, None) };
-    (ended.damaged_places, ended.lost_bytes) = (damage.places, damage.bytes);
+    (ended.damaged_places, ended.lost_bytes) = (damage.places, damage.bytes());
     let skipped = damage.sentence();
     if accepts {
         ended.problem = hard;
@@ -300,24 +306,36 @@ const ACCEPT: &str = " (accept this with '--unfinished accept')";
 #[derive(Default)]
 struct Damage {
     places: u64,
-    /// Bytes of frames, as far as they are known.
-    bytes: u64,
+    /// Places whose bytes are unknown, and the bytes of frames of the others.
+    unknown: u64,
+    known_bytes: u64,
 }
 
 impl Damage {
-    fn add(&mut self, bytes: u64) {
+    fn add(&mut self, bytes: Option<u64>) {
         self.places += 1;
-        self.bytes += bytes;
+        self.unknown += u64::from(bytes.is_none());
+        self.known_bytes += bytes.unwrap_or(0);
+    }
+
+    /// All bytes of frames that were lost, if they are known.
+    fn bytes(&self) -> Option<u64> {
+        (self.unknown == 0).then_some(self.known_bytes)
     }
 
     fn sentence(&self) -> Option<String> {
-        let noun = if self.places == 1 { "place" } else { "places" };
-        (self.places > 0).then(|| {
-            format!(
-                "{} bytes of frames were lost by damage, in {} {noun} that were skipped",
-                self.bytes, self.places
-            )
-        })
+        let bytes = match self.bytes() {
+            Some(bytes) => bytes.to_string(),
+            None => "an unknown number of".to_owned(),
+        };
+        let places = match self.places {
+            0 => return None,
+            1 => "1 place that was skipped".to_owned(),
+            places => format!("{places} places that were skipped"),
+        };
+        Some(format!(
+            "{bytes} bytes of frames were lost by damage, in {places}"
+        ))
     }
 }
 
@@ -347,6 +365,25 @@ impl PartArgs {
             Some(Start::Position(end)) => position >= end,
             _ => false,
         }
+    }
+
+    /// Whether this error is damage that begins behind the end of the part, or at it. `position` is
+    /// where reading stopped.
+    fn ends_before(&self, error: &JournalError, position: u64) -> bool {
+        let JournalError::Damaged {
+            next, lost_bytes, ..
+        } = error
+        else {
+            return false;
+        };
+        let begin = match (next, lost_bytes) {
+            (Some(next), Some(lost)) => next.checked_sub(*lost),
+            // The oldest file: it is not known where it began.
+            (Some(_), None) => None,
+            (None, _) => Some(position),
+        };
+        // Its time is not known.
+        matches!((self.to, begin), (Some(Start::Position(end)), Some(begin)) if begin >= end)
     }
 
     fn has_lane(&self, lane: &Lane) -> bool {

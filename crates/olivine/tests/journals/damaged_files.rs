@@ -109,7 +109,7 @@ fn damage_of_the_first_header_leaves_later_files_readable() {
             if *next == Some(starts[0]));
         assert!(is_known, "{:?}", found.end);
         let skipped = replay.skip_damage().unwrap().unwrap();
-        assert_eq!((skipped.offset, skipped.lost_bytes), (64, starts[0]));
+        assert_eq!((skipped.offset, skipped.lost_bytes), (64, Some(starts[0])));
         assert_eq!(deliver(&mut replay).messages, behind);
         let mut replay = Replay::open(&path).unwrap();
         replay.seek_position(starts[1]).unwrap();
@@ -221,7 +221,7 @@ fn lanes_are_those_of_the_index_behind_damage_of_their_description() {
         let all = replay_all(&path).messages;
         flip(&path, 64 + 64 + 8);
         let (found, skips) = replay_past_damage(&path);
-        assert_eq!((skips.len(), skips[0].lost_bytes), (1, 0));
+        assert_eq!((skips.len(), skips[0].lost_bytes), (1, Some(0)));
         assert_eq!(found, all);
         let error = replay_all(&path).end.unwrap_err();
         let is_at_start = matches!(error, JournalError::Damaged { next: Some(0), .. });

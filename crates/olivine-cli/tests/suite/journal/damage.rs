@@ -2,7 +2,10 @@
 
 use super::{Bench, Recorded, code, contents, frame};
 use crate::common::{json, said};
-use olivine::journal::Lane;
+use olivine::Rotation;
+use olivine::journal::{Lane, Recorder, RecorderSettings};
+use serde_json::Value;
+use std::path::PathBuf;
 
 /// Records nine messages, and damages these in `bad.olv`. Returns all.
 fn damaged(bench: &Bench, messages: &[u32]) -> Vec<Recorded> {
@@ -45,6 +48,7 @@ fn cut_and_export_that_skip_damage_have_all_that_can_be_read() {
     let [messages, places, bytes] =
         ["messages", "damaged_places", "lost_bytes"].map(|name| counts[name].clone());
     assert_eq!((messages, places, bytes), (6.into(), 2.into(), 72.into()));
+    assert_eq!(counts["complete"], false, "{counts}");
     for lost in [6, 3, 2] {
         all.remove(lost);
     }
@@ -59,6 +63,101 @@ fn cut_and_export_that_skip_damage_have_all_that_can_be_read() {
     let output = bench.run(&["export", "bad.olv", "--skip-damage"]);
     assert_eq!(code(&output), 0, "{}", said(&output));
     assert_eq!(output.stdout.split(|byte| *byte == b'\n').count(), 6 + 1);
+}
+
+/// Records messages in several files, and damages the headers of these. Returns all, with the
+/// position at which each begins.
+fn damaged_headers(bench: &Bench, terms: &[usize]) -> Vec<(PathBuf, u64)> {
+    let path = bench.path("files.olv");
+    let settings = RecorderSettings::default().rotate(Rotation::by_size(4096));
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+    for n in 0..20 {
+        let end = recorder.end(lane);
+        let sent = frame(n, "", &[7; 1000]);
+        recorder.append(lane, end, u64::from(n), &sent).unwrap();
+        recorder.flush().unwrap();
+    }
+    recorder.close().unwrap();
+    let later = (1..).map(|term| path.with_extension(format!("olv.{term:06}")));
+    let later = later.take_while(|path| path.exists());
+    let files: Vec<_> = std::iter::once(path.clone())
+        .chain(later)
+        .map(|path| {
+            let header = std::fs::read(&path).unwrap();
+            let start = header[40..48].try_into().unwrap();
+            (path, u64::from_le_bytes(start))
+        })
+        .collect();
+    assert!(files.len() > 4);
+    for term in terms {
+        let path = &files[*term].0;
+        let mut bytes = std::fs::read(path).unwrap();
+        // Readers flip one bit of a header back.
+        bytes[20] ^= 5;
+        std::fs::write(path, bytes).unwrap();
+    }
+    files
+}
+
+/// It said 0 bytes.
+#[test]
+fn lost_bytes_are_unknown_behind_files_that_were_removed() {
+    let bench = Bench::new();
+    let files = damaged_headers(&bench, &[1]);
+    std::fs::remove_file(&files[0].0).unwrap();
+    for command in ["cut", "export"] {
+        let words = [command, "files.olv", "new.jsonl", "--skip-damage", "--json"];
+        let output = bench.run(&words);
+        assert_eq!(code(&output), 0, "{}", said(&output));
+        let told = "accepted: an unknown number of bytes of frames were lost by damage, in 1 place \
+                    that was skipped";
+        assert!(said(&output).contains(told), "{}", said(&output));
+        let found = json(&output);
+        assert_eq!(
+            (
+                &found["damaged_places"],
+                &found["lost_bytes"],
+                &found["complete"]
+            ),
+            (&1.into(), &Value::Null, &false.into()),
+            "{command}"
+        );
+        std::fs::remove_file(bench.path("new.jsonl")).unwrap();
+    }
+}
+
+#[test]
+fn damage_behind_the_end_of_the_part_does_not_count() {
+    let bench = Bench::new();
+    let last = damaged_headers(&bench, &[]).len() - 1;
+    // The damage of the last file has no place behind it.
+    for term in [2, last] {
+        let bench = Bench::new();
+        let files = damaged_headers(&bench, &[term]);
+        let start = files[term].1;
+        for skips in [&[][..], &["--skip-damage"]] {
+            let cut = |to: u64| {
+                let to = format!("position:{to}");
+                let words = ["cut", "files.olv", "new.olv", "--json", "--to", &to];
+                let output = bench.run(&[&words[..], skips].concat());
+                std::fs::remove_file(bench.path("new.olv")).unwrap();
+                output
+            };
+            let whole = cut(start);
+            assert_eq!(code(&whole), 0, "{}", said(&whole));
+            assert_eq!(json(&whole)["complete"], true, "{}", said(&whole));
+            // One more message is behind the damage.
+            let part = cut(start + 1);
+            assert_eq!(json(&part)["complete"], false, "{}", said(&part));
+        }
+    }
+    // The first file was asked for.
+    let bench = Bench::new();
+    let files = damaged_headers(&bench, &[0]);
+    let to = format!("position:{}", files[1].1);
+    let output = bench.run(&["cut", "files.olv", "new.olv", "--to", &to]);
+    assert_eq!(code(&output), 1, "{}", said(&output));
 }
 
 #[test]

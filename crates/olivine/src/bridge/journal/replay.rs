@@ -79,9 +79,9 @@ pub struct Skipped {
     pub path: PathBuf,
     /// Bytes from its start.
     pub offset: u64,
-    /// Bytes of frames left out, over all lanes. 0 if they are unknown: the files before those that
-    /// were left out were removed.
-    pub lost_bytes: u64,
+    /// Bytes of frames left out, over all lanes. `None` if they are unknown: the files before those
+    /// that were left out were removed, or another journal follows.
+    pub lost_bytes: Option<u64>,
 }
 
 impl Replay {
@@ -527,8 +527,7 @@ impl Replay {
     /// Errors of the system; [`JournalError::NoZstd`].
     pub fn skip_damage(&mut self) -> Result<Option<Skipped>, JournalError> {
         if let Some(lost) = self.headless.take() {
-            let start = lost.start().unwrap_or(self.walk.position);
-            return Ok(Some(self.skipped(start)));
+            return Ok(Some(self.skipped(lost.start())));
         }
         let before = self.walk.position;
         let (offset, sequence) = (self.walk.offset, self.walk.sequence);
@@ -545,20 +544,21 @@ impl Replay {
             // What is missing there was reported as damage.
             self.walk.forget_ends();
             (self.run, self.at, self.block_position) = (0, 0, self.walk.position);
-            return Ok(Some(self.skipped(before)));
+            return Ok(Some(self.skipped(Some(before))));
         }
         let Some(later) = self.later_file()? else {
             return Ok(None);
         };
+        let is_ours = later.header.journal == self.walk.source.header.journal;
         self.enter_going_on(later);
-        Ok(Some(self.skipped(before)))
+        Ok(Some(self.skipped(is_ours.then_some(before))))
     }
 
-    fn skipped(&self, before: u64) -> Skipped {
+    fn skipped(&self, before: Option<u64>) -> Skipped {
         Skipped {
             path: self.walk.source.path.clone(),
             offset: self.walk.offset.max(TERM_BYTES),
-            lost_bytes: self.walk.position.saturating_sub(before),
+            lost_bytes: before.and_then(|before| self.walk.position.checked_sub(before)),
         }
     }
 

@@ -82,8 +82,9 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
             quote::dir(config.get_dir())
         )
     });
+    let quiet = form != OutputForm::None && !reports && !common.json;
     let Some(subscriber) = open(&config, args.stated.as_ref(), &stop)? else {
-        finish_unopened(&config, &stop, &meter, endless, begun_ns)?;
+        finish_unopened(&config, &stop, &meter, endless, quiet, begun_ns)?;
         return match args.verify {
             true => Err(nothing_to_verify()),
             false => Ok(()),
@@ -140,7 +141,6 @@ pub(crate) fn run(args: &SubArgs, common: Common) -> Outcome {
     // After a failure the position stays before the unwritten message: dropping does not release
     // it.
     receiver.stream()?;
-    let quiet = form != OutputForm::None && !reports && !common.json;
     receiver.finish(quiet, endless, args.save.as_deref())
 }
 
@@ -208,19 +208,30 @@ fn open(config: &Config, stated: Option<&MessageType>, stop: &Stop) -> Outcome<O
     Ok(Some(subscriber))
 }
 
-/// Reports that nothing came, because there was no publisher.
+/// Reports that nothing came: there was no publisher, or the start in a journal was not found yet.
 fn finish_unopened(
     config: &Config,
     stop: &Stop,
     meter: &Meter,
     endless: bool,
+    quiet: bool,
     begun_ns: u64,
 ) -> Outcome {
     let elapsed_ns = clock::monotonic_ns() - begun_ns;
     let totals = Totals::default();
     let interrupted = stop.interrupted();
-    let summary = Summary::new("subscriber", config.uri(), totals, elapsed_ns, interrupted);
-    meter.say(&summary.text(), &summary)?;
+    let place = settings::short(config);
+    if config.scheme() == Scheme::File {
+        log::info(&format!(
+            "no message came on {place}: it was still looking for the first one"
+        ));
+    } else if quiet && !interrupted {
+        log::info(&format!("no message came on {place}"));
+    }
+    if !quiet || interrupted {
+        let summary = Summary::new("subscriber", config.uri(), totals, elapsed_ns, interrupted);
+        meter.say(&summary.text(), &summary)?;
+    }
     if endless { Ok(()) } else { stop.cut_short() }
 }
 

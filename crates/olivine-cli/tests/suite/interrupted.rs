@@ -161,6 +161,27 @@ fn long_search_in_a_journal_ends_with_the_signals_code() {
     assert!(!std::path::Path::new(&cut).exists());
 }
 
+/// It said only that it had received 0 messages.
+#[test]
+fn subscriber_whose_time_ends_while_it_searches_says_so() {
+    let place = TestFolder::new();
+    let journal = long_journal(&place);
+    let behind = format!("{journal}?from=position:1000000");
+    let told =
+        format!("olivine: no message came on {journal}: it was still looking for the first one\n");
+    let words = ["sub", &behind, "--duration", "300ms"];
+    let output = place.run(&words);
+    assert_eq!(
+        (output.status.code(), said(&output)),
+        (Some(0), told.clone())
+    );
+    // A summary that was asked for comes, too.
+    let output = place.run(&[&words[..], &["--out", "none"]].concat());
+    assert_eq!(said(&output), told);
+    let summary = String::from_utf8_lossy(&output.stdout);
+    assert!(summary.starts_with("received 0 messages"), "{summary}");
+}
+
 /// It ended at once: the recording was unfinished, and publishers waited for its name.
 #[test]
 fn bridges_end_in_order_while_another_one_still_searches() {

@@ -2,8 +2,8 @@
 
 use super::{Bench, Recorded, code, contents, frame};
 use crate::common::{json, said};
-use olivine::Rotation;
 use olivine::journal::{Lane, Recorder, RecorderSettings};
+use olivine::{Rotation, SyncPolicy};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -158,6 +158,42 @@ fn damage_behind_the_end_of_the_part_does_not_count() {
     let to = format!("position:{}", files[1].1);
     let output = bench.run(&["cut", "files.olv", "new.olv", "--to", &to]);
     assert_eq!(code(&output), 1, "{}", said(&output));
+}
+
+/// A start in a file whose header is lost was refused.
+#[test]
+fn cut_that_skips_damage_may_begin_in_a_lost_file() {
+    let bench = Bench::new();
+    let path = bench.path("files.olv");
+    let settings = RecorderSettings::default()
+        .sync(SyncPolicy::Never)
+        .rotate(Rotation::by_size(4096));
+    let mut recorder = Recorder::open(&path, &settings).unwrap();
+    let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+    for n in 0..12 {
+        let end = recorder.end(lane);
+        let sent = frame(n, "", &[7; 1000]);
+        // In 1971.
+        let time = (40_000_000 + u64::from(n)) * 1_000_000_000;
+        recorder.append(lane, end, time, &sent).unwrap();
+        recorder.flush().unwrap();
+    }
+    recorder.close().unwrap();
+    let (all, _) = contents(&path);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // One wrong bit would be flipped back.
+    bytes[20] ^= 3;
+    std::fs::write(&path, &bytes).unwrap();
+    for start in ["position:0", "position:100", "time:1971-01-01T00:00:00Z"] {
+        let copy = format!("{}.olv", start.replace(':', "-"));
+        let words = ["cut", "files.olv", &copy, "--skip-damage", "--from", start];
+        let output = bench.run(&words);
+        assert_eq!(code(&output), 0, "{start}: {}", said(&output));
+        let (found, _) = contents(&bench.path(&copy));
+        // The lost file has the first messages.
+        assert!((6..12).contains(&found.len()), "{start}: {}", found.len());
+        assert!(all.ends_with(&found), "{start}");
+    }
 }
 
 #[test]

@@ -317,7 +317,8 @@ impl Inlet for JournalInlet {
             status.note.clone_from(&replaying.continues);
         });
         control.tried();
-        if is_resumed {
+        // A file that cannot be read was not removed: the replay reports it.
+        if is_resumed && replay.lost_file().is_none() {
             let start = replay.position();
             if let Err(error) = replaying.check_removed(start, control) {
                 return replaying.end_with(error, control);

@@ -132,7 +132,8 @@ impl Replay {
     /// Goes to the first message at journal position `position` or later.
     ///
     /// A position before the oldest remaining file means the oldest message; one after the last
-    /// message means future messages. Damage that ends there or before is passed in silence.
+    /// message means future messages. Damage that ends there or before is passed in silence; other
+    /// damage is that of the next run.
     ///
     /// # Errors
     ///
@@ -220,8 +221,12 @@ impl Replay {
             if found.is_some() && !starts_before {
                 break;
             }
-            if !starts_before && let Some(lost) = &refused {
-                return Err(lost.error(Some(next.header.position.get())));
+            if !starts_before && let Some(lost) = refused {
+                // The place may be in the lost file: the next run is this damage.
+                self.enter(next);
+                self.headless = Some(lost);
+                (self.wanted, self.passes) = (wanted, 0);
+                return Ok(());
             }
             // What was recorded there without a message may be unread: reading comes to it from the
             // file before.

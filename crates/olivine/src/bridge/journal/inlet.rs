@@ -119,6 +119,7 @@ impl JournalInlet {
 
     /// Refuses a channel that was never recorded if others were: its name is wrong.
     fn check_known(&self, stop: &StopWhen) -> Result<(), LinkError> {
+        crate::points::look("journal.sought");
         let found = self.find_lane(Start::Oldest, stop).map_err(link_error)?;
         let Some(names) = found.err().filter(|names| !names.is_empty()) else {
             return Ok(());
@@ -325,6 +326,11 @@ impl Inlet for JournalInlet {
             }
         }
         match self.replay(&mut replay, &mut replaying, control) {
+            // The next replay continues here.
+            Err(error) if stop.has_ended(&error) => {
+                control.leave_undelivered(0);
+                Ok(())
+            }
             Err(error) => replaying.end_with(error, control),
             ended => ended,
         }
@@ -398,10 +404,7 @@ impl JournalInlet {
             }
             let run = match replay.next_run() {
                 Ok(run) => run,
-                Err(error) if stop.is_why(&error) => {
-                    control.leave_undelivered(0);
-                    return Ok(());
-                }
+                Err(error) if stop.is_why(&error) => return Err(link_error(error)),
                 Err(error) => {
                     let is_damaged = matches!(error, JournalError::Damaged { .. });
                     if is_damaged && self.pass_removed(replay, replaying, control)? {

@@ -1,7 +1,7 @@
 //! Reading that a request may end, however far it is from the next message.
 
 use super::term;
-use crate::error::JournalError;
+use crate::error::{JournalError, LinkError};
 use core::fmt;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -33,11 +33,16 @@ impl StopWhen {
 
     /// Whether `error` is that of a reader that was asked to stop.
     pub(super) fn is_why(&self, error: &JournalError) -> bool {
-        let kind = match error {
-            JournalError::Io { source, .. } => source.kind(),
-            _ => return false,
-        };
-        kind == ErrorKind::Interrupted && self.is_asked()
+        matches!(error, JournalError::Io { source, .. } if self.has_interrupted(source))
+    }
+
+    /// As [`StopWhen::is_why`], where the error is that of a bridge.
+    pub(super) fn has_ended(&self, error: &LinkError) -> bool {
+        matches!(error, LinkError::Io { source, .. } if self.has_interrupted(source))
+    }
+
+    fn has_interrupted(&self, source: &io::Error) -> bool {
+        source.kind() == ErrorKind::Interrupted && self.is_asked()
     }
 }
 

@@ -47,6 +47,7 @@ impl AwaitedChannel {
             return Ok(());
         }
         self.is_reported = true;
+        crate::points::look("journal.sought");
         let others = match self.others.take() {
             Some(others) => others,
             None => match inlet.find_lane(Start::Oldest, stop).map_err(link_error)? {
@@ -82,6 +83,46 @@ impl AwaitedChannel {
                 status.stage = LinkStage::Connected;
                 status.note = format!("the channel '{}' is recorded", inlet.config.channel());
             });
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::bridge::journal::lane::Lane;
+    use crate::bridge::journal::{Recorder, RecorderSettings};
+    use crate::bridge::{Destination, Inlet, any_type};
+    use crate::channel::subscriber::Subscriber;
+    use crate::link::Stop;
+    use crate::uri::{Config, SyncPolicy};
+
+    /// A request to stop that came while the channel was looked for was an error.
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
+    fn request_to_stop_does_not_fail_a_replay_that_looks_for_its_channel() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("other.olv");
+        let settings = RecorderSettings::default().sync(SyncPolicy::Never);
+        let mut recorder = Recorder::open(&path, &settings).unwrap();
+        let lane = recorder.lane(&Lane::new("one", 0, 8, 1)).unwrap();
+        let message = [16, 0, 0, 0, 9, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        recorder.append(lane, 0, 1, &message).unwrap();
+        recorder.close().unwrap();
+        for follow in ["no", "yes"] {
+            let channels = folder.path().join(follow);
+            let uri = format!("shm://ring?dir={}&capacity=4KiB", channels.display());
+            let mut keeper = Subscriber::open(&uri).unwrap();
+            let control = Control::new().unwrap();
+            let ring = Config::parse(&uri).unwrap();
+            let destination = Destination::new(&ring, any_type(), &control);
+            let far = format!("file://{}?channel=none&follow={follow}", path.display());
+            let inlet = Box::new(JournalInlet::new(&Config::parse(&far).unwrap()));
+            let asked = control.clone();
+            crate::points::hook::at("journal.sought", move || asked.stop(Stop::Now));
+            inlet.run(destination, &control, false).unwrap();
+            assert!(control.must_stop(), "{follow}: it looked for the channel");
+            assert!(keeper.try_receive().unwrap().is_none(), "{follow}");
         }
     }
 }

@@ -114,7 +114,8 @@ impl Replay {
 
     /// From now on each call that reads ends early once `asked` returns true, with an
     /// [`JournalError::Io`] whose source has the kind `Interrupted`: a seek, and a search behind
-    /// damage, may read long before they return. It is called for each block.
+    /// damage, may read long before they return. It is called for each block. Repeat a seek that
+    /// ended early: the replay is not at its place.
     pub fn stop_when(&mut self, asked: impl Fn() -> bool + Send + Sync + 'static) {
         self.stop = StopWhen::new(asked);
     }
@@ -246,7 +247,7 @@ impl Replay {
         self.walk.seek(block_is_before, &self.stop)?;
         if self.walk.offset == begin {
             // The file before ends at this place: its last recorder may have failed.
-            self.walk.failed_before = self.failures_before(&before);
+            self.walk.failed_before = self.failures_before(&before)?;
         }
         self.block_position = self.walk.position;
         (self.wanted, self.passes) = (wanted, 0);
@@ -256,11 +257,17 @@ impl Replay {
     /// Why the recordings before the file at which the walk begins failed, oldest first, from the
     /// files `terms` before it. A replay from the start finds what is wrong there, and comes no
     /// further.
-    fn failures_before(&self, terms: &[u64]) -> Vec<String> {
+    ///
+    /// # Errors
+    ///
+    /// It is asked to stop.
+    fn failures_before(&self, terms: &[u64]) -> Result<Vec<String>, JournalError> {
         let mut header = self.walk.source.header.clone();
         let mut failures = Vec::new();
         for term in terms.iter().rev() {
             let Some((found, has_run, begin)) = self.failures_of(*term, &header) else {
+                // That may be why.
+                self.stop.check(&self.walk.source.path)?;
                 break;
             };
             failures.splice(0..0, found);
@@ -269,7 +276,7 @@ impl Replay {
             }
             header = begin;
         }
-        failures
+        Ok(failures)
     }
 
     /// The failures behind the last run of the file `term`, whether it has a run, and its header;

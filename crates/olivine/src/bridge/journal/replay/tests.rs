@@ -7,6 +7,11 @@ use crate::uri::{Rotation, SyncPolicy};
 
 /// Records `count` frames of 2 KiB into files of a block or two.
 fn record(path: &Path, count: u64) {
+    recorded(path, count).close().unwrap();
+}
+
+/// As [`record`], before the end.
+fn recorded(path: &Path, count: u64) -> Recorder {
     let settings = RecorderSettings::default()
         .sync(SyncPolicy::Never)
         .rotate(Rotation::by_size(4096));
@@ -19,7 +24,7 @@ fn record(path: &Path, count: u64) {
         recorder.append(lane, first + n * 2048, n, &frame).unwrap();
         recorder.flush().unwrap();
     }
-    recorder.close().unwrap();
+    recorder
 }
 
 #[test]
@@ -209,4 +214,38 @@ fn reading_ends_where_it_is_asked_to_stop() {
         };
         assert_eq!(source.kind(), std::io::ErrorKind::Interrupted, "{looks}");
     }
+}
+
+/// The failures were left out, without a word.
+#[test]
+fn seek_that_is_asked_to_stop_leaves_no_failure_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("failed.olv");
+    for _ in 0..6 {
+        recorded(&path, 3)
+            .close_failed("the sensor is gone")
+            .unwrap();
+    }
+    record(&path, 3);
+    let (mut stopped, mut failures) = (0, 0);
+    for term in term::list(&path).unwrap() {
+        let start = source(&path, term).unwrap().header.position.get();
+        let mut replay = Replay::open(&path).unwrap();
+        replay.seek_position(start).unwrap();
+        let expected = replay.failed_before().to_vec();
+        failures += expected.len();
+        for looks in 0..10 {
+            let left = std::sync::Mutex::new(looks);
+            replay.stop_when(move || {
+                let mut left = left.lock().unwrap();
+                *left -= 1;
+                *left < 0
+            });
+            match replay.seek_position(start) {
+                Ok(()) => assert_eq!(replay.failed_before(), expected, "{start}: {looks}"),
+                Err(_) => stopped += 1,
+            }
+        }
+    }
+    assert!(stopped > 0 && failures > 0, "{stopped}, {failures}");
 }

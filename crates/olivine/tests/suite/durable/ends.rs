@@ -6,6 +6,18 @@ use crate::common::{TestFolder, kill, until};
 use olivine::{Durable, LinkError, Publisher, ReceiveError, Subscriber};
 use std::time::Duration;
 
+/// The publisher of `uri`, whose 10 messages a process with the name has read, which was killed.
+fn read_by_a_killed_name(place: &TestFolder, uri: &str, named: &str) -> Publisher {
+    let words = SharedWords::create(&place.file("words"), 1).unwrap();
+    let mut publisher = Publisher::open(uri).unwrap();
+    let reader = start(place, "hang", named);
+    until("it is there", || publisher.count_subscribers() == 1);
+    send(&mut publisher, 0..10);
+    until("it has read", || words.load(OPEN) == 1);
+    kill(reader);
+    publisher
+}
+
 #[test]
 fn missed_end_is_reported_once_to_the_next_process() {
     let place = TestFolder::new();
@@ -17,13 +29,7 @@ fn missed_end_is_reported_once_to_the_next_process() {
         let mut answers = (0..100).map(|_| subscriber.try_receive().map(|_| ()));
         answers.any(|answer| matches!(answer, Err(ReceiveError::Closed)))
     };
-    let words = SharedWords::create(&place.file("words"), 1).unwrap();
-    let mut publisher = Publisher::open(&uri).unwrap();
-    let reader = start(&place, "hang", &named);
-    until("it is there", || publisher.count_subscribers() == 1);
-    send(&mut publisher, 0..10);
-    until("it has read", || words.load(OPEN) == 1);
-    kill(reader);
+    let publisher = read_by_a_killed_name(&place, &uri, &named);
     publisher.close().unwrap();
     assert!(is_closed(&named), "it was killed before the end");
     assert!(
@@ -161,13 +167,7 @@ fn every_receive_call_reports_the_failure_of_the_absence_first() {
 fn killed_durable_subscriber_gets_the_failed_end_in_its_next_process() {
     let place = TestFolder::new();
     let (uri, named) = (place.uri("slain", ""), place.uri("slain", "name=archive"));
-    let words = SharedWords::create(&place.file("words"), 1).unwrap();
-    let mut publisher = Publisher::open(&uri).unwrap();
-    let reader = start(&place, "hang", &named);
-    until("it is there", || publisher.count_subscribers() == 1);
-    send(&mut publisher, 0..10);
-    until("it has read", || words.load(OPEN) == 1);
-    kill(reader);
+    let publisher = read_by_a_killed_name(&place, &uri, &named);
     publisher.close_failed("torn").unwrap();
     assert_eq!(failure(visit(&named)), "torn");
     assert!(is_quiet(&visit(&named)), "it was reported before");

@@ -193,6 +193,16 @@ fn seek_behind_damage_reads_headers_only() {
     assert!(bodies < 20, "{bodies}");
 }
 
+/// Asks to stop after so many looks.
+fn after(looks: i32) -> impl Fn() -> bool + Send + Sync + 'static {
+    let left = std::sync::Mutex::new(looks);
+    move || {
+        let mut left = left.lock().unwrap();
+        *left -= 1;
+        *left < 0
+    }
+}
+
 #[test]
 fn reading_ends_where_it_is_asked_to_stop() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,12 +211,7 @@ fn reading_ends_where_it_is_asked_to_stop() {
     // It is asked at the first look, in the search by headers, or behind the damage.
     for looks in [0, 2, 4, 6, 8] {
         let mut replay = Replay::open(&path).unwrap();
-        let left = std::sync::Mutex::new(looks);
-        replay.stop_when(move || {
-            let mut left = left.lock().unwrap();
-            *left -= 1;
-            *left < 0
-        });
+        replay.stop_when(after(looks));
         let found = replay.seek_position(15 * 2048);
         let found = found.and_then(|()| replay.next_run().map(|_| ()));
         let Err(JournalError::Io { source, .. }) = found else {
@@ -235,12 +240,7 @@ fn seek_that_is_asked_to_stop_leaves_no_failure_out() {
         let expected = replay.failed_before().to_vec();
         failures += expected.len();
         for looks in 0..10 {
-            let left = std::sync::Mutex::new(looks);
-            replay.stop_when(move || {
-                let mut left = left.lock().unwrap();
-                *left -= 1;
-                *left < 0
-            });
+            replay.stop_when(after(looks));
             match replay.seek_position(start) {
                 Ok(()) => assert_eq!(replay.failed_before(), expected, "{start}: {looks}"),
                 Err(_) => stopped += 1,

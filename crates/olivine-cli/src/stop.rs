@@ -7,9 +7,9 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Longest wait before the request to stop is checked.
@@ -27,8 +27,6 @@ pub(crate) struct Stop {
     /// Which of [`REQUESTS`] came.
     signalled: [Arc<AtomicBool>; REQUESTS.len()],
     deadline_ns: Option<u64>,
-    /// What is done at the moment that a signal ends at once.
-    at_once: Arc<Mutex<Option<String>>>,
 }
 
 impl Stop {
@@ -52,13 +50,11 @@ impl Stop {
         // The flag is never read: catching the signal is enough.
         signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         let mut signals = Signals::new(REQUESTS)?;
-        let at_once = Arc::clone(&self.at_once);
         std::thread::Builder::new()
             .name("olivine-signals".into())
             .spawn(move || {
                 let mut first: Option<Instant> = None;
                 for signal in signals.forever() {
-                    end_at_once(&at_once, signal);
                     if first.get_or_insert_with(Instant::now).elapsed() >= ONE_REQUEST {
                         progress::clear_for_good();
                         signal_hook::low_level::exit(exit_code(signal));
@@ -66,22 +62,6 @@ impl Stop {
                 }
             })?;
         Ok(())
-    }
-
-    /// Does `work`, which does not look for requests and leaves nothing half done. Meanwhile a
-    /// signal ends the process, after a line that says `doing`.
-    pub(crate) fn at_once<R>(&self, doing: String, work: impl FnOnce() -> R) -> R {
-        let set = |doing| {
-            *self.at_once.lock().unwrap_or_else(PoisonError::into_inner) = doing;
-        };
-        set(Some(doing));
-        // It may have come before.
-        if let Some(signal) = self.signal() {
-            end_at_once(&self.at_once, signal);
-        }
-        let done = work();
-        set(None);
-        done
     }
 
     /// What `open` returns, which may take long at `place` and does not look for requests: it runs
@@ -105,6 +85,26 @@ impl Stop {
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(Failure::failed(format!("opening {place} panicked")));
                 }
+            }
+        }
+    }
+
+    /// As [`Stop::opened`], of a command that has nothing else to end.
+    ///
+    /// # Errors
+    ///
+    /// [`Failure::Interrupted`] if it is to stop before, after a line that says `doing`.
+    pub(crate) fn done<R: Send + 'static>(
+        &self,
+        place: &str,
+        doing: &str,
+        work: impl FnOnce() -> Outcome<R> + Send + 'static,
+    ) -> Outcome<R> {
+        match self.opened(place, work, || {})? {
+            Some(done) => done,
+            None => {
+                complain(&format!("stopped while it {doing} {place}"));
+                Err(self.cut_short().err().unwrap_or(Failure::BadResult))
             }
         }
     }
@@ -199,18 +199,7 @@ impl Default for Stop {
             asked: Arc::default(),
             signalled: Default::default(),
             deadline_ns: None,
-            at_once: Arc::default(),
         }
-    }
-}
-
-/// Ends the process, if `doing` says that a signal does so.
-fn end_at_once(doing: &Mutex<Option<String>>, signal: i32) {
-    let doing = doing.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(doing) = &*doing {
-        complain(&format!("stopped while it {doing}"));
-        progress::clear_for_good();
-        signal_hook::low_level::exit(exit_code(signal));
     }
 }
 

@@ -146,15 +146,16 @@ impl End {
 pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
     let failed = |error: JournalError| Failure::Failed(error.into());
     let stop = Stop::install()?;
-    let look = || -> Outcome<Contents> {
-        let outline = Outline::read(path).map_err(failed)?;
+    let journal = path.to_owned();
+    let look = move || {
+        let outline = Outline::read(&journal).map_err(failed)?;
         if exact || outline.file_bytes() <= READ_BYTES {
-            let mut replay = Replay::open(path).map_err(failed)?;
+            let mut replay = Replay::open(&journal).map_err(failed)?;
             return Ok(read(&mut replay, outline));
         }
         Ok(estimate(outline))
     };
-    let contents = stop.at_once(format!("read {}", path.display()), look)?;
+    let contents = stop.done(&path.display().to_string(), "read", look)?;
     if common.json {
         print_json(&contents.as_json(path))?;
     } else {

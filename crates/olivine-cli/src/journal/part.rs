@@ -92,25 +92,28 @@ impl<'a> Part<'a> {
     ///
     /// The journal cannot be opened, or has none of the lanes.
     pub(super) fn open(path: &Path, args: &'a PartArgs, stop: &Stop) -> Outcome<Self> {
-        let doing = format!("looked for the part in {}", path.display());
-        stop.at_once(doing, || Self::opened(path, args, stop))
-    }
-
-    fn opened(path: &Path, args: &'a PartArgs, stop: &Stop) -> Outcome<Self> {
-        let failed = |error: JournalError| Failure::Failed(error.into());
-        let outline = Outline::read(path).map_err(failed)?;
-        check_lanes(&outline, args)?;
-        check_range(path, &outline, args)?;
-        let mut replay = Replay::open(path).map_err(failed)?;
-        match args.from {
-            Some(Start::Time(time)) => replay.seek_time(time).map_err(failed)?,
-            Some(Start::Position(position)) => replay.seek_position(position).map_err(failed)?,
-            _ => {}
-        }
+        let (journal, asked) = (path.to_owned(), args.clone());
+        let look = move || {
+            let failed = |error: JournalError| Failure::Failed(error.into());
+            let outline = Outline::read(&journal).map_err(failed)?;
+            check_lanes(&outline, &asked)?;
+            check_range(&journal, &outline, &asked)?;
+            let mut replay = Replay::open(&journal).map_err(failed)?;
+            match asked.from {
+                Some(Start::Time(time)) => replay.seek_time(time).map_err(failed)?,
+                Some(Start::Position(position)) => {
+                    replay.seek_position(position).map_err(failed)?
+                }
+                _ => {}
+            }
+            Ok((outline.end, replay))
+        };
+        let place = path.display().to_string();
+        let (end, mut replay) = stop.done(&place, "looked for the part in", look)?;
         let asked = stop.flag();
         // Relaxed: the flag carries no other data.
         replay.stop_when(move || asked.load(Ordering::Relaxed));
-        let bytes = outline.end.saturating_sub(replay.position());
+        let bytes = end.saturating_sub(replay.position());
         Ok(Self {
             args,
             replay,

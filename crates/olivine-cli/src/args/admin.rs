@@ -137,7 +137,8 @@ Examples:
   olivine rm shm://ticks --name audit         remove a durable subscriber and
                                               discard its unread messages")]
 pub(crate) struct RmArgs {
-    /// Channels, such as shm://ticks; with --name also a URI such as tcp://host:1/x
+    /// Channels, such as shm://ticks; tcp://host:1/x?name=NAME is the ring that this
+    /// name has here
     #[arg(required = true, add = complete::channel())]
     pub(crate) uri: Vec<String>,
     /// Also remove channels in use or of another version; attached processes

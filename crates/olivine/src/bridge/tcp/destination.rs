@@ -100,8 +100,13 @@ impl Receiving<'_> {
             let before = self.ingress.messages();
             // What comes later, or the end of the connection, ends the sleep below at once.
             let is_drained = std::mem::take(&mut self.pipe.is_drained);
-            let mut moved = !is_drained && self.pipe.read()?;
-            let mut blocked = false;
+            // What was read before the connection ended comes first.
+            let read = if is_drained {
+                Ok(false)
+            } else {
+                self.pipe.read()
+            };
+            let (mut moved, mut blocked) = (false, false);
             loop {
                 match self.step(&mut announced)? {
                     Some(Step::Done) => moved = true,
@@ -133,6 +138,7 @@ impl Receiving<'_> {
                 }
             }
             self.counters.messages(self.ingress.messages() - before);
+            moved |= read?;
             blocked |= self.ingress.retry_room();
             let now = Instant::now();
             let rest = limit.rest(now);

@@ -88,7 +88,11 @@ impl Sending<'_> {
     /// Runs until the end.
     pub(super) fn run(&mut self) -> Result<(), ConnectionEnd> {
         let mut state = State::default();
-        let outcome = match self.carry(&mut state) {
+        let carried = self.carry(&mut state).map_err(|broken| match broken {
+            ConnectionEnd::Io(_) => self.close_of_peer(&mut state).unwrap_or(broken),
+            broken => broken,
+        });
+        let outcome = match carried {
             Ok(()) => return self.pipe.send_end(self.control),
             // It needs no answer.
             Err(ConnectionEnd::ByPeer { .. }) if self.pipe.has_end && self.may_end() => {
@@ -167,10 +171,27 @@ impl Sending<'_> {
         if !awaited && !state.polls.is_multiple_of(SOCKET_EVERY) {
             return Ok(false);
         }
-        if !self.pipe.read()? {
-            state.is_socket_drained = true;
-            return Ok(false);
+        // The handshake may have read blocks behind its last one, and then the connection may end:
+        // these blocks come first.
+        let read = self.pipe.read();
+        self.take_input(state)?;
+        let moved = read?;
+        state.is_socket_drained |= !moved;
+        Ok(moved)
+    }
+
+    /// The close block of a far side that hung up before we read it, after an error of writing.
+    fn close_of_peer(&mut self, state: &mut State) -> Option<ConnectionEnd> {
+        while let Ok(true) = self.pipe.read() {
+            if let Err(broken @ ConnectionEnd::ByPeer { .. }) = self.take_input(state) {
+                return Some(broken);
+            }
         }
+        None
+    }
+
+    /// Handles the blocks that were read.
+    fn take_input(&mut self, state: &mut State) -> Result<(), ConnectionEnd> {
         while let Some(arrived) = self.pipe.decoder.next()? {
             match arrived {
                 Arrived::Ack {
@@ -189,7 +210,7 @@ impl Sending<'_> {
                 }
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     fn acknowledge(

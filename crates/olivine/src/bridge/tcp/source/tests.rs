@@ -107,6 +107,67 @@ fn failure_that_comes_before_the_first_is_sent_goes_with_it() {
     assert!(sent.contains("torn") && sent.contains("worn"), "{sent:?}");
 }
 
+fn hello_of_far_side() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let hello = Hello {
+        instance: 1,
+        ..Hello::default()
+    };
+    hello.put(&mut bytes);
+    bytes
+}
+
+fn put_gone(bytes: &mut Vec<u8>) {
+    wire::put_close(bytes, Close::Gone, "this side has unsubscribed");
+}
+
+fn assert_gone(outcome: Result<(), ConnectionEnd>) {
+    let outcome = outcome.unwrap_err();
+    let close = match &outcome {
+        ConnectionEnd::ByPeer { close, .. } => Some(*close),
+        _ => None,
+    };
+    assert_eq!(close, Some(Close::Gone), "{outcome}");
+}
+
+/// A regression: the handshake read the close block, too, and then the connection had ended. The
+/// place of the name was kept, and the publisher waited for it.
+#[test]
+fn far_side_that_leaves_right_after_its_hello_is_heard() {
+    let config = Config::parse("inproc://gone-at-once").unwrap();
+    let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
+    let (mut pipe, mut far) = pair();
+    let mut bytes = hello_of_far_side();
+    put_gone(&mut bytes);
+    far.write_all(&bytes).unwrap();
+    drop(far);
+    let control = Control::new().unwrap();
+    pipe.expect_hello(&control, Duration::from_secs(60))
+        .unwrap();
+    assert_gone(sending(&mut pipe, &mut egress, &control).run());
+}
+
+/// The same, if the first look at the connection is a write to it, and it is reset.
+#[test]
+fn far_side_that_left_is_heard_after_a_failed_write() {
+    let config = Config::parse("inproc://gone-before").unwrap();
+    let mut egress = Egress::open(&config, ShapeRole::Names).unwrap();
+    let (mut pipe, mut far) = pair();
+    let control = Control::new().unwrap();
+    assert!(pipe.flush().unwrap(), "our hello");
+    far.write_all(&hello_of_far_side()).unwrap();
+    pipe.expect_hello(&control, Duration::from_secs(60))
+        .unwrap();
+    let mut bytes = Vec::new();
+    put_gone(&mut bytes);
+    far.write_all(&bytes).unwrap();
+    // It has our hello unread, so its close is a reset.
+    far.peek(&mut [0]).unwrap();
+    drop(far);
+    let _publisher: Publisher = Publisher::open_as(&config, &TypeTag::default(), None).unwrap();
+    assert_gone(sending(&mut pipe, &mut egress, &control).run());
+}
+
 /// A regression: without the rest of a partly written block, the far side took the source for
 /// killed.
 #[test]

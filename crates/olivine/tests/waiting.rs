@@ -233,7 +233,7 @@ mod storms {
     /// Lasts longer than a participant with `park` looks before it sleeps: 25 us.
     fn outlast_looks() {
         let start = std::time::Instant::now();
-        while start.elapsed() < std::time::Duration::from_micros(50) {
+        while start.elapsed() < Duration::from_micros(50) {
             std::hint::spin_loop();
         }
     }

@@ -114,14 +114,17 @@ fn stopped_replay_is_incomplete() {
     }
 }
 
-/// The URI of a journal of two messages that is as long as a disk: it has nothing behind them, and
-/// the search for a whole block there takes minutes.
+/// The URI of a journal of two messages, behind which a block seems to begin eight million times:
+/// the search for a whole one takes long.
 fn long_journal(place: &TestFolder) -> String {
     let file = place.path().join("long.olv");
     let journal = format!("file://{}", file.display());
     assert!(place.run(&["pub", &journal, "one", "two"]).status.success());
-    let opened = std::fs::File::options().write(true).open(&file).unwrap();
-    opened.set_len(1 << 42).unwrap();
+    let mut opened = std::fs::File::options().append(true).open(&file).unwrap();
+    let junk = b"OLVBLOCK".repeat(1 << 17);
+    for _ in 0..64 {
+        opened.write_all(&junk).unwrap();
+    }
     journal
 }
 

@@ -26,6 +26,7 @@ mod pack;
 mod recorder;
 mod recover;
 mod replay;
+mod search;
 mod settings;
 mod stop_when;
 mod syncer;

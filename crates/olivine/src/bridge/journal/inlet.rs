@@ -13,6 +13,7 @@ use super::lane::Lane;
 use super::outlet::link_error;
 use super::pace::Pacer;
 use super::replay::{PASSES_MAX, Replay, ReplayState};
+use super::search::Search;
 use super::stop_when::StopWhen;
 use crate::bridge::{Destination, Inlet};
 use crate::error::{JournalError, LinkError, OpenError};
@@ -44,6 +45,8 @@ pub(crate) struct JournalInlet {
     /// The first selected lane, found when the ring got its geometry; it may be far behind the
     /// start of the journal.
     first: Option<Lane>,
+    /// What was found behind damage when the ring got its geometry is not searched again.
+    search: Search,
 }
 
 impl JournalInlet {
@@ -51,6 +54,7 @@ impl JournalInlet {
         Self {
             config: config.clone(),
             first: None,
+            search: Search::default(),
         }
     }
 
@@ -65,8 +69,8 @@ impl JournalInlet {
 
     /// The first recorded lane of the selected channel from the start that the settings name on,
     /// else of the whole journal; reads up to there. The replay reports errors of the journal.
-    fn first_lane(&self, stop: &StopWhen) -> Option<Lane> {
-        let from = |start| self.find_lane(start, stop).ok()?.ok();
+    fn first_lane(&self, search: &Search) -> Option<Lane> {
+        let from = |start| self.find_lane(start, search).ok()?.ok();
         match self.config.from {
             Start::Oldest | Start::Now => from(Start::Oldest),
             start => from(start).or_else(|| from(Start::Oldest)),
@@ -78,9 +82,9 @@ impl JournalInlet {
     fn find_lane(
         &self,
         start: Start,
-        stop: &StopWhen,
+        search: &Search,
     ) -> Result<Result<Lane, BTreeSet<String>>, JournalError> {
-        let mut replay = self.replay_until(stop)?;
+        let mut replay = self.replay_by(search)?;
         match start {
             Start::Time(time) => replay.seek_time(time)?,
             Start::Position(position) => replay.seek_position(position)?,
@@ -111,16 +115,16 @@ impl JournalInlet {
     }
 
     /// The journal at its oldest message; reading ends early if that is asked for.
-    fn replay_until(&self, stop: &StopWhen) -> Result<Replay, JournalError> {
+    fn replay_by(&self, search: &Search) -> Result<Replay, JournalError> {
         let mut replay = Replay::open(self.path())?;
-        replay.stop_by(stop);
+        replay.search_by(search);
         Ok(replay)
     }
 
     /// Refuses a channel that was never recorded if others were: its name is wrong.
-    fn check_known(&self, stop: &StopWhen) -> Result<(), LinkError> {
+    fn check_known(&self, search: &Search) -> Result<(), LinkError> {
         crate::points::look("journal.sought");
-        let found = self.find_lane(Start::Oldest, stop).map_err(link_error)?;
+        let found = self.find_lane(Start::Oldest, search).map_err(link_error)?;
         let Some(names) = found.err().filter(|names| !names.is_empty()) else {
             return Ok(());
         };
@@ -133,8 +137,8 @@ impl JournalInlet {
     }
 
     /// Refuses a start behind the end, unless the journal may grow up to it.
-    fn check_position(&self, position: u64, stop: &StopWhen) -> Result<(), JournalError> {
-        let mut replay = self.replay_until(stop)?;
+    fn check_position(&self, position: u64, search: &Search) -> Result<(), JournalError> {
+        let mut replay = self.replay_by(search)?;
         if self.config.groups.file.follow || replay.is_recorded_into()? {
             return Ok(());
         }
@@ -150,9 +154,9 @@ impl JournalInlet {
     }
 
     /// Opens the journal; with `follow` it may not exist yet.
-    fn open(&self, control: &Arc<Control>, stop: &StopWhen) -> Result<Option<Replay>, LinkError> {
+    fn open(&self, control: &Arc<Control>, search: &Search) -> Result<Option<Replay>, LinkError> {
         loop {
-            match self.replay_until(stop) {
+            match self.replay_by(search) {
                 Ok(replay) => return Ok(Some(replay)),
                 Err(JournalError::Missing { .. }) if self.config.groups.file.follow => {
                     control.report(|status| {
@@ -195,7 +199,7 @@ impl JournalInlet {
                 return Ok(first.unwrap_or_else(|| replay.position()));
             }
             Start::Position(position) => {
-                self.check_position(position, replay.stop())?;
+                self.check_position(position, replay.search())?;
                 replay.seek_position(position)?;
                 // Runs before it in its block are skipped.
                 return Ok(position.max(replay.position()));
@@ -207,7 +211,7 @@ impl JournalInlet {
 
 impl Inlet for JournalInlet {
     fn shape(&mut self, ring: &mut Config) -> Result<(), OpenError> {
-        self.first = self.first_lane(&StopWhen::default());
+        self.first = self.first_lane(&self.search);
         if let (Some(lane), None) = (&self.first, ring.align) {
             ring.align = Some(lane.align.into());
         }
@@ -223,11 +227,12 @@ impl Inlet for JournalInlet {
         let was_there = self.path().exists();
         let asked = Arc::clone(control);
         let stop = StopWhen::new(move || asked.must_stop());
-        let Some(mut replay) = self.open(control, &stop)? else {
+        let search = self.search.with(stop.clone());
+        let Some(mut replay) = self.open(control, &search)? else {
             return Ok(());
         };
         // A lane that was missing then may exist now.
-        let first = self.first.take().or_else(|| self.first_lane(&stop));
+        let first = self.first.take().or_else(|| self.first_lane(&search));
         // The first recording decides the type, if the ring accepts any.
         let is_typed = first.is_some() || !destination.typed().any;
         if let Some(lane) = first {
@@ -356,7 +361,7 @@ impl JournalInlet {
     /// Whether the stream ends where the replay found no recorder; `false` if one has come.
     fn is_over(&self, replay: &Replay, replaying: &Replaying) -> Result<bool, LinkError> {
         if replaying.channel.is_none() && !replaying.is_resumed {
-            self.check_known(replay.stop())?;
+            self.check_known(replay.search())?;
         }
         if self.accepts_unfinished() {
             return Ok(true);
@@ -365,11 +370,11 @@ impl JournalInlet {
     }
 
     /// Where the journal ends now; `None` if no time is left to find it.
-    fn end(&self, stop: &StopWhen) -> Result<Option<u64>, LinkError> {
-        let mut replay = self.replay_until(stop).map_err(link_error)?;
+    fn end(&self, search: &Search) -> Result<Option<u64>, LinkError> {
+        let mut replay = self.replay_by(search).map_err(link_error)?;
         match replay.seek_end() {
             Ok(()) => Ok(Some(replay.position())),
-            Err(error) if stop.is_why(&error) => Ok(None),
+            Err(error) if search.stop.is_why(&error) => Ok(None),
             Err(error) => Err(link_error(error)),
         }
     }
@@ -381,7 +386,8 @@ impl JournalInlet {
         control: &Arc<Control>,
     ) -> Result<(), LinkError> {
         let mut note = String::new();
-        let stop = replay.stop().clone();
+        let search = replay.search().clone();
+        let stop = &search.stop;
         let mut looked_again = false;
         let mut awaited =
             AwaitedChannel::new(self.config.groups.file.named && !replaying.is_resumed);
@@ -392,7 +398,7 @@ impl JournalInlet {
             if control.stopping().is_some() {
                 let goal = match goal {
                     Some(goal) => goal,
-                    None => *goal.insert(self.end(&stop)?.unwrap_or(u64::MAX)),
+                    None => *goal.insert(self.end(&search)?.unwrap_or(u64::MAX)),
                 };
                 if control.must_stop() || replay.position() >= goal {
                     if replay.position() < goal {
@@ -488,7 +494,7 @@ impl JournalInlet {
             }
             looked_again = false;
             if self.config.groups.file.follow {
-                awaited.report(self, &stop, control)?;
+                awaited.report(self, &search, control)?;
             }
             let wake = control.wake_fd();
             replay.wait_or(GROW_NAP, Some(wake)).map_err(link_error)?;

@@ -4,6 +4,7 @@ use super::failure;
 use super::format::{BlockHeader, Kind, RunHeader};
 use super::lane::{self, Lane, Lanes};
 use super::replay::{Replay, ReplayState, Run};
+use super::search::Search;
 use super::stop_when::StopWhen;
 use super::term::{self, Found, Source};
 use super::walk::{Step, Walk};
@@ -123,7 +124,7 @@ impl Outline {
     /// [`JournalError`]: `Missing`, `NotAJournal`, `Version`, `Damaged` for a file's header or a
     /// missing file, `Io`, `NoZstd`.
     pub fn read(path: &Path) -> Result<Self, JournalError> {
-        Self::read_by(path, &StopWhen::default())
+        Self::read_by(path, &Search::default())
     }
 
     /// As [`Outline::read`], until `asked` returns true: the search for the next whole block may
@@ -136,10 +137,10 @@ impl Outline {
         path: &Path,
         asked: impl Fn() -> bool + Send + Sync + 'static,
     ) -> Result<Self, JournalError> {
-        Self::read_by(path, &StopWhen::new(asked))
+        Self::read_by(path, &Search::until(StopWhen::new(asked)))
     }
 
-    fn read_by(path: &Path, stop: &StopWhen) -> Result<Self, JournalError> {
+    fn read_by(path: &Path, search: &Search) -> Result<Self, JournalError> {
         let mut replay = Replay::open(path)?;
         let mut known = Lanes::default();
         let mut spots = Vec::new();
@@ -196,7 +197,7 @@ impl Outline {
                 before = None;
                 walk.lanes.clone_from(&known);
                 let (newest, complete) =
-                    without_index(&mut walk, term, &mut spots, &mut damage, stop)?;
+                    without_index(&mut walk, term, &mut spots, &mut damage, search)?;
                 last_ns = newest.or(last_ns);
                 known.clone_from(&walk.lanes);
                 all_lanes = complete;
@@ -231,8 +232,8 @@ impl Outline {
             damage,
             read: BlocksRead::default(),
         };
-        outline.read_first(path, stop)?;
-        outline.read_some(path, &known, &spots, stop)?;
+        outline.read_first(path, search)?;
+        outline.read_some(path, &known, &spots, search)?;
         outline.missed_bytes = outline.missed();
         Ok(outline)
     }
@@ -244,7 +245,7 @@ impl Outline {
     }
 
     /// Finds the first run, and where the lanes of the first block begin.
-    fn read_first(&mut self, path: &Path, stop: &StopWhen) -> Result<(), JournalError> {
+    fn read_first(&mut self, path: &Path, search: &Search) -> Result<(), JournalError> {
         let mut walk = Walk::new(Replay::open(path)?.into_source());
         while walk.offset < FIRST_BYTES {
             let ends: Vec<u64> = walk.lanes.iter().map(|known| known.end).collect();
@@ -254,7 +255,7 @@ impl Outline {
                 Step::Not(problem) => {
                     // Behind everything it is the torn tail.
                     if walk.position < self.end {
-                        note_damage(&mut self.damage, &walk, problem, stop);
+                        note_damage(&mut self.damage, &walk, problem, search);
                     }
                     break;
                 }
@@ -285,7 +286,7 @@ impl Outline {
         path: &Path,
         known: &Lanes,
         spots: &[Spot],
-        stop: &StopWhen,
+        search: &Search,
     ) -> Result<(), JournalError> {
         let mut bytes = 0;
         let mut open: Option<(u64, Walk)> = None;
@@ -309,7 +310,7 @@ impl Outline {
                     &mut self.damage,
                     &walk,
                     "an index names a block that is not there",
-                    stop,
+                    search,
                 );
                 break;
             };
@@ -318,7 +319,7 @@ impl Outline {
                     &mut self.damage,
                     &walk,
                     "an index names another block",
-                    stop,
+                    search,
                 );
                 break;
             }
@@ -326,7 +327,7 @@ impl Outline {
             match walk.step()? {
                 Step::Runs => self.count(&walk),
                 Step::Not(problem) if self.has_all_lanes => {
-                    note_damage(&mut self.damage, &walk, problem, stop);
+                    note_damage(&mut self.damage, &walk, problem, search);
                     break;
                 }
                 _ => {}
@@ -430,7 +431,7 @@ fn without_index(
     term: u64,
     spots: &mut Vec<Spot>,
     damage: &mut Option<String>,
-    stop: &StopWhen,
+    search: &Search,
 ) -> Result<(Option<u64>, bool), JournalError> {
     let mut last: Option<(u64, BlockHeader)> = None;
     let mut complete = true;
@@ -466,7 +467,7 @@ fn without_index(
                 continue;
             }
         };
-        let Some((offset, header)) = last_blocks(walk, stop)? else {
+        let Some((offset, header)) = last_blocks(walk, search)? else {
             if problem.is_empty() {
                 // The whole block here is the last one.
                 continue;
@@ -476,7 +477,7 @@ fn without_index(
         };
         if !problem.is_empty() {
             complete = false;
-            note_damage(damage, walk, problem, stop);
+            note_damage(damage, walk, problem, search);
         }
         walk.jump(offset, &header);
     }
@@ -494,12 +495,12 @@ fn without_index(
 }
 
 /// The first whole block in the last MiB of the file, or in the last four, and so on.
-fn last_blocks(walk: &Walk, stop: &StopWhen) -> Result<Option<(u64, BlockHeader)>, JournalError> {
+fn last_blocks(walk: &Walk, search: &Search) -> Result<Option<(u64, BlockHeader)>, JournalError> {
     let length = walk.source.length()?;
     let mut window = TAIL_BYTES;
     loop {
         let from = length.saturating_sub(window).max(walk.offset);
-        let found = walk.source.whole_after(from, walk.sequence, stop)?;
+        let found = walk.source.whole_after(from, walk.sequence, search)?;
         if found.is_some() || from == walk.offset {
             return Ok(found);
         }
@@ -507,14 +508,14 @@ fn last_blocks(walk: &Walk, stop: &StopWhen) -> Result<Option<(u64, BlockHeader)
     }
 }
 
-fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str, stop: &StopWhen) {
+fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str, search: &Search) {
     damage.get_or_insert_with(|| {
         let (path, offset) = (walk.source.path.clone(), walk.offset);
         let error = JournalError::Damaged {
             path,
             offset,
             problem,
-            next: walk.whole_behind(stop).ok().flatten(),
+            next: walk.whole_behind(search).ok().flatten(),
             // The walk may not have read up to here.
             lost_bytes: None,
         };

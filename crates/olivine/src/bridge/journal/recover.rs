@@ -4,8 +4,8 @@ use super::format::{Sealed, TERM_BYTES, TermHeader};
 use super::index::Index;
 use super::lane::Known;
 use super::recorder::TakenUp;
+use super::search::Search;
 use super::settings::RecorderSettings;
-use super::stop_when::StopWhen;
 use super::term::{self, Source};
 use super::walk::{Step, Walk};
 use crate::error::JournalError;
@@ -194,15 +194,15 @@ fn lanes_before(base: &Path, term: u64) -> Result<Vec<Known>, JournalError> {
 /// Walks to the last whole block, over damage if whole blocks follow it.
 fn walk_to_the_end(walk: &mut Walk) -> Result<Recovered, JournalError> {
     let mut damaged = None;
+    let search = Search::default();
     loop {
         match walk.step()? {
             Step::Runs | Step::Passed => {}
             Step::End => break,
             Step::Not(_) => {
-                let never = StopWhen::default();
                 let whole = walk
                     .source
-                    .whole_after(walk.offset, walk.sequence, &never)?;
+                    .whole_after(walk.offset, walk.sequence, &search)?;
                 let Some((offset, header)) = whole else {
                     break;
                 };

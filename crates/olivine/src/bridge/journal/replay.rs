@@ -11,6 +11,7 @@ pub use state::ReplayState;
 
 use super::format::{self, TERM_BYTES, TermHeader};
 use super::recover::Torn;
+use super::search::Search;
 use super::stop_when::StopWhen;
 use super::term::{self, Source};
 use super::walk::{Step, Walk};
@@ -47,7 +48,7 @@ pub struct Replay {
     torn: Option<Torn>,
     /// The oldest file, if only a later one can be read: the walk is at the start of that one.
     headless: Option<Headless>,
-    stop: StopWhen,
+    search: Search,
     watch: Option<Watch>,
 }
 
@@ -107,7 +108,7 @@ impl Replay {
             passes: 0,
             torn: None,
             headless,
-            stop: StopWhen::default(),
+            search: Search::default(),
             watch: None,
         })
     }
@@ -117,17 +118,17 @@ impl Replay {
     /// damage, may read long before they return. It is called for each block. Repeat a seek that
     /// ended early: the replay is not at its place.
     pub fn stop_when(&mut self, asked: impl Fn() -> bool + Send + Sync + 'static) {
-        self.stop = StopWhen::new(asked);
+        self.search = self.search.with(StopWhen::new(asked));
     }
 
-    /// As [`Replay::stop_when`].
-    pub(super) fn stop_by(&mut self, stop: &StopWhen) {
-        self.stop = stop.clone();
+    /// Searches behind damage like this from now on.
+    pub(super) fn search_by(&mut self, search: &Search) {
+        self.search = search.clone();
     }
 
-    /// What asks it to stop.
-    pub(super) fn stop(&self) -> &StopWhen {
-        &self.stop
+    /// How it searches behind damage.
+    pub(super) fn search(&self) -> &Search {
+        &self.search
     }
 
     /// Goes to the first message at journal position `position` or later.
@@ -178,7 +179,7 @@ impl Replay {
         let newest = term::list(&self.base)?.last().copied().unwrap_or(0);
         self.enter(source(&self.base, newest)?);
         if !self.walk.jump_to_seal()? {
-            self.walk.seek(|_, _| true, &self.stop)?;
+            self.walk.seek(|_, _| true, &self.search.stop)?;
             while self.advance()? {}
         }
         self.run = self.walk.runs.len();
@@ -244,7 +245,7 @@ impl Replay {
             (None, None) => {}
         }
         let begin = self.walk.offset;
-        self.walk.seek(block_is_before, &self.stop)?;
+        self.walk.seek(block_is_before, &self.search.stop)?;
         if self.walk.offset == begin {
             // The file before ends at this place: its last recorder may have failed.
             self.walk.failed_before = self.failures_before(&before)?;
@@ -267,7 +268,7 @@ impl Replay {
         for term in terms.iter().rev() {
             let Some((found, has_run, begin)) = self.failures_of(*term, &header) else {
                 // That may be why.
-                self.stop.check(&self.walk.source.path)?;
+                self.search.stop.check(&self.walk.source.path)?;
                 break;
             };
             failures.splice(0..0, found);
@@ -283,7 +284,7 @@ impl Replay {
     /// `None` if it is not whole, or the file of `next` does not follow it.
     fn failures_of(&self, term: u64, next: &TermHeader) -> Option<(Vec<String>, bool, TermHeader)> {
         let mut walk = Walk::new(Source::open(&self.base, term).ok()??);
-        walk.seek(|_, _| true, &self.stop).ok()?;
+        walk.seek(|_, _| true, &self.search.stop).ok()?;
         let mut has_run = walk.offset != TERM_BYTES;
         loop {
             match walk.step().ok()? {
@@ -388,13 +389,13 @@ impl Replay {
 
     /// Moves over one more block; `false` at the end.
     fn advance(&mut self) -> Result<bool, JournalError> {
-        self.stop.check(&self.walk.source.path)?;
+        self.search.stop.check(&self.walk.source.path)?;
         self.torn = None;
         let position = self.walk.position;
         let mut step = self.walk.step()?;
         if matches!(step, Step::End | Step::Not(_)) {
             let here = match step {
-                Step::Not(_) => self.walk.whole_behind(&self.stop)?,
+                Step::Not(_) => self.walk.whole_behind(&self.search)?,
                 _ => None,
             };
             let next = match self.next_term() {
@@ -472,7 +473,7 @@ impl Replay {
             && self.skip_damage()?.is_some()
         {
             self.passes += 1;
-            self.walk.seek(|at, _| at < from, &self.stop)?;
+            self.walk.seek(|at, _| at < from, &self.search.stop)?;
             self.block_position = self.walk.position;
             return Ok(true);
         }
@@ -545,7 +546,10 @@ impl Replay {
         let (offset, sequence) = (self.walk.offset, self.walk.sequence);
         let here = match self.walk.source.look(offset)? {
             term::Found::End => None,
-            _ => self.walk.source.whole_after(offset, sequence, &self.stop)?,
+            _ => self
+                .walk
+                .source
+                .whole_after(offset, sequence, &self.search)?,
         };
         if let Some((offset, header)) = here {
             // The next run has those before the damage.

@@ -1,12 +1,11 @@
 //! The files of a journal: their names, their creation, and opening them for reading.
 
-use super::format::{BLOCK_BYTES, BLOCK_MAGIC, BlockHeader, TERM_BYTES, TermHeader};
-use super::stop_when::StopWhen;
+use super::format::{BLOCK_BYTES, BlockHeader, TERM_BYTES, TermHeader};
 use crate::error::JournalError;
 use crate::liveness::{self, Locks};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -17,8 +16,6 @@ use zerocopy::IntoBytes;
 const LOCK_BYTE: u64 = 1 << 40;
 /// Fewest digits in the name of a file after the first.
 const DIGITS: usize = 6;
-/// Bytes per read in the search for the next whole block.
-const WINDOW: usize = 1 << 20;
 
 #[cfg(test)]
 thread_local! {
@@ -339,11 +336,16 @@ impl Source {
 
     /// Bytes of the file now.
     pub(super) fn length(&self) -> Result<u64, JournalError> {
-        let meta = self
-            .file
-            .metadata()
-            .map_err(refused("look at", &self.path))?;
-        Ok(meta.len())
+        Ok(self.metadata()?.len())
+    }
+
+    /// What the system says about the file now.
+    pub(super) fn metadata(&self) -> Result<Metadata, JournalError> {
+        self.file.metadata().map_err(refused("look at", &self.path))
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// Reads `bytes` bytes at `offset`, fewer at the end of the file.
@@ -384,54 +386,6 @@ impl Source {
         BODIES.with(|count| count.set(count.get() + 1));
         self.read(offset + BLOCK_BYTES, header.stored.get(), into)?;
         Ok(header.matches(into))
-    }
-
-    /// The first whole block behind damage at `offset`: with a number from `sequence` on, at
-    /// `offset` itself with a later one. Bytes may have been cut out or put in, so any byte may be
-    /// its first.
-    ///
-    /// Bodies are checked as long as this does not read the file more than twice. After that, only
-    /// headers are checked, so that a forged file cannot cause endless reads. Reading the block
-    /// finds the damage then. `stop` ends the search.
-    pub(super) fn whole_after(
-        &self,
-        offset: u64,
-        sequence: u64,
-        stop: &StopWhen,
-    ) -> Result<Option<(u64, BlockHeader)>, JournalError> {
-        let length = self.length()?;
-        let mut budget = length.saturating_mul(2);
-        let (mut window, mut body) = (Vec::new(), Vec::new());
-        let mut at = offset;
-        while at + BLOCK_BYTES <= length {
-            stop.check(&self.path)?;
-            self.read(at, WINDOW as u64, &mut window)?;
-            for (n, bytes) in window.windows(BLOCK_MAGIC.len()).enumerate() {
-                if bytes != BLOCK_MAGIC {
-                    continue;
-                }
-                let place = at + n as u64;
-                stop.check(&self.path)?;
-                let Found::Block(header) = self.look(place)? else {
-                    continue;
-                };
-                let is_at_damage = place == offset && header.sequence.get() == sequence;
-                if header.sequence.get() < sequence || is_at_damage {
-                    continue;
-                }
-                let cost = header.stored.get();
-                if budget < cost || self.body(place, &header, &mut body)? {
-                    return Ok(Some((place, header)));
-                }
-                budget -= cost;
-            }
-            // The text may begin in the last bytes of this window.
-            let Some(read @ 1..) = (window.len() + 1).checked_sub(BLOCK_MAGIC.len()) else {
-                break;
-            };
-            at += read as u64;
-        }
-        Ok(None)
     }
 }
 

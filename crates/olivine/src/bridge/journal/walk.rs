@@ -8,6 +8,7 @@ use super::format::{
 use super::index::Index;
 use super::lane::{self, Known, Lanes};
 use super::pack;
+use super::search::Search;
 use super::stop_when::StopWhen;
 use super::term::{Found, Source};
 use crate::error::JournalError;
@@ -216,8 +217,10 @@ impl Walk {
     }
 
     /// Position of the first whole block behind this place in its file.
-    pub(super) fn whole_behind(&self, stop: &StopWhen) -> Result<Option<u64>, JournalError> {
-        let found = self.source.whole_after(self.offset, self.sequence, stop)?;
+    pub(super) fn whole_behind(&self, search: &Search) -> Result<Option<u64>, JournalError> {
+        let found = self
+            .source
+            .whole_after(self.offset, self.sequence, search)?;
         Ok(found.map(|(_, header)| header.position.get()))
     }
 

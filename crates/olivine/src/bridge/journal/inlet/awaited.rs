@@ -2,7 +2,7 @@
 
 use super::JournalInlet;
 use crate::bridge::journal::outlet::link_error;
-use crate::bridge::journal::stop_when::StopWhen;
+use crate::bridge::journal::search::Search;
 use crate::error::LinkError;
 use crate::link::{Control, LinkStage};
 use crate::uri::Start;
@@ -40,7 +40,7 @@ impl AwaitedChannel {
     pub(super) fn report(
         &mut self,
         inlet: &JournalInlet,
-        stop: &StopWhen,
+        search: &Search,
         control: &Control,
     ) -> Result<(), LinkError> {
         if !self.is_awaited || self.is_reported {
@@ -50,7 +50,7 @@ impl AwaitedChannel {
         crate::points::look("journal.sought");
         let others = match self.others.take() {
             Some(others) => others,
-            None => match inlet.find_lane(Start::Oldest, stop).map_err(link_error)? {
+            None => match inlet.find_lane(Start::Oldest, search).map_err(link_error)? {
                 Ok(_) => {
                     self.is_awaited = false;
                     return Ok(());

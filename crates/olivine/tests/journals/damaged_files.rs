@@ -244,6 +244,66 @@ fn lanes_are_those_of_the_index_behind_damage_of_their_description() {
     }
 }
 
+/// A seek by position passed it, one by time was refused, however far it was from the damage.
+#[test]
+fn seek_by_time_passes_damage_like_one_by_position() {
+    let place = TestFolder::new();
+    for has_index in [true, false] {
+        let path = place.file(&format!("{has_index}.olv"));
+        let mut recorder = Recorder::open(&path, &fast()).unwrap();
+        let lane = recorder.lane(&Lane::new("ticks", 0, 8, 1)).unwrap();
+        let mut ends = Vec::new();
+        for n in 0..9 {
+            let end = recorder.end(lane);
+            let run = frame(n, b"a message", 8);
+            recorder
+                .append(lane, end, 100 + 10 * u64::from(n), &run)
+                .unwrap();
+            recorder.flush().unwrap();
+            ends.push(std::fs::metadata(&path).unwrap().len());
+        }
+        recorder.close().unwrap();
+        if !has_index {
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            file.set_len(ends[8]).unwrap();
+        }
+        // The header of the third block of frames.
+        flip(&path, usize::try_from(ends[1]).unwrap() + 8);
+        let from = |time: u64| {
+            let mut replay = Replay::open(&path).unwrap();
+            replay.seek_time(time).unwrap();
+            replay
+        };
+        let tags = |replay: &mut Replay| {
+            let found = deliver(replay);
+            let tags: Vec<u32> = found.messages.iter().map(|message| message.tag).collect();
+            (tags, found.end)
+        };
+        for (time, first) in [(131, 4), (140, 4), (141, 5), (180, 8)] {
+            let (found, end) = tags(&mut from(time));
+            assert_eq!(found, Vec::from_iter(first..9), "{time}: {end:?}");
+            assert!(end.is_ok(), "{time}: {end:?}");
+        }
+        // Lost messages may be from that time on.
+        for (time, before) in [
+            (0, vec![0, 1]),
+            (101, vec![1]),
+            (111, vec![]),
+            (130, vec![]),
+        ] {
+            let mut replay = from(time);
+            let (found, end) = tags(&mut replay);
+            assert_eq!(found, before, "{time}");
+            let is_known = matches!(end, Err(JournalError::Damaged { next: Some(next), .. })
+                if next == 3 * u64::try_from(frame(0, b"a message", 8).len()).unwrap());
+            assert!(is_known, "{time}: {end:?}");
+            replay.skip_damage().unwrap().unwrap();
+            let (found, end) = tags(&mut replay);
+            assert_eq!(found, Vec::from_iter(3..9), "{time}: {end:?}");
+        }
+    }
+}
+
 /// It said that everything before was delivered, where nothing was.
 #[test]
 fn error_of_a_damaged_header_says_that_the_file_cannot_be_read() {

@@ -515,7 +515,11 @@ fn note_damage(damage: &mut Option<String>, walk: &Walk, problem: &'static str, 
             path,
             offset,
             problem,
-            next: walk.whole_behind(search).ok().flatten(),
+            next: walk
+                .whole_behind(search)
+                .ok()
+                .flatten()
+                .map(|behind| behind.position),
             // The walk may not have read up to here.
             lost_bytes: None,
         };

@@ -14,7 +14,7 @@ use super::recover::Torn;
 use super::search::Search;
 use super::stop_when::StopWhen;
 use super::term::{self, Source};
-use super::walk::{Step, Walk};
+use super::walk::{Behind, Step, Walk};
 use super::watch::Watch;
 use crate::error::JournalError;
 use core::fmt;
@@ -69,6 +69,28 @@ impl Wanted {
     fn is_resumed_at(self, header: &TermHeader) -> bool {
         matches!(self, Self::FromPosition { from, passes_damage: false }
             if from == header.position.get())
+    }
+
+    /// Whether nothing before `next` is wanted, from the end of what was read at `read` on.
+    fn is_behind(self, next: Behind, read: u64) -> bool {
+        match self {
+            Self::All => false,
+            Self::FromPosition {
+                from,
+                passes_damage,
+            } => next.position <= from && (passes_damage || read < from),
+            // What is lost may have been recorded at the time of the next block.
+            Self::FromTime(from) => next.time < from,
+        }
+    }
+
+    /// Whether something before the place that is wanted is in a block of this position and time.
+    fn begins_behind(self, position: u64, time: u64) -> bool {
+        match self {
+            Self::All => false,
+            Self::FromPosition { from, .. } => position < from,
+            Self::FromTime(from) => time < from,
+        }
     }
 }
 
@@ -161,6 +183,9 @@ impl Replay {
     }
 
     /// Goes to the first run recorded at `time_ns`, in nanoseconds since 1970, or later.
+    ///
+    /// Damage before a block that was recorded earlier than `time_ns` is passed in silence; other
+    /// damage is that of the next run.
     ///
     /// # Errors
     ///
@@ -449,34 +474,35 @@ impl Replay {
         path: PathBuf,
         offset: u64,
         problem: &'static str,
-        here: Option<u64>,
+        here: Option<Behind>,
     ) -> Result<bool, JournalError> {
         let next = match here {
-            Some(position) => Some(position),
+            Some(here) => Some(here),
             None => {
                 let ours = self.walk.source.header.journal;
                 let later = self.later_file()?;
                 later
                     .filter(|file| file.header.journal == ours)
-                    .map(|file| file.header.position.get())
+                    .map(|file| Behind {
+                        position: file.header.position.get(),
+                        time: file.header.time.get(),
+                    })
             }
         };
         // A file of another journal may begin before it.
-        let next = next.filter(|next| *next >= self.walk.position);
-        if let Wanted::FromPosition {
-            from,
-            passes_damage,
-        } = self.wanted
-            && next.is_some_and(|next| next <= from)
-            && (passes_damage || self.walk.position < from)
+        let next = next.filter(|next| next.position >= self.walk.position);
+        if next.is_some_and(|next| self.wanted.is_behind(next, self.walk.position))
             && self.passes < PASSES_MAX
             && self.skip_damage()?.is_some()
         {
             self.passes += 1;
-            self.walk.seek(|at, _| at < from, &self.search.stop)?;
+            let wanted = self.wanted;
+            self.walk
+                .seek(|at, time| wanted.begins_behind(at, time), &self.search.stop)?;
             self.block_position = self.walk.position;
             return Ok(true);
         }
+        let next = next.map(|next| next.position);
         Err(JournalError::Damaged {
             path,
             offset,

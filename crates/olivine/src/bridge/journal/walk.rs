@@ -48,6 +48,15 @@ pub(super) struct Walk {
     plain: Option<Vec<u8>>,
 }
 
+/// Where reading can go on behind damage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Behind {
+    /// Position of its first frame.
+    pub(super) position: u64,
+    /// No run before it is newer.
+    pub(super) time: u64,
+}
+
 /// What a step found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -216,12 +225,15 @@ impl Walk {
         self.is_failure_forgotten = self.failure.is_some();
     }
 
-    /// Position of the first whole block behind this place in its file.
-    pub(super) fn whole_behind(&self, search: &Search) -> Result<Option<u64>, JournalError> {
+    /// The first whole block behind this place in its file.
+    pub(super) fn whole_behind(&self, search: &Search) -> Result<Option<Behind>, JournalError> {
         let found = self
             .source
             .whole_after(self.offset, self.sequence, search)?;
-        Ok(found.map(|(_, header)| header.position.get()))
+        Ok(found.map(|(_, header)| Behind {
+            position: header.position.get(),
+            time: header.time.get(),
+        }))
     }
 
     /// What is wrong if the file of this header follows here.

@@ -3,6 +3,7 @@
 
 mod contents;
 mod cut;
+mod damage;
 mod export;
 mod part;
 

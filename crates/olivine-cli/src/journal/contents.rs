@@ -1,6 +1,7 @@
 //! What a journal holds: its lanes, times, topics, holes, files and ending. Read in whole, or in
 //! outline.
 
+use super::damage::Damage;
 use crate::args::Common;
 use crate::failure::{Failure, Outcome, with_id};
 use crate::output::{print, print_json};
@@ -84,8 +85,19 @@ struct Contents {
     holes: Vec<Hole>,
     /// `None` if only an outline was read.
     failures: Option<Vec<FailedRecording>>,
+    /// Damage that was read over, and the error of the first place; `None` if only an outline was
+    /// read.
+    damage: Option<Damage>,
+    first_damage: Option<String>,
     position: u64,
     end: End,
+}
+
+impl Contents {
+    /// Whether damage was found.
+    fn is_damaged(&self) -> bool {
+        self.first_damage.is_some() || matches!(self.end, End::Damaged(_))
+    }
 }
 
 /// The ending of a journal.
@@ -142,7 +154,7 @@ impl End {
 ///
 /// # Errors
 ///
-/// A journal that cannot be opened; damage, after printing what precedes it.
+/// A journal that cannot be opened; damage, after printing what can be read before and behind it.
 pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
     let failed = |error: JournalError| Failure::Failed(error.into());
     let stop = Stop::install()?;
@@ -161,18 +173,19 @@ pub(crate) fn inspect(path: &Path, exact: bool, common: Common) -> Outcome {
     } else {
         print(&contents.as_text(path))?;
     }
-    match contents.end {
-        End::State(_) => Ok(()),
-        End::Damaged(_) => Err(Failure::BadResult),
+    match contents.is_damaged() {
+        false => Ok(()),
+        true => Err(Failure::BadResult),
     }
 }
 
-/// Reads every byte.
+/// Reads every byte, also behind damage.
 fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
     let mut lanes: BTreeMap<(String, u32), LaneContents> = BTreeMap::new();
     let (mut holes, mut failures) = (Vec::new(), Vec::new());
     let (mut topics, mut other_topics) = (BTreeMap::<String, u64>::new(), 0);
     (outline.first_ns, outline.last_ns) = (None, None);
+    let (mut damage, mut first_damage) = (Damage::default(), None);
     let end = loop {
         let run = match replay.next_run() {
             Ok(Some(run)) => run,
@@ -183,6 +196,19 @@ fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
                 ));
                 break End::State(replay.state());
             }
+            Err(error @ JournalError::Damaged { .. }) => match replay.skip_damage() {
+                Ok(Some(skipped)) => {
+                    damage.add(&error, skipped.lost_bytes, Some(replay.position()));
+                    first_damage.get_or_insert_with(|| with_id(&error.into()));
+                    continue;
+                }
+                // Nothing whole follows.
+                Ok(None) => {
+                    damage.add_last(&error);
+                    break End::Damaged(with_id(&error.into()));
+                }
+                Err(other) => break End::Damaged(with_id(&other.into())),
+            },
             Err(error) => break End::Damaged(with_id(&error.into())),
         };
         failures.extend(FailedRecording::all(
@@ -231,6 +257,8 @@ fn read(replay: &mut Replay, mut outline: Outline) -> Contents {
         other_topics,
         holes,
         failures: Some(failures),
+        damage: Some(damage),
+        first_damage,
         end,
     }
 }
@@ -264,6 +292,8 @@ fn estimate(outline: Outline) -> Contents {
         other_topics: scaled(outline.read.other_topics),
         holes: Vec::new(),
         failures: None,
+        damage: None,
+        first_damage: None,
         position: outline.end,
         end,
         outline,

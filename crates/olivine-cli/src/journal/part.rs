@@ -1,6 +1,7 @@
 //! A part of a journal: which messages it has, and whether all of them could be read.
 
 use super::contents::{FailedRecording, failures_sentence, missed_sentence};
+use super::damage::Damage;
 use crate::args::journal::{PartArgs, Unfinished};
 use crate::failure::{Failure, Outcome, complain, with_id};
 use crate::log;
@@ -211,7 +212,9 @@ pub(super) fn read(
                     break Some(error);
                 }
                 match replay.skip_damage() {
-                    Ok(Some(skipped)) => damage.add(skipped.lost_bytes),
+                    Ok(Some(skipped)) => {
+                        damage.add(&error, skipped.lost_bytes, Some(replay.position()));
+                    }
                     Ok(None) => break Some(error),
                     // A request to stop comes first there, too.
                     Err(_) if stop.interrupted() => {}
@@ -292,7 +295,7 @@ pub(super) fn read(
     };
     let (hard, soft) = if unfinished { (None, end) } else { (end, None) };
     (ended.damaged_places, ended.lost_bytes) = (damage.places, damage.bytes());
-    let skipped = damage.sentence();
+    let skipped = damage.skipped_sentence();
     if accepts {
         ended.problem = hard;
         ended.accepted = joined([skipped, holes, soft]);
@@ -304,43 +307,6 @@ pub(super) fn read(
 }
 
 const ACCEPT: &str = " (accept this with '--unfinished accept')";
-
-/// Damage that was skipped.
-#[derive(Default)]
-struct Damage {
-    places: u64,
-    /// Places whose bytes are unknown, and the bytes of frames of the others.
-    unknown: u64,
-    known_bytes: u64,
-}
-
-impl Damage {
-    fn add(&mut self, bytes: Option<u64>) {
-        self.places += 1;
-        self.unknown += u64::from(bytes.is_none());
-        self.known_bytes += bytes.unwrap_or(0);
-    }
-
-    /// All bytes of frames that were lost, if they are known.
-    fn bytes(&self) -> Option<u64> {
-        (self.unknown == 0).then_some(self.known_bytes)
-    }
-
-    fn sentence(&self) -> Option<String> {
-        let bytes = match self.bytes() {
-            Some(bytes) => bytes.to_string(),
-            None => "an unknown number of".to_owned(),
-        };
-        let places = match self.places {
-            0 => return None,
-            1 => "1 place that was skipped".to_owned(),
-            places => format!("{places} places that were skipped"),
-        };
-        Some(format!(
-            "{bytes} bytes of frames were lost by damage, in {places}"
-        ))
-    }
-}
 
 /// What was never recorded.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 use super::{
     Contents, End, FailedRecording, Hole, LaneContents, failures_sentence, missed_sentence,
 };
+use crate::journal::damage::{Damage, DamagedPlace};
 use crate::output::table;
 use olivine::Start;
 use olivine_bench::text;
@@ -29,6 +30,7 @@ fn second_or_dash(time_ns: Option<u64>) -> String {
 impl Contents {
     fn word(&self) -> &'static str {
         match self.end.word() {
+            _ if self.is_damaged() => "damaged",
             "complete" if self.outline.missed_bytes.is_some_and(|bytes| bytes > 0) => "incomplete",
             "complete" if !self.failed().is_empty() => "incomplete",
             word => word,
@@ -40,7 +42,9 @@ impl Contents {
     }
 
     fn sentence(&self) -> String {
-        let mut parts = vec![self.end.sentence()];
+        let mut parts = Vec::from_iter(self.first_damage.clone());
+        parts.extend(self.damage.as_ref().and_then(Damage::sentence));
+        parts.push(self.end.sentence());
         parts.extend(failures_sentence(self.failed()));
         let (holes, missed) = (self.holes.len() as u64, self.outline.missed_bytes);
         match (missed, self.is_exact) {
@@ -110,9 +114,9 @@ impl Contents {
             text::bytes(outline.file_bytes()),
         );
         if outline.start > 0 {
-            let with = match self.end {
-                End::Damaged(_) => "their files were removed, or are damaged",
-                End::State(_) => "with the oldest files",
+            let with = match self.is_damaged() {
+                true => "their files were removed, or are damaged",
+                false => "with the oldest files",
             };
             out.push_str(&format!(
                 "removed      the first {} bytes of frames, {with}\n",
@@ -132,6 +136,7 @@ impl Contents {
         out.push_str(&self.lanes_as_text());
         out.push_str(&self.topics_as_text());
         out.push_str(&self.holes_as_text());
+        out.push_str(&self.damage_as_text());
         out.push_str(&self.failures_as_text());
         if outline.files.len() > 1 {
             out.push('\n');
@@ -214,6 +219,28 @@ impl Contents {
         format!("\n{}", table(&heads, &[0, 2, 3, 4], rows))
     }
 
+    fn damage_as_text(&self) -> String {
+        let Some(damage) = self.damage.as_ref().filter(|damage| damage.places > 0) else {
+            return String::new();
+        };
+        let row = |place: &DamagedPlace| {
+            vec![
+                place
+                    .lost_bytes
+                    .map_or_else(|| "?".to_owned(), |bytes| bytes.to_string()),
+                place
+                    .next
+                    .map_or_else(|| "-".to_owned(), |next| next.to_string()),
+                place.offset.to_string(),
+                place.path.display().to_string(),
+            ]
+        };
+        let rows = damage.listed.iter().take(ROWS).map(row).collect();
+        let table = table(&["LOST BYTES", "UP TO", "BYTE", "FILE"], &[0, 1, 2], rows);
+        let places = usize::try_from(damage.places).unwrap_or(usize::MAX);
+        format!("\n{table}{}", left_out(places, "damaged places"))
+    }
+
     fn failures_as_text(&self) -> String {
         if self.failed().is_empty() {
             return String::new();
@@ -253,6 +280,16 @@ impl Contents {
         };
         let failures = self.failures.as_ref();
         let failures = failures.map(|all| all.iter().map(failed).collect::<Vec<_>>());
+        let damaged = |place: &DamagedPlace| {
+            json!({
+                "path": place.path,
+                "offset_bytes": place.offset,
+                "problem": place.problem,
+                "lost_bytes": place.lost_bytes,
+                "next_position_bytes": place.next,
+            })
+        };
+        let damage = self.damage.as_ref();
         let files = outline.files.iter().map(|file| {
             json!({
                 "path": file.path,
@@ -292,6 +329,9 @@ impl Contents {
             // Their places are known only if every byte was read.
             "holes": self.is_exact.then(|| self.holes.iter().map(hole).collect::<Vec<_>>()),
             "failures": failures,
+            "damaged_places": damage.map(|damage| damage.places),
+            "lost_bytes": damage.and_then(Damage::bytes),
+            "damage": damage.map(|all| all.listed.iter().map(damaged).collect::<Vec<_>>()),
         })
     }
 }

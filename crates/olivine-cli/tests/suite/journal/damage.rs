@@ -65,6 +65,54 @@ fn cut_and_export_that_skip_damage_have_all_that_can_be_read() {
     assert_eq!(output.stdout.split(|byte| *byte == b'\n').count(), 6 + 1);
 }
 
+/// It stopped at the first damage.
+#[test]
+fn info_reads_on_behind_damage() {
+    let bench = Bench::new();
+    damaged(&bench, &[2, 3, 6]);
+    let output = bench.run(&["info", "bad.olv", "--exact", "--json"]);
+    assert_eq!(code(&output), 1, "{}", said(&output));
+    let found = json(&output);
+    let [state, messages, position, last, places, bytes] = [
+        "state",
+        "messages",
+        "position_bytes",
+        "last_unix_ns",
+        "damaged_places",
+        "lost_bytes",
+    ]
+    .map(|name| found[name].clone());
+    assert_eq!((state, messages), ("damaged".into(), 6.into()), "{found}");
+    assert_eq!((position, last), (216.into(), 8.into()), "{found}");
+    assert_eq!((places, bytes), (2.into(), 72.into()), "{found}");
+    let listed = found["damage"].as_array().unwrap();
+    let listed: Vec<_> = listed
+        .iter()
+        .map(|place| (&place["lost_bytes"], &place["next_position_bytes"]))
+        .collect();
+    assert_eq!(
+        listed,
+        [(&48.into(), &96.into()), (&24.into(), &168.into())],
+        "{found}"
+    );
+    let text = bench.run(&["info", "bad.olv"]);
+    assert_eq!(code(&text), 1);
+    let text = String::from_utf8(text.stdout).unwrap();
+    let told = "; 72 bytes of frames were lost by damage, in 2 places; closed by";
+    assert!(text.contains(told), "{text}");
+    assert!(text.contains("LOST BYTES"), "{text}");
+    // A journal without damage has none.
+    let whole = json(&bench.run(&["info", "long.olv", "--json"]));
+    let [state, places, bytes, listed] =
+        ["state", "damaged_places", "lost_bytes", "damage"].map(|name| whole[name].clone());
+    assert_eq!((state, places), ("complete".into(), 0.into()), "{whole}");
+    assert_eq!(
+        (bytes, listed),
+        (0.into(), serde_json::json!([])),
+        "{whole}"
+    );
+}
+
 /// Records messages in several files, and damages the headers of these. Returns all, with the
 /// position at which each begins.
 fn damaged_headers(bench: &Bench, terms: &[usize]) -> Vec<(PathBuf, u64)> {

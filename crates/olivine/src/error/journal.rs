@@ -123,8 +123,8 @@ pub enum JournalError {
         problem: &'static str,
         /// Position in the journal of the next whole block; `None` if none was found.
         next: Option<u64>,
-        /// Bytes of frames between the end of what was delivered and `next`, over all lanes; `None`
-        /// if they are unknown.
+        /// Bytes of frames between the end of what was delivered and `next`, over all lanes; without
+        /// `next` up to the end of the journal. `None` if they are unknown.
         lost_bytes: Option<u64>,
     },
     /// The recording is unfinished. Everything up to its last whole block was delivered.
@@ -266,7 +266,13 @@ fn goes_on(offset: u64, next: Option<u64>, lost_bytes: Option<u64>) -> String {
                                 it: restore it from a copy, or move it away to go on without it"
                 .to_owned()
         }
-        None => format!("{before}; no whole block is known behind it"),
+        None => match lost_bytes {
+            Some(bytes) => format!(
+                "{before}; {bytes} bytes of frames behind it are lost, and no block is known that \
+                 can be read behind them"
+            ),
+            None => format!("{before}; no whole block is known behind it"),
+        },
     }
 }
 

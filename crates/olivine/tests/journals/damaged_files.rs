@@ -244,6 +244,81 @@ fn lanes_are_those_of_the_index_behind_damage_of_their_description() {
     }
 }
 
+/// Cuts off the index at the end of this file.
+fn cut_index(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    let seal = bytes.len() - 24;
+    let index = u64::from_le_bytes(bytes[seal..seal + 8].try_into().unwrap());
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(index).unwrap();
+}
+
+/// Every message of a file without an index was lost.
+#[test]
+fn lanes_are_those_of_another_block_or_of_an_earlier_file_without_an_index() {
+    let place = TestFolder::new();
+    let path = place.file("many.olv");
+    let last = files(&path, 1);
+    let all = replay_all(&path).messages;
+    let newest = file_of(&path, last);
+    cut_index(&newest);
+    flip(&newest, 64 + 64 + 8);
+    let (found, skips) = replay_past_damage(&path);
+    assert_eq!((skips.len(), skips[0].lost_bytes), (1, Some(0)));
+    assert_eq!(found, all);
+    // A start in that file finds them, too.
+    let mut replay = Replay::open(&path).unwrap();
+    let start = start_of(&newest);
+    replay.seek_position(start).unwrap();
+    let found = deliver(&mut replay);
+    assert!(found.end.is_ok(), "{:?}", found.end);
+    assert!(!found.messages.is_empty() && all.ends_with(&found.messages));
+    // The index of an earlier recording in the file.
+    let path = place.file("two.olv");
+    let mut account = Account::new(3);
+    for _ in 0..2 {
+        let mut recorder = Recorder::open(&path, &fast()).unwrap();
+        account.append(&mut recorder, 3, 40).unwrap();
+        recorder.close().unwrap();
+    }
+    cut_index(&path);
+    flip(&path, 64 + 64 + 8);
+    let (found, skips) = replay_past_damage(&path);
+    assert_eq!((skips.len(), skips[0].lost_bytes), (1, Some(0)));
+    assert_eq!(found, account.messages);
+}
+
+/// Each block was another damage, and the last one looked like a torn tail.
+#[test]
+fn error_of_lanes_that_are_described_nowhere_says_what_is_lost() {
+    let place = TestFolder::new();
+    let path = place.file("lost.olv");
+    aligned(&path, Rotation::default());
+    cut_index(&path);
+    flip(&path, 64 + 64 + 8);
+    let mut replay = Replay::open(&path).unwrap();
+    let first = deliver(&mut replay).end.unwrap_err();
+    let is_at_start = matches!(first, JournalError::Damaged { next: Some(0), .. });
+    assert!(is_at_start, "{first}");
+    replay.skip_damage().unwrap().unwrap();
+    for _ in 0..2 {
+        let error = replay.next_run().unwrap_err();
+        let text = error.to_string();
+        let is_all = matches!(error, JournalError::Damaged { next: None, lost_bytes, .. }
+            if lost_bytes == Some(400 * 1024));
+        assert!(is_all, "{text}");
+        assert!(
+            text.contains("409600 bytes of frames behind it are lost"),
+            "{text}"
+        );
+        assert!(
+            text.contains("a lane whose description is damaged"),
+            "{text}"
+        );
+        assert_eq!(replay.skip_damage().unwrap(), None);
+    }
+}
+
 /// A seek by position passed it, one by time was refused, however far it was from the damage.
 #[test]
 fn seek_by_time_passes_damage_like_one_by_position() {

@@ -1,6 +1,7 @@
 //! Replaying: reads blocks from files. Each is fully checked before its messages are returned.
 
 mod headless;
+mod lanes;
 mod run;
 mod state;
 #[cfg(test)]
@@ -14,11 +15,12 @@ use super::recover::Torn;
 use super::search::Search;
 use super::stop_when::StopWhen;
 use super::term::{self, Source};
-use super::walk::{Behind, Step, Walk};
+use super::walk::{Behind, Step, UNKNOWN_LANE, Walk};
 use super::watch::Watch;
 use crate::error::JournalError;
 use core::fmt;
 use headless::{Headless, first_whole, oldest};
+use lanes::LostFrames;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -48,6 +50,9 @@ pub struct Replay {
     torn: Option<Torn>,
     /// The oldest file, if only a later one can be read: the walk is at the start of that one.
     headless: Option<Headless>,
+    /// Lanes that are not described in their place were looked for in this file.
+    has_sought_lanes: bool,
+    lost_frames: Option<LostFrames>,
     search: Search,
     watch: Option<Watch>,
 }
@@ -130,6 +135,8 @@ impl Replay {
             passes: 0,
             torn: None,
             headless,
+            has_sought_lanes: false,
+            lost_frames: None,
             search: Search::default(),
             watch: None,
         })
@@ -332,6 +339,7 @@ impl Replay {
         self.wanted = Wanted::All;
         self.torn = None;
         self.headless = None;
+        (self.has_sought_lanes, self.lost_frames) = (false, None);
     }
 
     /// The next run; `None` if there is none now: [`Replay::state`] then says why. Does not wait.
@@ -418,8 +426,13 @@ impl Replay {
         self.torn = None;
         let position = self.walk.position;
         let mut step = self.walk.step()?;
+        if step == Step::Not(UNKNOWN_LANE) && self.find_lanes()? {
+            step = self.walk.step()?;
+        }
+        let is_whole = step == Step::Not(UNKNOWN_LANE);
         if matches!(step, Step::End | Step::Not(_)) {
             let here = match step {
+                Step::Not(_) if is_whole => self.behind_lost_frames()?,
                 Step::Not(_) => self.walk.whole_behind(&self.search)?,
                 _ => None,
             };
@@ -449,7 +462,8 @@ impl Replay {
                     return Ok(true);
                 }
                 (Step::End, None) => return Ok(false),
-                (Step::Not(problem), _) if has_more => {
+                // Whole blocks without a lane are no torn tail, also at the end.
+                (Step::Not(problem), _) if has_more || is_whole => {
                     let (path, offset) = (self.walk.source.path.clone(), self.walk.offset);
                     return self.pass(path, offset, problem, here);
                 }
@@ -508,7 +522,10 @@ impl Replay {
             offset,
             problem,
             next,
-            lost_bytes: next.map(|next| next - self.walk.position),
+            lost_bytes: match next {
+                Some(next) => Some(next - self.walk.position),
+                None => self.lost_frame_bytes(),
+            },
         })
     }
 
@@ -572,6 +589,7 @@ impl Replay {
         let (offset, sequence) = (self.walk.offset, self.walk.sequence);
         let here = match self.walk.source.look(offset)? {
             term::Found::End => None,
+            _ if self.skipped_frames().is_some() => self.skipped_frames().flatten(),
             _ => self
                 .walk
                 .source

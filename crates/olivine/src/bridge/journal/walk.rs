@@ -15,6 +15,10 @@ use crate::error::JournalError;
 use std::path::Path;
 use zerocopy::FromBytes;
 
+/// What is wrong with a run whose lane is not known.
+pub(super) const UNKNOWN_LANE: &str =
+    "a run belongs to a lane whose description is damaged, and no other block describes it";
+
 /// A position between two blocks of a file, and the facts from the blocks before it.
 #[derive(Debug)]
 pub(super) struct Walk {
@@ -55,6 +59,16 @@ pub(super) struct Behind {
     pub(super) position: u64,
     /// No run before it is newer.
     pub(super) time: u64,
+}
+
+impl Behind {
+    /// At the block with this header.
+    pub(super) fn of(header: &BlockHeader) -> Self {
+        Self {
+            position: header.position.get(),
+            time: header.time.get(),
+        }
+    }
 }
 
 /// What a step found.
@@ -230,10 +244,7 @@ impl Walk {
         let found = self
             .source
             .whole_after(self.offset, self.sequence, search)?;
-        Ok(found.map(|(_, header)| Behind {
-            position: header.position.get(),
-            time: header.time.get(),
-        }))
+        Ok(found.map(|(_, header)| Behind::of(&header)))
     }
 
     /// What is wrong if the file of this header follows here.
@@ -401,9 +412,7 @@ fn read_runs(
     let mut time = 0;
     for bytes in table.chunks_exact(size_of::<RunHeader>()) {
         let run = RunHeader::read_from_bytes(bytes).map_err(|_| "a block's run table is cut")?;
-        let known = lanes
-            .get(run.lane.get() as usize)
-            .ok_or("a run belongs to a lane that was never described")?;
+        let known = lanes.get(run.lane.get() as usize).ok_or(UNKNOWN_LANE)?;
         let (frames, after) = usize::try_from(run.bytes.get())
             .ok()
             .and_then(|bytes| rest.split_at_checked(bytes))

@@ -56,10 +56,12 @@ pub enum JournalError {
         /// Its channels, separated by commas.
         held: String,
     },
-    /// It ends before the position that was asked for, and nothing records into it.
+    /// It ends before the position that was asked for, and nothing records into it; or before the
+    /// place of a name.
     #[error(
         "{} has no position {position}: it ends at position {end}; start at or before that, or \
-         wait for what will be recorded with 'follow=yes'",
+         wait for what will be recorded with 'follow=yes'; a 'name=' that has read further begins \
+         anew after 'olivine rm URI'",
         path.display()
     )]
     NoPosition {
@@ -123,8 +125,8 @@ pub enum JournalError {
         problem: &'static str,
         /// Position in the journal of the next whole block; `None` if none was found.
         next: Option<u64>,
-        /// Bytes of frames between the end of what was delivered and `next`, over all lanes; without
-        /// `next` up to the end of the journal. `None` if they are unknown.
+        /// Bytes of frames between the end of what was delivered and `next`, over all lanes. If
+        /// `next` is `None`, up to the end of the file. `None` if they are unknown.
         lost_bytes: Option<u64>,
     },
     /// The recording is unfinished. Everything up to its last whole block was delivered.
@@ -262,8 +264,8 @@ fn goes_on(offset: u64, next: Option<u64>, lost_bytes: Option<u64>) -> String {
             )
         }
         None if offset == 0 => {
-            "no block of this file can be read, and no whole file is known behind \
-                                it: restore it from a copy, or move it away to go on without it"
+            "no block of this file can be read, and no whole file is known behind it: restore it \
+             from a copy, or record into another journal"
                 .to_owned()
         }
         None => match lost_bytes {

@@ -9,6 +9,7 @@ mod damaged_files;
 mod failed;
 mod failures;
 mod file;
+mod places;
 #[path = "../common/recording.rs"]
 mod recording;
 mod removed;

@@ -153,6 +153,24 @@ impl JournalInlet {
         Ok(())
     }
 
+    /// Refuses a place behind the end: what was read before it is not in the journal any more, and
+    /// what was recorded there since would be passed in silence.
+    fn check_end(&self, position: u64, search: &Search) -> Result<(), JournalError> {
+        let mut replay = self.replay_by(search)?;
+        // Damage is found, and reported, where the replay comes to it.
+        if replay.newest_start().is_ok_and(|start| position >= start)
+            && replay.seek_end().is_ok()
+            && position > replay.position()
+        {
+            return Err(JournalError::NoPosition {
+                path: self.path().to_owned(),
+                position,
+                end: replay.position(),
+            });
+        }
+        Ok(())
+    }
+
     /// Opens the journal; with `follow` it may not exist yet.
     fn open(&self, control: &Arc<Control>, search: &Search) -> Result<Option<Replay>, LinkError> {
         loop {
@@ -179,6 +197,7 @@ impl JournalInlet {
     fn seek(&self, replay: &mut Replay, resumed: Option<u64>) -> Result<u64, JournalError> {
         if let Some(position) = resumed {
             replay.seek_resumed(position)?;
+            self.check_end(position, replay.search())?;
             return Ok(position);
         }
         match self.config.from {
@@ -369,14 +388,12 @@ impl JournalInlet {
         replay.is_finished().map_err(link_error)
     }
 
-    /// Where the journal ends now; `None` if no time is left to find it.
-    fn end(&self, search: &Search) -> Result<Option<u64>, LinkError> {
-        let mut replay = self.replay_by(search).map_err(link_error)?;
-        match replay.seek_end() {
-            Ok(()) => Ok(Some(replay.position())),
-            Err(error) if search.stop.is_why(&error) => Ok(None),
-            Err(error) => Err(link_error(error)),
-        }
+    /// Where the journal ends now; `None` if that cannot be found. What is wrong there is reported
+    /// where the replay comes to it.
+    fn end(&self, search: &Search) -> Option<u64> {
+        let mut replay = self.replay_by(search).ok()?;
+        replay.seek_end().ok()?;
+        Some(replay.position())
     }
 
     fn replay(
@@ -398,7 +415,7 @@ impl JournalInlet {
             if control.stopping().is_some() {
                 let goal = match goal {
                     Some(goal) => goal,
-                    None => *goal.insert(self.end(&search)?.unwrap_or(u64::MAX)),
+                    None => *goal.insert(self.end(&search).unwrap_or(u64::MAX)),
                 };
                 if control.must_stop() || replay.position() >= goal {
                     if replay.position() < goal {

@@ -43,7 +43,8 @@ pub(crate) fn check(config: &Config) -> Result<bool, LinkError> {
     let Some(path) = config.path() else {
         return Ok(false);
     };
-    if path.exists() {
+    // The oldest files may be removed.
+    if !term::list(path).map_err(link_error)?.is_empty() {
         return Ok(true);
     }
     match term::check_creation(path, JournalOutlet::settings(config).mode.0) {

@@ -462,7 +462,7 @@ impl Replay {
                     return Ok(true);
                 }
                 (Step::End, None) => return Ok(false),
-                // Whole blocks without a lane are no torn tail, also at the end.
+                // Whole blocks without a lane are not a torn tail, also at the end.
                 (Step::Not(problem), _) if has_more || is_whole => {
                     let (path, offset) = (self.walk.source.path.clone(), self.walk.offset);
                     return self.pass(path, offset, problem, here);

@@ -40,11 +40,11 @@ struct Searched {
     file: State,
     /// Bytes of bodies that were read and not whole.
     spent: u64,
-    found: VecDeque<((u64, u64), Place)>,
+    found: VecDeque<((u64, u64), WholeBlock)>,
 }
 
 /// The first whole block behind a place; `None` if there is none.
-type Place = Option<(u64, BlockHeader)>;
+type WholeBlock = Option<(u64, BlockHeader)>;
 
 /// What changes if a file is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Search {
     }
 
     /// What the search from there found in this file; else the bytes of bodies that were read.
-    fn known(&self, file: State, from: (u64, u64)) -> Result<Place, u64> {
+    fn known(&self, file: State, from: (u64, u64)) -> Result<WholeBlock, u64> {
         self.with_files(|files| {
             let Some(searched) = files.iter().find(|searched| searched.file == file) else {
                 return Err(0);
@@ -98,7 +98,7 @@ impl Search {
         })
     }
 
-    fn keep(&self, file: State, from: (u64, u64), found: &Place, spent: u64) {
+    fn keep(&self, file: State, from: (u64, u64), found: &WholeBlock, spent: u64) {
         self.with_files(|files| {
             files.retain(|searched| searched.file == file || searched.file.id != file.id);
             let place = files.iter().position(|searched| searched.file == file);
@@ -133,7 +133,7 @@ impl Source {
         offset: u64,
         sequence: u64,
         search: &Search,
-    ) -> Result<Place, JournalError> {
+    ) -> Result<WholeBlock, JournalError> {
         let file = State::of(&self.metadata()?);
         let mut spent = match search.known(file, (offset, sequence)) {
             Ok(found) => return Ok(found),
@@ -151,7 +151,7 @@ impl Source {
         length: u64,
         spent: &mut u64,
         stop: &StopWhen,
-    ) -> Result<Place, JournalError> {
+    ) -> Result<WholeBlock, JournalError> {
         let (mut window, mut body) = (Vec::new(), Vec::new());
         let mut at = offset;
         while at + BLOCK_BYTES <= length {

@@ -25,8 +25,12 @@ pub(super) fn resume_behind(ingress: &mut Ingress, replay: &Replay) -> Result<()
         return Ok(());
     };
     let reported = lane.incarnation ^ replay.journal() ^ REMOVED;
-    // The number of another journal says nothing about this one.
-    if reported <= lane.position || reported > replay.newest_start().map_err(link_error)? {
+    // The number of this journal without a report, or that of another journal, which says nothing
+    // about this one. The headers of the files are not needed for the first.
+    if reported <= lane.position
+        || reported >= REMOVED
+        || reported > replay.newest_start().map_err(link_error)?
+    {
         return Ok(());
     }
     if !ingress.was_left_open(LANE) {

@@ -12,7 +12,7 @@ use crate::bridge::journal::walk::{Behind, Walk};
 use crate::error::JournalError;
 use zerocopy::FromBytes;
 
-/// Files before one that are looked into for its lanes.
+/// Earlier files that are asked for lanes.
 const FILES_MAX: usize = 64;
 
 /// Whole blocks in a row that have frames of lanes that are described nowhere.
@@ -29,7 +29,8 @@ pub(super) struct LostFrames {
 impl Replay {
     /// At a run of a lane that is not described here: takes the lanes that another block of the
     /// file describes, or the newest file before it that describes any. Numbers of lanes continue
-    /// from file to file. `false` if these are no more lanes, or were looked for before.
+    /// from file to file. `false` if there are not more of them, or if they were looked for
+    /// before.
     pub(super) fn find_lanes(&mut self) -> Result<bool, JournalError> {
         if self.has_sought_lanes {
             return Ok(false);

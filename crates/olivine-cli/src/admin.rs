@@ -35,10 +35,14 @@ pub(crate) fn ls(args: &LsArgs, common: Common) -> Outcome {
         let gone: Vec<Value> = gone.iter().map(Unlinked::json).collect();
         return print_json(&json!({ "dir": dir, "channels": channels, "unlinked": gone }));
     }
-    let mut notes: String = listed
+    let readable = listed
         .iter()
-        .filter_map(|channel| Some(held::lines(channel.result.as_ref().ok()?)))
-        .collect();
+        .filter_map(|channel| channel.result.as_ref().ok());
+    let mut notes: String = readable.clone().map(held::lines).collect();
+    notes.extend(readable.filter_map(|info| {
+        let whose = elsewhere::whose(info)?;
+        Some(format!("ring         {} {whose}\n", info.name))
+    }));
     notes.extend(gone.iter().map(Unlinked::line));
     if !notes.is_empty() {
         notes.insert(0, '\n');
@@ -150,8 +154,9 @@ pub(crate) fn inspect(args: &InspectArgs, common: Common) -> Outcome {
             info.slow,
         )
     };
+    let whose = elsewhere::whose(&info).map_or_else(String::new, |whose| format!(", {whose}"));
     let mut out = format!(
-        "channel      {}\nstate        {}\npath         {}\n{shape}",
+        "channel      {}{whose}\nstate        {}\npath         {}\n{shape}",
         info.name,
         state(&info),
         info.path.display(),
@@ -338,6 +343,8 @@ pub(crate) fn gc(args: &GcArgs, common: Common) -> Outcome {
 /// the next publisher of a `name=` elsewhere.
 struct Kept {
     name: String,
+    /// Whose ring it is, if it is one of a channel elsewhere that says so.
+    whose: Option<String>,
     subscribers: Vec<String>,
 }
 
@@ -351,6 +358,7 @@ fn kept(dir: &Path, collected: &[admin::Collected]) -> Vec<Kept> {
         let subscribers: Vec<String> = names.collect();
         if state(&info) == "unused" && !is_collected {
             kept.push(Kept {
+                whose: elsewhere::whose(&info),
                 name: info.name,
                 subscribers,
             });
@@ -368,10 +376,12 @@ impl Kept {
     fn line(&self, dir: Option<&Path>) -> String {
         let dir = crate::quote::dir(dir);
         let name = &self.name;
+        let whose = self.whose.as_ref();
+        let whose = whose.map_or_else(String::new, |whose| format!(" {whose}"));
         if self.subscribers.is_empty() {
             return format!(
-                "kept {name}: the next publisher of its name= delivers what is in it; 'olivine rm \
-                 {name}{dir}' removes it\n"
+                "kept {name}{whose}: the next publisher of its name= delivers what is in it; \
+                 'olivine rm {name}{dir}' removes it\n"
             );
         }
         // From shared memory.
@@ -383,7 +393,7 @@ impl Kept {
             "subscribers"
         };
         format!(
-            "kept {name}: its {noun} {} may return; 'olivine rm {name}{dir}' removes it\n",
+            "kept {name}{whose}: its {noun} {} may return; 'olivine rm {name}{dir}' removes it\n",
             names.join(", "),
         )
     }
@@ -668,6 +678,7 @@ fn channel_json(info: &ChannelInfo) -> Value {
         .collect();
     json!({
         "name": info.name,
+        "elsewhere": elsewhere::whose_json(info),
         "state": state(info),
         "path": info.path,
         "capacity_bytes": info.capacity_bytes,

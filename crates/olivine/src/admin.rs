@@ -16,6 +16,7 @@ use crate::channel::attach::{busy, open_control};
 use crate::channel::attached::{
     Attached, has_unseen_messages, is_abandoned, is_current, is_empty, remove_files,
 };
+use crate::channel::behind;
 use crate::channel::boot::{self, Earlier};
 use crate::channel::slots;
 use crate::channel::status::LaneState;
@@ -25,7 +26,7 @@ use crate::message::Fields;
 use crate::ring::gate::clear_slot;
 use crate::ring::layout::lock_byte;
 use crate::segment::{ChannelFolder, Folder, default_folder};
-use crate::uri::{Config, Delivery, Scheme, Slow, WaitStrategy};
+use crate::uri::{Config, Delivery, End, Scheme, Slow, WaitStrategy};
 use look::{inspect_channel, participants};
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,10 @@ pub struct ChannelInfo {
     pub name: String,
     /// Its folder.
     pub path: PathBuf,
+    /// The end of a channel elsewhere whose ring it is, and the URI of that channel with its
+    /// `name=` and no other setting. `None` for another channel, and for a ring whose programs
+    /// did not store it.
+    pub elsewhere: Option<(End, String)>,
     /// Number drawn when it was made: another one means a new channel of the same name.
     pub incarnation: u64,
     /// Bytes of each publisher's ring. Here and below, 0 means that no publisher has fixed it yet.
@@ -528,7 +533,7 @@ pub fn collect(folder: &Path, dry_run: bool) -> Result<Vec<Collected>, AdminErro
 /// Whether it is the ring of a publisher elsewhere with a `name=` whose far side never came: the
 /// next publisher of the name delivers what is in it.
 fn is_kept_for_a_publisher(name: &str, attached: &Attached) -> bool {
-    name.starts_with("link.") && has_unseen_messages(attached)
+    behind::is_ring(name) && has_unseen_messages(attached)
 }
 
 fn open_folder(folder: &Path) -> Result<Option<Folder>, AdminError> {

@@ -10,6 +10,7 @@ pub(crate) mod attached;
 mod back_pressure;
 pub(crate) mod backing;
 pub(crate) mod batch;
+pub(crate) mod behind;
 pub(crate) mod boot;
 pub(crate) mod claim;
 mod dying_holder;

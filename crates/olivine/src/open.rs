@@ -86,7 +86,7 @@ impl<T: ?Sized> Publisher<T> {
         if is_here(config) {
             return Self::open_as(config, &typed, None);
         }
-        let ring = ring_of(config, "publisher");
+        let ring = ring_of(config, End::Publisher);
         behind::publisher(&ring, &typed, config.uri(), outlet(config)?)
     }
 }
@@ -158,7 +158,7 @@ impl<T: ?Sized> Subscriber<T> {
             return Self::open_as(config, &typed, ShapeRole::Leaves);
         }
         let inlet = inlet(config)?;
-        let ring = ring_of(config, "subscriber");
+        let ring = ring_of(config, End::Subscriber);
         behind::subscriber(&ring, &typed, config.uri(), inlet)
     }
 }

@@ -27,6 +27,8 @@ use std::path::{Path, PathBuf};
 
 /// Name of the control file in a channel's folder.
 pub(crate) const CONTROL: &str = "control";
+/// Name of the file that says to which channel elsewhere a ring belongs.
+pub(crate) const URI: &str = "uri";
 
 /// Name of a lane's file in a channel's folder.
 pub(crate) fn lane_name(index: usize) -> String {

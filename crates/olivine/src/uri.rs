@@ -99,6 +99,8 @@ pub struct Config {
     pub(crate) cpu: Option<u32>,
     pub(crate) topic: Option<String>,
     pub(crate) origin: u64,
+    /// What the file `uri` of a ring behind a channel elsewhere says.
+    pub(crate) note: Option<String>,
     pub(crate) groups: Box<groups::Groups>,
 }
 
@@ -131,6 +133,7 @@ impl Config {
             cpu: None,
             topic: None,
             origin: 0,
+            note: None,
             groups: Box::default(),
         }
     }

@@ -3,7 +3,9 @@
 use crate::bridge::place;
 use crate::failure::{Failure, Outcome};
 use crate::quote;
+use olivine::admin::ChannelInfo;
 use olivine::{Config, End};
+use serde_json::{Value, json};
 
 /// The ring of this machine that belongs to the URI and its `name=`.
 pub(super) fn ring(uri: &str, config: &Config) -> Outcome<Config> {
@@ -17,13 +19,9 @@ pub(super) fn ring(uri: &str, config: &Config) -> Outcome<Config> {
     };
     let mut found = olivine::rings_behind(config).map_err(super::failed)?;
     if found.len() > 1 {
-        let rings = found.iter().map(|(end, ring)| {
-            let owner = match end {
-                End::Publisher => "publisher",
-                _ => "subscriber",
-            };
-            format!("shm://{} of the {owner}", ring.channel())
-        });
+        let rings = found
+            .iter()
+            .map(|(end, ring)| format!("shm://{} of the {}", ring.channel(), owner(*end)));
         let rings = rings.collect::<Vec<_>>().join(" or ");
         return Err(Failure::usage(format!(
             "two programs with name={name} have a ring for {uri} here: name {rings}"
@@ -36,5 +34,29 @@ pub(super) fn ring(uri: &str, config: &Config) -> Outcome<Config> {
              lists what there is",
             quote::dir(config.get_dir())
         ))),
+    }
+}
+
+/// Whose ring this channel is, if it belongs to an end of a channel elsewhere that stored it.
+pub(super) fn whose(info: &ChannelInfo) -> Option<String> {
+    let (end, uri) = info.elsewhere.as_ref()?;
+    // From shared memory: line ends are escaped.
+    let uri = crate::terminal::escaped(uri);
+    Some(format!("of the {} of {uri}", owner(*end)))
+}
+
+/// The same as JSON; null for another channel.
+pub(super) fn whose_json(info: &ChannelInfo) -> Value {
+    let whose = info.elsewhere.as_ref();
+    whose.map_or(
+        Value::Null,
+        |(end, uri)| json!({ "end": owner(*end), "uri": uri }),
+    )
+}
+
+fn owner(end: End) -> &'static str {
+    match end {
+        End::Publisher => "publisher",
+        _ => "subscriber",
     }
 }

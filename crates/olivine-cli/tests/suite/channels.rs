@@ -559,8 +559,7 @@ mod doctor {
     }
 }
 
-/// A program elsewhere keeps a ring here under its `name=`. Its channel's name is a hash, and no
-/// list says of which URI.
+/// A program elsewhere keeps a ring here under its `name=`. Its channel's name is a hash.
 #[test]
 fn ring_of_a_channel_elsewhere_is_found_by_its_uri_and_name() {
     let place = TestFolder::new();
@@ -607,4 +606,43 @@ fn ring_of_a_channel_elsewhere_is_found_by_its_uri_and_name() {
     );
     let removed = place.run(&["rm", "tcp://127.0.0.1:9/other", "--name", "ledger"]);
     assert_eq!(removed.status.code(), Some(0), "{}", said(&removed));
+}
+
+/// The list of channels says of which URI each ring is: its name is a hash.
+#[test]
+fn ring_of_a_channel_elsewhere_names_its_uri_without_the_token() {
+    let place = TestFolder::new();
+    let uri = "tcp://127.0.0.1:9/numbers?name=ledger";
+    let secret = format!("{uri}&role=connect&token=hunter2-hunter2");
+    let settings = ["--duration", "10ms", "--log-level", "off"];
+    place.run(&[&["sub", &secret][..], &settings].concat());
+    place.run(&[&["pub", &secret, "one", "--linger", "1ms"][..], &settings].concat());
+    let printed = |words: &[&str]| String::from_utf8(place.run(words).stdout).unwrap();
+    let listed = json(&place.run(&["ls", "--json"]));
+    let listed = listed["channels"].as_array().unwrap();
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    let lines = printed(&["ls"]);
+    for end in ["publisher", "subscriber"] {
+        let whose = serde_json::json!({ "end": end, "uri": uri });
+        let ring = listed.iter().find(|one| one["elsewhere"] == whose);
+        let name = ring.unwrap()["name"].as_str().unwrap();
+        let line = format!("ring         {name} of the {end} of {uri}\n");
+        assert!(lines.contains(&line), "{lines}");
+        let shown = printed(&["inspect", name]);
+        let line = format!("channel      {name}, of the {end} of {uri}\n");
+        assert!(shown.contains(&line), "{shown}");
+        let kept = printed(&["gc"]);
+        let line = format!("kept {name} of the {end} of {uri}: ");
+        assert!(kept.contains(&line), "{kept}");
+        // What does not fit the name of the ring is not believed.
+        let note = place.path().join(name).join("uri");
+        let told = std::fs::read_to_string(&note).unwrap();
+        assert!(!told.contains("hunter2"), "{told}");
+        std::fs::write(&note, told.replace("ledger", "other")).unwrap();
+        let shown = json(&place.run(&["inspect", name, "--json"]));
+        assert!(shown["elsewhere"].is_null(), "{shown}");
+        let removed = place.run(&["rm", name]);
+        assert_eq!(removed.status.code(), Some(0), "{}", said(&removed));
+        assert!(!place.path().join(name).exists());
+    }
 }

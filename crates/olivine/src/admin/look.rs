@@ -4,6 +4,7 @@ use super::{ChannelInfo, Failures, PublisherInfo, SubscriberInfo};
 use crate::channel::attach::open_control;
 use crate::channel::attached::{Attached, is_current};
 use crate::channel::backing::Backing;
+use crate::channel::behind;
 use crate::channel::fields;
 use crate::channel::slots;
 use crate::channel::status::LaneState;
@@ -15,7 +16,7 @@ use crate::ring::gate::has_bit;
 use crate::ring::layout::{control, lane, lane_entry, lock_byte, slot};
 use crate::segment::{CONTROL, ChannelFolder, Folder, FolderState};
 use crate::sync::Ordering;
-use crate::uri::{Delivery, Slow, WaitStrategy};
+use crate::uri::{Delivery, End, Slow, WaitStrategy};
 use core::fmt;
 use rustix::fs::AtFlags;
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub(super) struct Mapped {
     pub(super) attached: Attached,
     pub(super) lanes: BTreeMap<usize, Words>,
     file_bytes: u64,
+    elsewhere: Option<(End, String)>,
     /// What the folders said when the name last led to this channel.
     checked: Option<[FolderState; 2]>,
 }
@@ -35,11 +37,13 @@ impl Mapped {
     /// Maps the channel; `None` if it does not exist.
     pub(super) fn open(files: ChannelFolder, name: &str) -> Result<Option<Self>, OpenError> {
         let file_bytes = files.bytes();
+        let elsewhere = behind::stored(&files, name);
         let attached = open_control(files, name, false)?;
         Ok(attached.map(|attached| Self {
             attached,
             lanes: BTreeMap::new(),
             file_bytes,
+            elsewhere,
             checked: None,
         }))
     }
@@ -77,6 +81,7 @@ impl Mapped {
         ChannelInfo {
             name: self.attached.channel.clone(),
             path: backing.path().to_owned(),
+            elsewhere: self.elsewhere.clone(),
             incarnation: self.attached.incarnation(),
             capacity_bytes: geometry.capacity,
             align_bytes: geometry.align,
@@ -116,11 +121,16 @@ impl Mapped {
                 lanes.insert(index, words);
             }
         }
-        if known > 0
-            && lanes.len() > known
+        if lanes.len() > known
             && let Backing::Files(folder) = backing
         {
-            self.file_bytes = folder.bytes();
+            if known > 0 {
+                self.file_bytes = folder.bytes();
+            }
+            // It is stored once the first end has joined.
+            if self.elsewhere.is_none() {
+                self.elsewhere = behind::stored(folder, &attached.channel);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use super::attached::{
     Attached, has_unseen_messages, is_abandoned, is_current, lock_membership, remove_files,
 };
 use super::backing::{Backing, InprocMemory, memory_file, to_bytes};
+use super::behind;
 use super::boot::{self, Earlier};
 use super::dying_holder::HolderWait;
 use super::fields;
@@ -103,6 +104,9 @@ pub(crate) fn open<T>(
             // Not before: an opener that fails or dies on the way leaves no fields. A new publisher
             // has sent no message yet, so a subscriber that sees one sees the fields.
             request.state_fields(&attached);
+            if let (Backing::Files(folder), Some(note)) = (&attached.backing, &config.note) {
+                behind::store(folder, note);
+            }
             // If the channel was removed meanwhile as damaged, which takes no lock, start again. A
             // lane that we made belongs to the next channel of this name.
             Ok(is_current(&attached).then_some(joined))

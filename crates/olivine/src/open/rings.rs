@@ -24,11 +24,7 @@ pub fn rings_behind(config: &Config) -> Result<Vec<(End, Config)>, AdminError> {
         .get_dir()
         .map_or_else(admin::default_dir, Path::to_owned);
     let there = admin::names(&folder)?;
-    let ends = [
-        (End::Publisher, "publisher"),
-        (End::Subscriber, "subscriber"),
-    ];
-    let rings = ends.map(|(end, word)| (end, ring_of(config, word)));
+    let rings = [End::Publisher, End::Subscriber].map(|end| (end, ring_of(config, end)));
     let found = rings
         .into_iter()
         .filter(|(_, ring)| there.iter().any(|name| name == ring.channel()));

@@ -4,9 +4,9 @@
 use crate::bridge;
 use crate::bridge::{Inlet, Outlet};
 use crate::channel::attach::random_id;
+use crate::channel::behind;
 use crate::error::OpenError;
-use crate::ring::layout::fnv;
-use crate::uri::{Config, Expire, Scheme, Start, UriError};
+use crate::uri::{Config, End, Expire, Scheme, Start, UriError};
 
 /// The outlet for the place that `config` names.
 ///
@@ -83,7 +83,7 @@ fn no_bridge(config: &Config) -> OpenError {
 /// Settings of the ring in front of the place that `config` names. It is memory of this process,
 /// or, for a durable `name`, shared memory that the next process of that name finds again. `end`
 /// names the handle in front: a publisher and a subscriber of one URI have different rings.
-pub(super) fn ring_of(config: &Config, end: &str) -> Config {
+pub(super) fn ring_of(config: &Config, end: End) -> Config {
     let mut ring = config.clone();
     *ring.groups = Default::default();
     if config.scheme == Scheme::Nats {
@@ -94,38 +94,15 @@ pub(super) fn ring_of(config: &Config, end: &str) -> Config {
     match &config.name {
         Some(name) => {
             ring.scheme = Scheme::Shm;
-            let path = || Some(config.path()?.display().to_string());
-            let address = config.address().map(ToString::to_string);
-            let place = address.or_else(path);
-            let words = format!(
-                "{end} {}://{}/{}/{name}",
-                config.scheme().word(),
-                place.unwrap_or_default(),
-                config.channel()
-            );
-            let hash = fnv(words.bytes());
-            ring.channel = format!("link.{hash:016x}");
+            ring.channel = behind::ring(end, config, name);
+            ring.note = Some(behind::note(end, config));
         }
         None => {
             ring.scheme = Scheme::Inproc;
-            ring.channel = format!("link.{:016x}", random_id());
+            ring.channel = behind::unnamed_ring(random_id());
             (ring.dir, ring.mode, ring.group) = (None, None, None);
             ring.expire = Expire::Never;
         }
     }
     ring
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ring_of_remote_channel_belongs_to_one_side_and_scheme() {
-        let ring = |uri: &str, end| ring_of(&Config::parse(uri).unwrap(), end).channel;
-        let (tcp, nats) = ("tcp://h:4222/t?name=a", "nats://h:4222/t?name=a");
-        assert_eq!(ring(tcp, "subscriber"), ring(tcp, "subscriber"));
-        assert_ne!(ring(tcp, "subscriber"), ring(tcp, "publisher"));
-        assert_ne!(ring(tcp, "subscriber"), ring(nats, "subscriber"));
-    }
 }

@@ -3,7 +3,7 @@
 use super::make::{TEMPORARY, make_folder, remove_temporaries};
 use super::sharing::{Kind, Sharing};
 use super::system::check_file_system;
-use super::{CONTROL, is_same_file, lane_name, refused};
+use super::{CONTROL, URI, is_same_file, lane_name, refused};
 use crate::error::OpenError;
 use crate::uri::{Config, is_channel_name};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat};
@@ -316,6 +316,11 @@ impl ChannelFolder {
             .sum()
     }
 
+    /// Whether something of this name is in the folder.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        rustix::fs::statat(&self.file, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
     fn files(&self) -> Vec<String> {
         let Ok(listing) = rustix::fs::Dir::read_from(&self.file) else {
             return Vec::new();
@@ -340,7 +345,7 @@ impl ChannelFolder {
     ///
     /// The caller holds the membership lock: no lane is made meanwhile.
     pub(crate) fn remove(&self) -> Result<(), OpenError> {
-        self.remove_lanes()?;
+        self.remove_others()?;
         crate::points::pass("remove.lanes_gone");
         self.unlink(CONTROL)?;
         crate::points::pass("remove.control_gone");
@@ -352,12 +357,14 @@ impl ChannelFolder {
     /// or finds its control file removed.
     pub(crate) fn remove_damaged(&self) -> Result<(), OpenError> {
         self.unlink(CONTROL)?;
-        self.remove_lanes()?;
+        self.remove_others()?;
         self.remove_itself()
     }
 
-    fn remove_lanes(&self) -> Result<(), OpenError> {
-        let ours = |name: &str| name.starts_with("lane-") || name.starts_with(TEMPORARY);
+    /// Removes the files of a channel but its control file.
+    fn remove_others(&self) -> Result<(), OpenError> {
+        let ours =
+            |name: &str| name.starts_with("lane-") || name.starts_with(TEMPORARY) || name == URI;
         for name in self.files().iter().filter(|name| ours(name)) {
             self.unlink(name)?;
         }

@@ -191,8 +191,9 @@ keys! { KEYS {
     ///
     /// A program elsewhere with a name has a ring on its own machine, called `link.` and a hash.
     /// `olivine inspect`, `top` and `rm` find it by the URI with the name, such as
-    /// `tcp://host:9000/ticks?name=NAME`; `inspect` of `file://` shows the journal. `rm` removes
-    /// it with what was not delivered. `olivine gc` keeps it while the name may come back.
+    /// `tcp://host:9000/ticks?name=NAME`; `inspect` of `file://` shows the journal. `ls`, `gc` and
+    /// `inspect` of the ring show its URI, without a token. `rm` removes it with what was not
+    /// delivered. `olivine gc` keeps it while the name may come back.
     name(config: Config, name: &str) in Config {
         getter: get_name -> Option<&str> = config.name.as_deref(),
         value: "NAME", schemes: WITH_NAMES, end: Both,

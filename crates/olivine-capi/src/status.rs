@@ -246,7 +246,7 @@ impl From<&OpenError> for Status {
     fn from(error: &OpenError) -> Self {
         match error {
             OpenError::Uri(error) => error.into(),
-            OpenError::Io { .. } => Self::OpenIo,
+            OpenError::Io { .. } | OpenError::Numa { .. } | OpenError::Group { .. } => Self::OpenIo,
             OpenError::Folder { .. } => Self::OpenFolder,
             OpenError::NotAChannel { .. } => Self::OpenNotAChannel,
             OpenError::Layout { .. } => Self::OpenLayout,

@@ -659,6 +659,31 @@ pub enum OpenError {
         /// The kernel's error.
         source: io::Error,
     },
+    /// The memory of the channel could not be put on a NUMA node.
+    #[error("cannot put {} on numa={node}: {problem}", path.display())]
+    Numa {
+        /// The requested node.
+        node: u32,
+        /// The file.
+        path: PathBuf,
+        /// Which nodes there are, or what forbids it, and what to do.
+        problem: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// A file of the channel could not be given to a group.
+    #[error(
+        "cannot give {} to group={group}: name a group that this user is in ('id -Gn' lists them)",
+        path.display()
+    )]
+    Group {
+        /// Number of the group, with its name if it has one.
+        group: String,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The far side of a remote channel cannot be reached.
     #[error(transparent)]
     Link(#[from] LinkError),

@@ -13,7 +13,7 @@ mod system;
 
 pub(crate) use folder::{ChannelFolder, Folder, FolderState, default_folder};
 pub(crate) use map::{map_control, map_lane, map_lane_header};
-pub(crate) use sharing::Sharing;
+pub(crate) use sharing::{Sharing, group_shown};
 pub(crate) use system::boot;
 
 use make::TEMPORARY;

@@ -182,6 +182,12 @@ ids! {
         "there is no such channel in this folder",
         "check its name with 'olivine ls' and its folder with 'dir='; opening it makes it";
     Cpu "cpu" "the CPU of 'cpu=' is not allowed to this process", "use a CPU that is";
+    Numa "numa"
+        "the memory cannot be put on the NUMA node of 'numa='",
+        "use a node that the error names, or leave it out";
+    Group "group"
+        "the files cannot be given to the group of 'group='",
+        "name a group that this user is in";
     NoBridge "no-bridge"
         "this build does not have the bridge of this scheme",
         "build with the feature that the error names";
@@ -272,6 +278,9 @@ ids! {
     InUse "in-use"
         "another publisher serves the socket: a sealed channel has one",
         "close it, or use another socket";
+    Group "group"
+        "the socket cannot be given to the group of 'group='",
+        "name a group that this user is in";
     NotASocket "not-a-socket"
         "something else has the path of the socket",
         "remove it, or use another path";

@@ -41,6 +41,19 @@ pub enum SealedError {
         /// Its process; 0 if it is in another PID namespace.
         pid: i32,
     },
+    /// The socket could not be given to a group.
+    #[error(
+        "cannot give {} to group={group}: name a group that this user is in ('id -Gn' lists them)",
+        socket.display()
+    )]
+    Group {
+        /// Number of the group, with its name if it has one.
+        group: String,
+        /// The socket.
+        socket: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The path leads to something that this process must not serve at.
     #[error("{} is {problem}: remove it, or use another socket", socket.display())]
     NotASocket {

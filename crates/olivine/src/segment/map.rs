@@ -352,11 +352,32 @@ pub(super) fn prefer_node(
     // SAFETY: the mapping above, which is unused.
     let _ = unsafe { rustix::mm::munmap(base, size) };
     if bound != 0 {
-        return Err(OpenError::Io {
-            action: "put on the NUMA node that 'numa=' names",
+        return Err(OpenError::Numa {
+            node,
             path: path.to_owned(),
+            problem: problem_of_node(&error),
             source: error,
         });
     }
     Ok(())
+}
+
+/// Why the kernel refused a NUMA node, and what to do.
+fn problem_of_node(error: &io::Error) -> String {
+    use rustix::io::Errno;
+
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mut lines = status.lines();
+    let nodes = lines.find_map(|line| line.strip_prefix("Mems_allowed_list:"));
+    match (Errno::from_io_error(error), nodes) {
+        (Some(Errno::INVAL), Some(nodes)) => format!(
+            "this process may use memory of these nodes: {}; name one of them, or leave 'numa=' \
+             out",
+            nodes.trim()
+        ),
+        (Some(Errno::PERM), _) => "the system call mbind is forbidden, as in a container without \
+                                   CAP_SYS_NICE: allow it, or leave 'numa=' out"
+            .to_owned(),
+        _ => "leave 'numa=' out, or find out why the kernel refuses it".to_owned(),
+    }
 }

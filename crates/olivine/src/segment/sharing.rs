@@ -94,8 +94,12 @@ impl Sharing {
 
     fn apply_mode(&self, file: BorrowedFd<'_>, path: &Path, mode: u32) -> Result<(), OpenError> {
         if let Some(group) = self.group {
-            let group = Some(Gid::from_raw(group));
-            rustix::fs::fchown(file, None, group).map_err(refused("give the group to", path))?;
+            let id = Some(Gid::from_raw(group));
+            rustix::fs::fchown(file, None, id).map_err(|errno| OpenError::Group {
+                group: group_shown(group),
+                path: path.to_owned(),
+                source: errno.into(),
+            })?;
         }
         rustix::fs::fchmod(file, Mode::from_raw_mode(mode))
             .map_err(refused("set the mode of", path))
@@ -123,8 +127,8 @@ impl Sharing {
                     return Some(format!(
                         "it belongs to {} and group {}, and 'group=' names group {}: {}",
                         user(stat.st_uid),
-                        named(stat.st_gid, group_name(stat.st_gid)),
-                        named(group, group_name(group)),
+                        group_shown(stat.st_gid),
+                        group_shown(group),
                         self.remedy(kind),
                     ));
                 }
@@ -218,8 +222,9 @@ fn named(id: u32, name: Option<String>) -> String {
     name.map_or_else(|| id.to_string(), |name| format!("{id} ({name})"))
 }
 
-fn group_name(id: u32) -> Option<String> {
-    name_of("/etc/group", id)
+/// A group as errors name it: `2000 (team)`.
+pub(crate) fn group_shown(id: u32) -> String {
+    named(id, name_of("/etc/group", id))
 }
 
 /// Looks a name up in a file whose lines are `NAME:…:NUMBER:…`.

@@ -285,3 +285,25 @@ fn users_of_one_group_share_a_channel_and_others_are_refused() {
         "{refused}"
     );
 }
+
+#[test]
+fn group_that_the_user_is_not_in_is_named_by_the_error() {
+    if !is_root() {
+        return;
+    }
+    let place = TestFolder::new();
+    permit(place.dir().parent().unwrap(), 0o755);
+    let own = place.file("own");
+    std::fs::create_dir(&own).unwrap();
+    give(&own, rights(ADA, TEAM, 0o700));
+    let own = own.display();
+    for uri in [
+        format!("shm://x?dir={own}&group={OTHERS}"),
+        format!("shm+fd://{own}/x.sock?group={OTHERS}"),
+    ] {
+        let (done, child) = as_user(&place, "send", ADA, TEAM, &uri);
+        let refused = said(&done, child);
+        let wanted = "to group=44002: name a group";
+        assert!(refused.contains(wanted), "{uri}: {refused}");
+    }
+}

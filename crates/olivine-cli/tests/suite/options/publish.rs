@@ -167,9 +167,18 @@ fn numa(stage: &Stage) {
         names.filter(|name| name.starts_with("node")).count()
     });
     assert!(nodes < 64, "{nodes} nodes: choose another one here");
-    // The kernel is asked for an unknown node.
+    // The kernel is asked for an unknown node, and the error names it and those that there are.
     let said = stage.fails(&["pub", "y", "a", "--numa", "63"], 1);
-    assert!(said.contains("numa="), "{said}");
+    assert!(
+        said.contains("on numa=63: ") && said.contains("[open.numa]"),
+        "{said}"
+    );
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Mems_allowed_list:"));
+    let nodes = format!("these nodes: {};", allowed.unwrap().trim());
+    assert!(said.contains(&nodes), "{said}");
 }
 
 /// Without a far side: only remote publishers have a name.

@@ -4,7 +4,7 @@
 use crate::error::{OpenError, SealedError};
 use crate::fork::ClosedInChildren;
 use crate::liveness::Peer;
-use crate::segment::Sharing;
+use crate::segment::{Sharing, group_shown};
 use crate::uri::Config;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -145,9 +145,14 @@ fn apply_sharing(
     let file = rustix::fs::open(temporary, flags, Mode::empty()).map_err(io("look at"))?;
     let stat = rustix::fs::fstat(&file).map_err(io("look at"))?;
     if let Some(group) = sharing.group() {
-        let group = rustix::fs::Gid::from_raw(group);
-        rustix::fs::chownat(&file, "", None, Some(group), AtFlags::EMPTY_PATH)
-            .map_err(io("give to the group that 'group=' names"))?;
+        let id = Some(rustix::fs::Gid::from_raw(group));
+        rustix::fs::chownat(&file, "", None, id, AtFlags::EMPTY_PATH).map_err(|errno| {
+            SealedError::Group {
+                group: group_shown(group),
+                socket: path.to_owned(),
+                source: errno.into(),
+            }
+        })?;
     }
     let mode = Mode::from_raw_mode(sharing.file_mode());
     if Mode::from_raw_mode(stat.st_mode) & Mode::from_raw_mode(0o777) != mode {

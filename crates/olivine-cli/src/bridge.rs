@@ -14,7 +14,7 @@ use crate::stop::{LOOK, Stop};
 use crate::{log, progress, quote, settings};
 use carried::Carried;
 use olivine::small_file::{self, SETTINGS_FILE_MAX};
-use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme, admin};
+use olivine::{Bridge, Config, LinkError, LinkStage, LinkStatus, Scheme, Start, admin};
 use olivine_bench::text;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -80,10 +80,9 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
         }
         let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
         let unheard = Unheard::new(&destination);
-        let unread = awaited::unread(&source, |uri| {
-            let dir = source.get_dir();
-            let dir = dir.map_or_else(String::new, |dir| format!("dir={}&", dir.display()));
-            format!("'{uri}?{dir}from=oldest' as the source")
+        let unread = awaited::unread(&source, |_| {
+            let oldest = source.clone().from(Start::Oldest).uri();
+            format!("{} as the source", quote::word_or(&oldest, "from=oldest"))
         });
         let (from, to, keep) = (source.clone(), destination.clone(), pair.keep);
         let start = move || Bridge::start(&from, &to, !keep);

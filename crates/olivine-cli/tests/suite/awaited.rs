@@ -439,3 +439,25 @@ fn reader_that_begins_behind_unread_messages_says_so() {
     let known = place.run(&["journal", "info", &file, "--exact", "--json"]);
     assert_eq!(json(&known)["messages"], 3, "{}", json(&known));
 }
+
+/// A person copies it into a shell, and gets the same channel.
+#[test]
+fn source_that_reads_unread_messages_has_the_other_keys_and_is_quoted() {
+    let place = TestFolder::new();
+    let folder = place.path().join("it's here");
+    std::fs::create_dir(&folder).unwrap();
+    let dir = format!("dir={}", folder.display());
+    let source = format!("shm://rec?{dir}&name=ledger");
+    let file = folder.join("rec.olv").display().to_string();
+    let published = place.run(&["pub", &format!("shm://rec?{dir}"), "a"]);
+    assert!(published.status.success(), "{}", said(&published));
+    let mut reader = place.start(&["record", &source, &file]);
+    let (line, rest) = hear(&mut reader, "older messages");
+    reader.signal(Signal::INT);
+    drop(rest);
+    reader.wait();
+    let (_, remedy) = line.split_once("begins behind them: ").unwrap();
+    let words = shlex::split(remedy).unwrap();
+    let wanted = format!("shm://rec?from=oldest&name=ledger&{dir}");
+    assert_eq!(words[0], wanted, "{line}");
+}

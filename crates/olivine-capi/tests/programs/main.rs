@@ -185,6 +185,38 @@ fn a_far_side_that_never_comes_is_reported_in_c() {
     }
 }
 
+/// The example of the README: the states of a connection, and reading on behind damage.
+#[test]
+fn example_in_c_shows_link_states_and_reads_on_behind_damage() {
+    let place = TestFolder::new();
+    let source = stage::source("examples/state_and_damage.c");
+    // Programs of an absolute path are made beside it.
+    let copy = place.0.path().join("state_and_damage.c");
+    std::fs::copy(source, &copy).unwrap();
+    let copy = copy.display().to_string();
+    let Some(program) = stage::compile("cc", LOWEST_C, &copy, Link::Shared) else {
+        return;
+    };
+    let mut command = std::process::Command::new(program);
+    let output = command.arg(place.0.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let lines = [
+        "link: waiting",
+        "link: connected",
+        "hello",
+        "link: waiting",
+        "the end",
+        "40 messages",
+        "damaged: going on behind it",
+        "the end",
+        "one is lost",
+    ];
+    // The first state may have passed before it was looked at.
+    let said: Vec<&str> = said.lines().collect();
+    assert!(said == lines || said == lines[1..], "{said:?}");
+}
+
 #[test]
 fn the_layer_in_cpp_holds_values_exceptions_and_streams() {
     let place = TestFolder::new();

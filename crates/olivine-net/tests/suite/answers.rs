@@ -332,6 +332,8 @@ fn other_threads_answer_and_stop_through_a_handle() {
             read_to_end(&mut peer).ends_with(b"\r\n\r\n42"),
             "{backend:?}"
         );
+        // The server waits for a while until its peer closes, too.
+        drop(peer);
         ordered.join().unwrap();
         let report = engine.wait();
         assert_eq!((report.cut, report.failed_shards.len()), (0, 0));

@@ -3,7 +3,8 @@
 use crate::argument::{bytes, give, labelled, row};
 use crate::failure::Failure;
 use crate::handle::{Opaque as _, guard_of};
-use crate::publisher::{Publisher, send};
+use crate::message::send;
+use crate::publisher::Publisher;
 use crate::sending::NOT_AT_ALL;
 use crate::status::Status;
 use crate::structs::Part;

@@ -15,6 +15,7 @@ mod batch;
 pub mod failure;
 mod handle;
 pub mod link;
+mod message;
 pub mod publisher;
 mod sending;
 pub mod status;

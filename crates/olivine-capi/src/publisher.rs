@@ -1,18 +1,16 @@
 //! The sending end.
 
-use crate::argument::{
-    bytes, check, config, fill, fill_checked, give, label, message_type, place, text, timeout,
-};
+use crate::argument::{config, fill, give, message_type, place, text, timeout};
 use crate::batch::publish_batch;
 use crate::failure::{Failure, guard};
 use crate::handle::{self, Handle, Opaque, guard_of, take, with};
+use crate::message::{self, publish, send};
 use crate::sending::{NOT_AT_ALL, Sending};
 use crate::status::Status;
 use crate::structs::{Claim, Label, Part, PublisherStats, Setting, Type};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr::null;
-use olivine::{Label as RustLabel, NotSent, Outgoing, Publisher as RustPublisher};
-use std::time::Duration;
+use olivine::{NotSent, Publisher as RustPublisher};
 
 /// Sends messages into a channel.
 #[derive(Debug)]
@@ -37,68 +35,6 @@ impl Opaque for Publisher {
     fn forked(end: &Sending) -> Option<Failure> {
         end.look().is_forked().then(|| NotSent::Forked.into())
     }
-}
-
-/// Runs one call that sends, or waits for who receives.
-///
-/// # Safety
-///
-/// As for [`with`].
-#[inline(always)]
-pub(crate) unsafe fn send<R>(
-    publisher: *mut Publisher,
-    call: impl FnOnce(&mut Sending) -> Result<R, Failure>,
-) -> Result<R, Failure> {
-    // SAFETY: the contract is the same.
-    unsafe {
-        with(publisher, |end| {
-            call(end).map_err(|failure| end.explained(failure))
-        })
-    }
-}
-
-/// Sends a copy of a message within a time.
-///
-/// `timeout` is a function, so that each caller has an instance of [`guard`] for itself: then the
-/// compiler puts everything into one function, and the arguments stay in registers.
-///
-/// # Safety
-///
-/// As for the functions that call it.
-#[inline(always)]
-unsafe fn publish(
-    publisher: *mut Publisher,
-    (data, length): (*const c_void, usize),
-    with_label: *const Label,
-    timeout: impl FnOnce() -> Option<Duration>,
-    position: *mut u64,
-) -> Status {
-    let call = || {
-        // SAFETY: the contract is the same.
-        let message = Outgoing::new(unsafe { bytes(data, length) }?);
-        // SAFETY: the contract is the same.
-        let message = message.label(unsafe { label(with_label) }?);
-        // SAFETY: the contract is the same.
-        let sent = unsafe {
-            send(publisher, |end| {
-                end.check("length", length)?;
-                let publisher = end.idle()?;
-                Ok(match timeout() {
-                    None => publisher.publish(message)?,
-                    NOT_AT_ALL => publisher.try_publish(message)?,
-                    Some(timeout) => {
-                        let sent = publisher.publish_timeout(message, timeout);
-                        sent.map_err(|error| end.described(error))?
-                    }
-                })
-            })
-        }?;
-        // SAFETY: the contract is the same.
-        unsafe { give(position, sent.0) };
-        Ok(())
-    };
-    // SAFETY: the contract is the same.
-    unsafe { guard_of(publisher, call) }
 }
 
 /// Runs one call that looks at the publisher. Refused in a forked child, as each call that sends.
@@ -139,87 +75,6 @@ unsafe fn tell<R>(
     };
     // SAFETY: the contract is the same.
     unsafe { guard_of(publisher, call) }
-}
-
-/// Reserves a message within a time, a function as in [`publish`].
-///
-/// # Safety
-///
-/// As for the functions that call it.
-#[inline(always)]
-unsafe fn claim(
-    publisher: *mut Publisher,
-    length: usize,
-    with_label: *const Label,
-    timeout: impl FnOnce() -> Option<Duration>,
-    claim: *mut Claim,
-) -> Status {
-    let call = || {
-        // Looked at before anything is reserved.
-        // SAFETY: the contract is the same.
-        let size = unsafe { check("claim", claim) }?;
-        let hand_over = |data| {
-            let reserved = Claim {
-                struct_size: size,
-                data,
-                length,
-            };
-            // SAFETY: the contract is the same; `check` found its size.
-            unsafe { fill_checked(claim, size, reserved) };
-        };
-        // In both branches, so that a place stays in a register.
-        if with_label.is_null() {
-            // SAFETY: the contract is the same.
-            hand_over(unsafe { reserve(publisher, length, || Ok(RustLabel::new()), timeout) }?);
-        } else {
-            // SAFETY: the contract is the same.
-            hand_over(unsafe { reserve_labelled(publisher, length, with_label, timeout) }?);
-        }
-        Ok(())
-    };
-    // SAFETY: the contract is the same.
-    unsafe { guard_of(publisher, call) }
-}
-
-/// The place of a claimed message. `with_label` gives the same label each time.
-///
-/// # Safety
-///
-/// As for the functions that call it.
-#[inline(always)]
-unsafe fn reserve<'l>(
-    publisher: *mut Publisher,
-    length: usize,
-    with_label: impl Fn() -> Result<RustLabel<'l>, Failure>,
-    timeout: impl FnOnce() -> Option<Duration>,
-) -> Result<*mut u8, Failure> {
-    let room = || Ok(Outgoing::sized(length).label(with_label()?));
-    let wanted = room()?;
-    // SAFETY: the contract is the same.
-    unsafe {
-        send(publisher, |end| {
-            end.check("length", length)?;
-            end.claim(wanted, room, timeout())
-        })
-    }
-}
-
-/// As [`reserve`], apart from it: without a label there is nothing to carry along.
-///
-/// # Safety
-///
-/// As for the functions that call it.
-#[inline(never)]
-unsafe fn reserve_labelled(
-    publisher: *mut Publisher,
-    length: usize,
-    with_label: *const Label,
-    timeout: impl FnOnce() -> Option<Duration>,
-) -> Result<*mut u8, Failure> {
-    // SAFETY: the contract is the same.
-    let label = || unsafe { label(with_label) };
-    // SAFETY: the contract is the same.
-    unsafe { reserve(publisher, length, label, timeout) }
 }
 
 /// Opens the channel that `uri` names as a publisher, and creates it if necessary. `*publisher` is
@@ -458,7 +313,7 @@ pub unsafe extern "C" fn olivine_publisher_try_claim(
     claim: *mut Claim,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { self::claim(publisher, length, label, || NOT_AT_ALL, claim) }
+    unsafe { message::claim(publisher, length, label, || NOT_AT_ALL, claim) }
 }
 
 /// As `olivine_publisher_try_claim`, but waits for room by the channel's wait strategy, as long as
@@ -475,7 +330,7 @@ pub unsafe extern "C" fn olivine_publisher_claim(
     claim: *mut Claim,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { self::claim(publisher, length, label, || None, claim) }
+    unsafe { message::claim(publisher, length, label, || None, claim) }
 }
 
 /// As `olivine_publisher_claim`, but gives up after `timeout_ms` milliseconds; negative is as long
@@ -493,7 +348,7 @@ pub unsafe extern "C" fn olivine_publisher_claim_timeout(
     claim: *mut Claim,
 ) -> Status {
     // SAFETY: the contract is the same.
-    unsafe { self::claim(publisher, length, label, || timeout(timeout_ms), claim) }
+    unsafe { message::claim(publisher, length, label, || timeout(timeout_ms), claim) }
 }
 
 /// Makes the claimed message visible. Never waits. `*position`, if `position` is not NULL, is where

@@ -128,7 +128,7 @@ const FAILED: &str =
 fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
     for backend in backends() {
         let (engine, received, address) = start(backend);
-        let bystander = &mut client(address);
+        let mut bystander = client(address);
         for (count, (path, said, answer)) in [
             ("/before", "before an answer to /before", FAILED),
             (
@@ -156,7 +156,10 @@ fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
             }
             assert_eq!(engine.counters()[0].panics, count as u64 + 1, "{what}");
             let fine = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-            assert!(exchange(bystander, fine, 79).ends_with(b"fine"), "{what}");
+            assert!(
+                exchange(&mut bystander, fine, 79).ends_with(b"fine"),
+                "{what}"
+            );
         }
         let health = &engine.health()[0];
         assert_eq!((health.panics, &health.state), (6, &ShardState::Running));
@@ -164,6 +167,7 @@ fn a_request_that_panics_gets_500_and_the_shard_serves_on() {
         wait_until("all but the bystander are gone", || {
             engine.health()[0].connections == 1
         });
+        drop(bystander);
         assert_eq!(engine.stop(Duration::from_secs(5)).failed_shards, [0; 0]);
     }
 }

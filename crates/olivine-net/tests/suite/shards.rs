@@ -132,6 +132,7 @@ fn messages_between_busy_shards_arrive_once_in_order() {
         let counters = engine.counters();
         assert!(counters.iter().all(|shard| shard.messages == LETTERS));
         assert!(counters.iter().all(|shard| shard.received_bytes > 0));
+        drop(peers);
         assert_eq!(engine.stop(Duration::from_secs(5)).failed_shards, []);
     }
 }

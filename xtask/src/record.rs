@@ -27,12 +27,12 @@ const MEASUREMENTS: [(&str, &str, &str); 7] = [
     ),
     (
         "throughput",
-        "1",
+        "2",
         "throughput --method all --rivals --size 32 --batch 1,16",
     ),
     (
         "streaming",
-        "2",
+        "3",
         "throughput --size 32,1024,8192 --batch 1,16",
     ),
     ("latency", "5", "latency --rate 1K,10K,100K,1M"),

@@ -82,7 +82,7 @@ fn request_to_end_a_replay_delivers_everything_before_damage() {
     let channel = place.uri("ticks", "capacity=4KiB&subscribers=1");
     let mut subscriber = Subscriber::open(&channel).unwrap();
     let [file, ring] = [uri(&path, ""), channel].map(|uri| Config::parse(&uri).unwrap());
-    let mut bridge = Bridge::start(&file, &ring, true).unwrap();
+    let bridge = Bridge::start(&file, &ring, true).unwrap();
     assert!(subscriber.receive_timeout(WATCHDOG).unwrap().is_some());
     bridge.ask_to_finish();
     let (found, error) = receive_all(&mut subscriber);

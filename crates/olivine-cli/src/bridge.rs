@@ -74,50 +74,28 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     let stop = Stop::install()?;
     let (mut running, mut all_begun) = (Vec::new(), true);
     let is_alone = pairs.len() == 1;
-    for mut pair in pairs {
-        for uri in [&mut pair.source, &mut pair.destination] {
-            *uri = full_uri(uri)?.into_owned();
-        }
-        let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
-        let unheard = Unheard::new(&destination);
-        let unread = awaited::unread(&source, |_| {
-            let oldest = source.clone().from(Start::Oldest).uri();
-            format!("{} as the source", quote::word_or(&oldest, "from=oldest"))
-        });
-        let (from, to, keep) = (source.clone(), destination.clone(), pair.keep);
-        let start = move || Bridge::start(&from, &to, !keep);
-        // It may read long in a journal.
-        let bridge = if settings::has_end(&source) {
-            let place = place(&pair.source);
-            let Some(bridge) = stop.opened(&place, start, || {})? else {
-                complain(&format!(
-                    "stopped while it looked for the first message in {place}"
-                ));
+    let mut not_begun = None;
+    for pair in pairs {
+        match begin(pair, is_alone, &stop) {
+            Ok(Some(one)) => running.push(one),
+            Ok(None) => {
                 all_begun = false;
                 break;
-            };
-            bridge?
-        } else {
-            start()?
-        };
-        // A listening bridge subscribes for its far sides, which say where they begin.
-        let subscribes = || admin::inspect(&source).is_ok_and(|info| info.subscribers_ever > 0);
-        if let Some(line) = unread.filter(|_| subscribes()) {
-            log::info(&line);
+            }
+            // Those that run would leave their places behind: they end in order first.
+            Err(error) => {
+                not_begun = Some(error);
+                break;
+            }
         }
-        running.push(Running {
-            pair,
-            bridge,
-            note: String::new(),
-            is_alone,
-            has_complained: false,
-            source,
-            awaited: Awaited::default(),
-            unheard,
-        });
+    }
+    if running.is_empty()
+        && let Some(error) = not_begun
+    {
+        return Err(error);
     }
     let mut carried = Carried::new(&running);
-    while !stop.now() && !running.iter().all(|one| one.bridge.has_ended()) {
+    while not_begun.is_none() && !stop.now() && !running.iter().all(|one| one.bridge.has_ended()) {
         for one in &mut running {
             one.tell();
         }
@@ -130,14 +108,15 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
     }
     // Before the request to stop, which ends them, too.
     let ended: Vec<bool> = running.iter().map(|one| one.bridge.has_ended()).collect();
-    drain(&mut running, stop.by_person(), &mut carried);
+    let leave = stop.by_person() || not_begun.is_some();
+    drain(&mut running, leave, &mut carried);
     progress::clear_line();
     let mut complete = all_begun;
     let mut rows = Vec::new();
     let mut failed = false;
     for (mut one, ended) in running.into_iter().zip(ended) {
         one.tell();
-        let outcome = if stop.by_person() {
+        let outcome = if leave {
             one.bridge.leave(CUT_SHORT)
         } else {
             one.bridge.finish(CUT_SHORT)
@@ -202,13 +181,61 @@ pub(crate) fn carry(pairs: Vec<Pair>, common: Common) -> Outcome {
             }
         }
     }
-    if all_begun || !rows.is_empty() {
-        report(&rows, common)?;
+    let reported = match all_begun || !rows.is_empty() {
+        true => report(&rows, common),
+        false => Ok(()),
+    };
+    if let Some(error) = not_begun {
+        return Err(error);
     }
+    reported?;
     if failed {
         return Err(Failure::BadResult);
     }
     if complete { Ok(()) } else { stop.cut_short() }
+}
+
+/// Starts one bridge; `None` if a signal stopped it before.
+fn begin(mut pair: Pair, is_alone: bool, stop: &Stop) -> Outcome<Option<Running>> {
+    for uri in [&mut pair.source, &mut pair.destination] {
+        *uri = full_uri(uri)?.into_owned();
+    }
+    let (source, destination) = (config(&pair.source)?, config(&pair.destination)?);
+    let unheard = Unheard::new(&destination);
+    let unread = awaited::unread(&source, |_| {
+        let oldest = source.clone().from(Start::Oldest).uri();
+        format!("{} as the source", quote::word_or(&oldest, "from=oldest"))
+    });
+    let (from, to, keep) = (source.clone(), destination.clone(), pair.keep);
+    let start = move || Bridge::start(&from, &to, !keep);
+    // It may read long in a journal.
+    let bridge = if settings::has_end(&source) {
+        let place = place(&pair.source);
+        let Some(bridge) = stop.opened(&place, start, || {})? else {
+            complain(&format!(
+                "stopped while it looked for the first message in {place}"
+            ));
+            return Ok(None);
+        };
+        bridge?
+    } else {
+        start()?
+    };
+    // A listening bridge subscribes for its far sides, which say where they begin.
+    let subscribes = || admin::inspect(&source).is_ok_and(|info| info.subscribers_ever > 0);
+    if let Some(line) = unread.filter(|_| subscribes()) {
+        log::info(&line);
+    }
+    Ok(Some(Running {
+        pair,
+        bridge,
+        note: String::new(),
+        is_alone,
+        has_complained: false,
+        source,
+        awaited: Awaited::default(),
+        unheard,
+    }))
 }
 
 /// Lets bridges deliver what was published before the request to stop, while any of them makes

@@ -211,6 +211,30 @@ fn bridges_end_in_order_while_another_one_still_searches() {
     assert!(place.look("a").is_none(), "no place was left");
 }
 
+/// The first one left its place behind, and publishers waited for it.
+#[test]
+fn bridges_end_in_order_if_a_later_one_cannot_start() {
+    let place = TestFolder::new();
+    let recorded = place.path().join("rec.olv").display().to_string();
+    let missing = place.path().join("missing.olv").display().to_string();
+    for second in [
+        format!("source = 'file://{missing}'\ndestination = 'shm://b'"),
+        "source = 'inproc://b'\ndestination = 'shm://b'".to_owned(),
+    ] {
+        let pairs = format!(
+            "[[bridge]]\nsource = 'shm://a'\ndestination = 'file://{recorded}'\n\
+             [[bridge]]\n{second}\n"
+        );
+        let config = place.path().join("pairs.toml").display().to_string();
+        std::fs::write(&config, pairs).unwrap();
+        let output = place.run(&["bridge", "--config", &config]);
+        assert!(!output.status.success(), "{}", said(&output));
+        let table = String::from_utf8_lossy(&output.stdout);
+        assert!(table.contains(&recorded), "{table}");
+        assert!(place.look("a").is_none(), "no place was left");
+    }
+}
+
 /// Ends it with this signal; returns its exit code, and the line of its bridge.
 fn stop_bridge(running: Running, signal: Signal) -> (Option<i32>, serde_json::Value, String) {
     running.signal(signal);

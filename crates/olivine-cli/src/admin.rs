@@ -356,7 +356,10 @@ fn kept(dir: &Path, collected: &[admin::Collected]) -> Vec<Kept> {
         let is_collected = collected.iter().any(|gone| gone.name == info.name);
         let names = info.subscribers.iter().filter_map(|one| one.name.clone());
         let subscribers: Vec<String> = names.collect();
-        if state(&info) == "unused" && !is_collected {
+        // Others became unused since they were looked at: the next 'gc' removes them.
+        let waits = info.subscribers_ever == 0 && info.name.starts_with("link.");
+        let is_kept = !subscribers.is_empty() || waits;
+        if state(&info) == "unused" && !is_collected && is_kept {
             kept.push(Kept {
                 whose: elsewhere::whose(&info),
                 name: info.name,

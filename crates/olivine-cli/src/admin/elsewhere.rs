@@ -4,13 +4,21 @@ use crate::bridge::place;
 use crate::failure::{Failure, Outcome};
 use crate::quote;
 use olivine::admin::ChannelInfo;
-use olivine::{Config, End};
+use olivine::{Config, End, Scheme};
 use serde_json::{Value, json};
 
 /// The ring of this machine that belongs to the URI and its `name=`.
 pub(super) fn ring(uri: &str, config: &Config) -> Outcome<Config> {
     let uri = place(uri);
     let Some(name) = config.get_name() else {
+        if let (Scheme::File, Some(path)) = (config.scheme(), config.get_file().get_path()) {
+            let path = path.display();
+            return Err(Failure::usage(format!(
+                "{uri} is a journal: its files are {path} and, if it has several, {path}.000001 \
+                 and so on, which are removed as any file when no program uses them; add \
+                 '?name=NAME' for the ring that a program with this name keeps here"
+            )));
+        }
         return Err(Failure::usage(format!(
             "{uri} has no files on this machine: add '?name=NAME' for the ring that a program with \
              this name keeps here, or name a channel of this machine, shm://{}",

@@ -112,6 +112,36 @@ fn gc_keeps_the_ring_of_a_killed_publisher_elsewhere() {
     assert_eq!(place.left(), Vec::<String>::new());
 }
 
+/// Its name only begins as that of a ring of a channel elsewhere: it was kept.
+#[test]
+fn gc_removes_a_channel_whose_name_begins_as_a_ring_elsewhere() {
+    let place = TestFolder::new();
+    let publisher = place.start(&["pub", "shm://link.foo", "--rate", "1000"]);
+    let shown = || place.run(&["inspect", "link.foo", "--json"]);
+    until("it has sent", || {
+        let shown = shown();
+        shown.status.success() && json(&shown)["publishers"][0]["cursor_bytes"].as_u64() > Some(0)
+    });
+    publisher.signal(Signal::KILL);
+    drop(publisher);
+    until("nothing uses it", || {
+        json(&shown())["publishers"][0]["state"] == "dead"
+    });
+    let removed = String::from_utf8(place.run(&["gc"]).stdout).unwrap();
+    assert!(removed.starts_with("removed link.foo"), "{removed}");
+    assert_eq!(place.left(), Vec::<String>::new());
+}
+
+#[test]
+fn rm_of_a_journal_says_what_its_files_are() {
+    let place = TestFolder::new();
+    let output = place.run(&["rm", "file:///tmp/x.olv"]);
+    assert_eq!(output.status.code(), Some(2));
+    let told = "file:///tmp/x.olv is a journal: its files are /tmp/x.olv and, if it has several, \
+                /tmp/x.olv.000001 and so on";
+    assert!(said(&output).contains(told), "{}", said(&output));
+}
+
 #[test]
 fn gc_names_the_subscribers_that_keep_an_unused_channel() {
     let place = TestFolder::new();

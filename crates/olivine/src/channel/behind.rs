@@ -20,9 +20,11 @@ pub(crate) fn unnamed_ring(number: u64) -> String {
     format!("{PREFIX}{number:016x}")
 }
 
-/// Whether a channel has the name of such a ring.
+/// Whether a channel has the name of such a ring. A user's channel may begin with the same word.
 pub(crate) fn is_ring(channel: &str) -> bool {
-    channel.starts_with(PREFIX)
+    let is_digit = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let number = channel.strip_prefix(PREFIX);
+    number.is_some_and(|hash| hash.len() == 16 && hash.bytes().all(is_digit))
 }
 
 /// The name of the ring behind this end, with its `name=`. It says nothing of other settings: the

@@ -182,9 +182,16 @@ impl Sending<'_> {
 
     /// The close block of a far side that hung up before we read it, after an error of writing.
     fn close_of_peer(&mut self, state: &mut State) -> Option<ConnectionEnd> {
-        while let Ok(true) = self.pipe.read() {
-            if let Err(broken @ ConnectionEnd::ByPeer { .. }) = self.take_input(state) {
-                return Some(broken);
+        let until = self.pipe.close_deadline();
+        while !self.control.must_stop() && Instant::now() < until {
+            let Ok(true) = self.pipe.read() else {
+                return None;
+            };
+            match self.take_input(state) {
+                Ok(()) => {}
+                Err(broken @ ConnectionEnd::ByPeer { .. }) => return Some(broken),
+                // What follows cannot be read.
+                Err(_) => return None,
             }
         }
         None

@@ -37,8 +37,8 @@ Examples:
 
 Of a journal above 16 MiB it reads headers, indexes and a few blocks. Figures
 that are estimated from these blocks start with ~, and in JSON 'estimated' names
-them. What is read in whole is read behind damage, too: it lists the places, with
-the bytes lost there. Exit code 1 if damage was found.")]
+them. What is read in whole is read behind damage, too: it lists the places,
+with the bytes lost there. Exit code 1 if damage was found.")]
 pub(crate) struct InfoArgs {
     /// Journal: a path such as ticks.olv, or file:///data/ticks.olv
     pub(crate) file: String,

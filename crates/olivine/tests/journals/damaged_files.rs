@@ -30,7 +30,8 @@ pub(crate) fn file_of(path: &Path, number: u64) -> std::path::PathBuf {
     format!("{}.{number:06}", path.display()).into()
 }
 
-fn flip(path: &Path, at: usize) {
+/// Changes two bits of the byte at `at`.
+pub(crate) fn flip(path: &Path, at: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     // Readers flip one bit of a header back.
     bytes[at] ^= 5;

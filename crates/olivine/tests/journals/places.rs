@@ -1,7 +1,7 @@
 //! Readers with a name and requests to stop, beside damage and lost files.
 
 use crate::common::{TestFolder, WATCHDOG, chain};
-use crate::damaged_files::file_of;
+use crate::damaged_files::{file_of, flip};
 use crate::file::uri;
 use crate::recording::{fast, frame};
 use olivine::journal::{Lane, Recorder};
@@ -27,12 +27,6 @@ fn record(path: &Path, rotation: Rotation, tags: Range<u32>) {
 fn newest(path: &Path) -> std::path::PathBuf {
     let numbers = (1..).take_while(|number| file_of(path, *number).exists());
     file_of(path, numbers.last().unwrap())
-}
-
-fn flip(path: &Path, at: usize) {
-    let mut bytes = std::fs::read(path).unwrap();
-    bytes[at] ^= 5;
-    std::fs::write(path, bytes).unwrap();
 }
 
 /// Tags up to the end or an error.

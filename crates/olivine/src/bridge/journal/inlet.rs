@@ -138,37 +138,27 @@ impl JournalInlet {
 
     /// Refuses a start behind the end, unless the journal may grow up to it.
     fn check_position(&self, position: u64, search: &Search) -> Result<(), JournalError> {
-        let mut replay = self.replay_by(search)?;
+        let replay = self.replay_by(search)?;
         if self.config.groups.file.follow || replay.is_recorded_into()? {
             return Ok(());
         }
-        // Damage before the end is found, and reported, where the replay comes to it.
-        if replay.seek_end().is_ok() && position > replay.position() {
-            return Err(JournalError::NoPosition {
-                path: self.path().to_owned(),
-                position,
-                end: replay.position(),
-            });
-        }
-        Ok(())
+        self.check_end(&replay, position)
     }
 
-    /// Refuses a place behind the end: what was read before it is not in the journal any more, and
-    /// what was recorded there since would be passed in silence.
-    fn check_end(&self, position: u64, search: &Search) -> Result<(), JournalError> {
-        let mut replay = self.replay_by(search)?;
-        // Damage is found, and reported, where the replay comes to it.
-        if replay.newest_start().is_ok_and(|start| position >= start)
-            && replay.seek_end().is_ok()
-            && position > replay.position()
-        {
-            return Err(JournalError::NoPosition {
+    /// Refuses a position behind the end. Of a place of a name: what was read before it is not in
+    /// the journal any more, and what was recorded there since would be passed in silence.
+    fn check_end(&self, replay: &Replay, position: u64) -> Result<(), JournalError> {
+        let may_be_behind = replay.newest_start().is_ok_and(|start| position >= start);
+        // Damage before the end is found, and reported, where the replay comes to it.
+        let end = may_be_behind.then(|| self.end(replay.search())).flatten();
+        match end.filter(|end| position > *end) {
+            Some(end) => Err(JournalError::NoPosition {
                 path: self.path().to_owned(),
                 position,
-                end: replay.position(),
-            });
+                end,
+            }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Opens the journal; with `follow` it may not exist yet.
@@ -197,7 +187,7 @@ impl JournalInlet {
     fn seek(&self, replay: &mut Replay, resumed: Option<u64>) -> Result<u64, JournalError> {
         if let Some(position) = resumed {
             replay.seek_resumed(position)?;
-            self.check_end(position, replay.search())?;
+            self.check_end(replay, position)?;
             return Ok(position);
         }
         match self.config.from {

@@ -12,7 +12,8 @@ mod row;
 mod watch;
 
 use super::layout::{
-    Geometry, POSITION_MAX, TOPIC, frame_bytes, frame_half, frame_tag, has_topic, lane,
+    GAPPED, Geometry, POSITION_MAX, TOPIC, frame_bytes, frame_half, frame_tag, gapped, has_topic,
+    lane,
 };
 use crate::error::{Damage, ReceiveError};
 use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
@@ -92,7 +93,8 @@ enum PartEnd {
 /// it loads many cache lines at once. The tag may differ.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// The lower half of the header: bytes of header and payload, and whether there is a topic.
+    /// The lower half of the header: bytes of header and payload, and whether there is a topic or a
+    /// gap.
     half: u64,
     /// Bytes of the payload.
     length: usize,
@@ -113,14 +115,14 @@ impl Shape {
 
     /// The shape in header `word` of a message without a topic. `None` for a message with a topic,
     /// and for a word that no publisher writes: a length below that of a header or above the
-    /// ring's.
+    /// ring's, or an invalid gap.
     #[inline(always)]
     fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        // With the mark of a topic it is longer than any payload.
+        // With the mark of a topic or of a gap it is longer than any payload.
         let half = frame_half(word);
         let payload = half.wrapping_sub(HEADER_BYTES);
         if payload > payload_max {
-            return None;
+            return Self::of_gapped(word, align_mask);
         }
         #[allow(
             clippy::cast_possible_truncation,
@@ -131,6 +133,21 @@ impl Shape {
             half,
             length,
             padded: (half + align_mask) & !align_mask,
+            topic: false,
+        })
+    }
+
+    /// The shape of a frame with a gap, whose message has no topic and fits any ring.
+    #[inline(never)]
+    fn of_gapped(word: u64, align_mask: u64) -> Option<Self> {
+        let (bytes, gap) = gapped(word)?;
+        let length = bytes.checked_sub(HEADER_BYTES)?;
+        #[allow(clippy::cast_possible_truncation, reason = "at most 56")]
+        let length = length as usize;
+        Some(Self {
+            half: frame_half(word),
+            length,
+            padded: ((bytes + align_mask) & !align_mask) + gap,
             topic: false,
         })
     }
@@ -316,9 +333,11 @@ impl Consumer {
         if word == 0 {
             return Ok(None);
         }
-        let shape = shape(self, self.position, word)?;
-        self.last = shape;
-        Ok(Some(shape.frame(self.position, word)))
+        let half = frame_half(word);
+        if half < GAPPED || half != self.last.half {
+            self.last = shape(self, self.position, word)?;
+        }
+        Ok(Some(self.last.frame(self.position, word)))
     }
 
     /// The shape in the header `word` at `position`; `word` is not zero.

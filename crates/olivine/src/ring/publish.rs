@@ -17,7 +17,9 @@ pub(super) mod pace;
 mod takeover;
 
 use super::gate::Gate;
-use super::layout::{control, frame_half, header_word, lane};
+use super::layout::{
+    GAPPED_BYTES_MAX, control, frame_half, gapped_half, header_word, lane, with_tag,
+};
 use super::pages::{Pages, Sleepers};
 use crate::error::NotSent;
 use crate::points;
@@ -46,6 +48,9 @@ const PREFETCH_RING: u64 = 1 << 20;
 /// Commits in a row that find the hint raised and no subscriber asleep before it is lowered. Until
 /// then a subscriber that sleeps again needs no heavy barrier (ADR 0045).
 const HINT_STAYS: u32 = if cfg!(loom) { 1 } else { 16 };
+
+/// With this bit [`Producer::ready`] is of a frame with a gap.
+const WITH_GAP: u64 = 1 << 63;
 
 /// What [`Producer::fits`] found of a message's frame.
 #[derive(Clone, Copy, Debug)]
@@ -111,11 +116,15 @@ pub(crate) struct Producer {
     /// How fast it publishes: at full speed no lines of a large ring are prefetched.
     #[cfg(not(loom))]
     pub(super) pace: pace::Pace,
+    /// Short frames end at a cache line: it publishes slowly, and its subscribers are close.
+    pub(super) has_gaps: bool,
     // The fields below are used once per lap or less.
     lane: Words,
     gate: Gate,
     /// The limit as subscribers see it; at least the cached one.
     published_limit: u64,
+    /// The lower half of the header of a frame with a gap that is ready.
+    gapped_half: u64,
     /// Subscribers with a page each, on a sealed channel.
     private_pages: Option<Box<Sleepers>>,
     /// Commits in a row that found the hint raised and no subscriber asleep.
@@ -268,8 +277,12 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, NotSent> {
         // Zero in a forked child, and without room. A sum that overflowed could be zero, too.
-        if (length as u64).checked_add(HEADER_BYTES) != Some(self.ready.get()) {
-            self.get_ready(length)?;
+        let (half, ready) = ((length as u64).checked_add(HEADER_BYTES), self.ready.get());
+        if half != Some(ready) {
+            rarely();
+            if half.is_none_or(|half| half | WITH_GAP != ready) {
+                return self.get_ready(length);
+            }
         }
         Ok(self.position + self.stride)
     }
@@ -380,15 +393,30 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn send(&mut self, tag: u32, message: &[u8]) -> Result<u64, NotSent> {
         // Zero in a forked child, and without room.
-        if message.len() as u64 + HEADER_BYTES != self.ready.get() {
-            self.get_ready(message.len())?;
+        let half = message.len() as u64 + HEADER_BYTES;
+        if half != self.ready.get() {
+            rarely();
+            if half | WITH_GAP != self.ready.get() {
+                self.get_ready(message.len())?;
+            }
+            if half | WITH_GAP == self.ready.get() {
+                // Apart from the code below, which then has not to ask. No function gets the
+                // message, so that it stays in registers.
+                return Ok(self.write_and_show(message, with_tag(tag, self.gapped_half)));
+            }
         }
+        Ok(self.write_and_show(message, header_word(tag, message.len())))
+    }
+
+    /// Writes a message that is ready, and makes it visible.
+    #[inline(always)]
+    fn write_and_show(&mut self, message: &[u8], header: u64) -> u64 {
         let next = self.frame_to_show();
         // SAFETY: the length is at most the ring's and the frame is below the limit, so no reliable
         // subscriber reads these bytes (REUSE). Its header is not committed: it is at our position.
         unsafe { next.address.write(message) };
-        let shown = next.show(header_word(tag, message.len()));
-        Ok(self.finish(shown))
+        let shown = next.show(header);
+        self.finish(shown)
     }
 
     /// What showing the frame at the position takes, if it ends where the header is known to read
@@ -417,19 +445,33 @@ impl Producer {
         shown.end
     }
 
-    /// Prepares the fast path for a message or claim of `length` bytes at the position: it has
-    /// room, and the header after it reads zero.
+    /// Prepares a message or claim of `length` bytes at the position: it has room, and the header
+    /// after it reads zero. Returns its end. It takes the fast path, unless it may have a gap.
     ///
     /// # Errors
     ///
     /// As [`Producer::fits`].
     #[inline(never)]
-    fn get_ready(&mut self, length: usize) -> Result<(), NotSent> {
-        let end = self.fits(self.position, length)?;
+    fn get_ready(&mut self, length: usize) -> Result<u64, NotSent> {
+        let mut end = self.fits(self.position, length)?;
+        let half = length as u64 + HEADER_BYTES;
+        let line = end.next_multiple_of(LINE_BYTES);
+        // While messages are slow and short the next one has a line alone (ADR 0046).
+        let is_led =
+            self.has_gaps && half <= GAPPED_BYTES_MAX && line + HEADER_BYTES <= self.limit.get();
+        let mut ready = half;
+        if is_led && line > end {
+            self.gapped_half = gapped_half(half, line - end);
+            (ready, end) = (half | WITH_GAP, line);
+        }
         self.zero_next_header(end);
         self.stride = end - self.position;
-        self.ready.set(length as u64 + HEADER_BYTES);
-        Ok(())
+        self.ready.set(ready);
+        if is_led && !self.stride.is_multiple_of(LINE_BYTES) {
+            // The next frame has another gap: it must not find this one ready.
+            self.prefetched = 0;
+        }
+        Ok(end)
     }
 
     /// Makes the frame from the position to `end` visible; returns the position after it. In a
@@ -468,7 +510,13 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn commit_found(&mut self, header: u64) -> Option<u64> {
         // Zero in a forked child, and after any claim of another length.
-        (frame_half(header) == self.ready.get()).then(|| self.commit_ready(header))
+        let (half, ready) = (frame_half(header), self.ready.get());
+        if half == ready {
+            return Some(self.commit_ready(header));
+        }
+        rarely();
+        let has_gap = half | WITH_GAP == ready;
+        has_gap.then(|| self.commit_ready(header ^ half ^ self.gapped_half))
     }
 
     #[cold]
@@ -517,6 +565,13 @@ impl Producer {
     /// called once (ADR 0018, ADR 0037).
     #[inline(never)]
     fn prefetch_ahead(&mut self, end: u64, ahead: u64) {
+        if self.has_gaps
+            && ahead - end <= GAPPED_BYTES_MAX + LINE_BYTES
+            && !(ahead - end).is_multiple_of(LINE_BYTES)
+        {
+            self.forget_zeroed();
+            return;
+        }
         let limit = self.limit.get();
         let is_free = |to: u64| to <= limit || mutant("zero_past_limit");
         if !is_free(ahead + HEADER_BYTES) {
@@ -641,6 +696,10 @@ fn leaked_zeros(length: usize) -> &'static mut [u8] {
     let words: &mut [u64] = vec![0; length.div_ceil(8)].leak();
     &mut words.as_mut_bytes()[..length]
 }
+
+/// Tells the compiler that what calls it is rare.
+#[cold]
+fn rarely() {}
 
 /// Commits the frame or batch that begins with `header`. The header after it reads zero.
 #[inline(always)]

@@ -5,7 +5,7 @@
 
 use super::{Consumer, Frame};
 use crate::region::{FramePlace, HEADER_BYTES, PrivateWord, Ring, View, Word};
-use crate::ring::layout::frame_tag;
+use crate::ring::layout::{GAPPED, frame_tag};
 use crate::sync::{Ordering, mutant, unless};
 
 /// The frame that a consumer found and that was handed out, and the frames that may follow it
@@ -104,7 +104,8 @@ impl Row {
     /// holds the publisher back.
     #[inline(always)]
     pub(crate) fn go_on(&mut self, consumer: &Consumer, lanes_epoch: u64) {
-        if consumer.is_first() {
+        // A frame with a gap is of a slow publisher, and does not say its length as others do.
+        if consumer.is_first() || consumer.last.half >= GAPPED {
             return;
         }
         // The lower half of a word.

@@ -279,9 +279,12 @@ impl Geometry {
         LANE_HEADER_BYTES + self.capacity
     }
 
-    /// Longest payload in bytes. It fits together with its header and the next header.
+    /// Longest payload in bytes. It fits together with its header and the next header, and with a
+    /// topic its header is not one of a frame with a gap.
     pub(crate) fn message_max(&self) -> u64 {
-        self.capacity - self.align.max(crate::region::HEADER_BYTES) - crate::region::HEADER_BYTES
+        const HEADER: u64 = crate::region::HEADER_BYTES;
+        let longest = super::GAPPED - super::TOPIC - HEADER - 1;
+        (self.capacity - self.align.max(HEADER) - HEADER).min(longest)
     }
 }
 

@@ -35,8 +35,11 @@ fn short_frames_begin_at_a_line_each_after_the_first() {
             for n in 0..300 {
                 let at = producer.position();
                 assert!(send(&mut producer, n, &vec![7; length]));
-                assert!(n == 0 || at % 64 == 0, "{length} bytes at {at}");
-                assert!(gapped(header(&channel, at)).is_some() || producer.position() % 64 == 0);
+                assert!(n == 0 || at.is_multiple_of(64), "{length} bytes at {at}");
+                assert!(
+                    gapped(header(&channel, at)).is_some()
+                        || producer.position().is_multiple_of(64)
+                );
                 let frame = consumer.next().unwrap().unwrap();
                 assert_eq!((frame.tag, frame.length), (n, length));
                 assert_eq!(frame.end, producer.position());

@@ -436,8 +436,10 @@ pub(super) fn frame(run: &[u8], at: usize, align: usize) -> Result<Frame<'_>, &'
         return Err("starts a frame that was never committed");
     }
     #[allow(clippy::cast_possible_truncation, reason = "32 bits of length")]
-    let bytes = bytes as usize;
-    let end = padded_bytes(word.get(), align as u64) as usize;
+    let (bytes, end) = (
+        bytes as usize,
+        padded_bytes(word.get(), align as u64) as usize,
+    );
     if end > rest.len() {
         return Err("starts a frame that goes on after the end");
     }

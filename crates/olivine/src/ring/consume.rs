@@ -113,16 +113,15 @@ impl Shape {
         topic: false,
     };
 
-    /// The shape in header `word` of a message without a topic. `None` for a message with a topic,
-    /// and for a word that no publisher writes: a length below that of a header or above the
-    /// ring's, or an invalid gap.
+    /// The shape in header `word` of a message without a topic and a gap. `None` for others, and
+    /// for a word that no publisher writes: a length below that of a header or above the ring's.
     #[inline(always)]
-    fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+    fn of_packed(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
         // With the mark of a topic or of a gap it is longer than any payload.
         let half = frame_half(word);
         let payload = half.wrapping_sub(HEADER_BYTES);
         if payload > payload_max {
-            return Self::of_gapped(word, align_mask);
+            return None;
         }
         #[allow(
             clippy::cast_possible_truncation,
@@ -137,7 +136,14 @@ impl Shape {
         })
     }
 
-    /// The shape of a frame with a gap, whose message has no topic and fits any ring.
+    /// As [`Shape::of_packed`], with a gap or without. A frame with a gap fits any ring.
+    #[inline(always)]
+    fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+        let packed = Self::of_packed(word, payload_max, align_mask);
+        packed.or_else(|| Self::of_gapped(word, align_mask))
+    }
+
+    #[cold]
     #[inline(never)]
     fn of_gapped(word: u64, align_mask: u64) -> Option<Self> {
         let (bytes, gap) = gapped(word)?;
@@ -153,17 +159,20 @@ impl Shape {
     }
 
     /// What `word` says of a message with a topic or without. `None` for a word that no publisher
-    /// writes.
+    /// writes, such as one of an invalid gap.
     #[inline(always)]
     fn of_any(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        let plain = Self::of(word, payload_max, align_mask);
-        plain.or_else(|| Self::of_topic(word, payload_max, align_mask))
+        let packed = Self::of_packed(word, payload_max, align_mask);
+        packed.or_else(|| Self::of_rare(word, payload_max, align_mask))
     }
 
     #[cold]
-    fn of_topic(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        let plain = has_topic(word).then_some(word & !TOPIC)?;
-        let like = Self::of(plain, payload_max, align_mask)?;
+    #[inline(never)]
+    fn of_rare(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+        if !has_topic(word) {
+            return Self::of_gapped(word, align_mask);
+        }
+        let like = Self::of_packed(word & !TOPIC, payload_max, align_mask)?;
         Some(Self {
             half: frame_half(word),
             topic: true,

@@ -89,6 +89,24 @@ fn ring_that_fills_up_is_packed() {
     assert!(sent >= gaps + (4096 - 64 * 25) / 40, "{gaps} of {sent}");
 }
 
+#[test]
+fn long_batch_does_not_ask_for_room_for_each_message() {
+    let channel = channel(8, 0);
+    let _held = channel.consumer(0);
+    let mut producer = slow(&channel);
+    let (mut at, mut asked) = (0, 0);
+    for _ in 0..40 {
+        at = match producer.fits(at, 80) {
+            Ok(end) => end,
+            Err(_) => {
+                asked += 1;
+                producer.room(at, 80).unwrap()
+            }
+        };
+    }
+    assert!(asked <= 8, "{asked}");
+}
+
 /// By message, in walks, in rows and as a bridge; sent alone, as a claim and in batches.
 #[test]
 fn every_reader_takes_frames_with_a_gap() {

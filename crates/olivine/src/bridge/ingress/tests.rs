@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Subscriber;
+use crate::admin::{Observer, Tap, Tapped};
 use crate::link::Stop;
 use crate::region::HEADER_BYTES;
 
@@ -69,6 +70,17 @@ fn kinds(subscriber: &mut Subscriber) -> Vec<(u8, usize)> {
     found
 }
 
+/// Bytes of the messages that a tap sees at this look.
+fn tapped(tap: &mut Tap) -> Vec<u64> {
+    let mut lengths = Vec::new();
+    tap.look(64, |seen| match seen {
+        Tapped::Message(message) => lengths.push(message.payload_bytes),
+        other => panic!("{other:?}"),
+    })
+    .unwrap();
+    lengths
+}
+
 /// Cut anywhere, and in a ring that fills up: positions stay those of the source.
 #[test]
 #[cfg_attr(miri, ignore = "Miri maps no ring twice")]
@@ -86,6 +98,8 @@ fn frames_with_a_gap_arrive_in_parts_of_any_length() {
         let (_folder, uri) = shm("gaps");
         let mut subscriber = Subscriber::open(&uri).unwrap();
         let mut carrier = carrier(&uri);
+        let mut tap = Tap::new(&Config::parse(&uri).unwrap());
+        assert!(tapped(&mut tap).is_empty());
         let mut position = 0;
         for round in 0..30 {
             for bytes in run.chunks(part) {
@@ -98,6 +112,7 @@ fn frames_with_a_gap_arrive_in_parts_of_any_length() {
                 expected,
                 "round {round}, parts of {part}"
             );
+            assert_eq!(tapped(&mut tap), [32, 32, 32, 32, 100]);
         }
     }
     let (_folder, uri) = shm("full");
@@ -109,6 +124,9 @@ fn frames_with_a_gap_arrive_in_parts_of_any_length() {
         position += 64;
     }
     assert_eq!(position, CAPACITY as u64 - 64, "the next header has room");
+    let mut observer = Observer::new(&Config::parse(&uri).unwrap());
+    observer.look().unwrap();
+    assert_eq!(observer.mean_frame_bytes(0, 0), Some(64.0));
     assert_eq!(kinds(&mut subscriber).len(), CAPACITY / 64 - 1);
     carrier.take(0, position, &frame_with_gap(8)).unwrap();
     assert_eq!(kinds(&mut subscriber), [(8, 32)]);

@@ -68,9 +68,9 @@ impl Producer {
             self.limit.set(wanted);
         }
         if self.looks_soon() {
-            let line = (self.position + capacity / GAPS_ROOM).next_multiple_of(LINE_BYTES);
-            let step = need.max(line + HEADER_BYTES);
-            self.limit.set(self.limit.get().min(step));
+            // From `need` on: a long batch does not come here for each of its messages.
+            let line = (need + capacity / GAPS_ROOM).next_multiple_of(LINE_BYTES);
+            self.limit.set(self.limit.get().min(line + HEADER_BYTES));
         }
         need <= self.limit.get()
     }

@@ -89,6 +89,31 @@ fn ring_that_fills_up_is_packed() {
     assert!(sent >= gaps + (4096 - 64 * 25) / 40, "{gaps} of {sent}");
 }
 
+/// The mark of a gap in the word of the fast path is out of reach of a length.
+#[test]
+fn claim_of_any_length_beyond_the_ring_is_refused() {
+    let channel = channel(8, 0);
+    let mut consumer = channel.consumer(0);
+    let mut producer = slow(&channel);
+    for n in 0..20 {
+        for length in [
+            4089,
+            1 << 31,
+            1 << 63,
+            (1 << 63) + 32,
+            usize::MAX - 8,
+            usize::MAX,
+        ] {
+            assert!(producer.reserve(length).is_err(), "{length} after {n}");
+        }
+        assert!(send(&mut producer, n, &[7; 32]));
+        assert!(producer.reserve((1 << 63) + 32).is_err());
+        let frame = consumer.next().unwrap().unwrap();
+        consumer.advance(&frame);
+        consumer.release();
+    }
+}
+
 #[test]
 fn long_batch_does_not_ask_for_room_for_each_message() {
     let channel = channel(8, 0);

@@ -276,13 +276,11 @@ impl Producer {
     /// As [`Producer::fits`].
     #[inline(always)]
     pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, NotSent> {
-        // Zero in a forked child, and without room. A sum that overflowed could be zero, too.
-        let (half, ready) = ((length as u64).checked_add(HEADER_BYTES), self.ready.get());
-        if half != Some(ready) {
-            rarely();
-            if half.is_none_or(|half| half | WITH_GAP != ready) {
-                return self.get_ready(length);
-            }
+        // With the bit on both sides: with a gap or without, the claim ends after the stride.
+        // Without the bit, `ready` is zero in a forked child and without room. No length has it.
+        let half = (length as u64).checked_add(HEADER_BYTES + WITH_GAP);
+        if half != Some(self.ready.get() | WITH_GAP) {
+            return self.get_ready(length);
         }
         Ok(self.position + self.stride)
     }

@@ -123,7 +123,8 @@ pub(super) struct Crew {
 impl Crew {
     /// Starts all, and waits until each subscriber has a message of each publisher.
     pub(super) fn start(size: u64, rate: f64, capacity: u64, stop: &Stop) -> Outcome<Self> {
-        let settings = format!("capacity={capacity}&wait=park");
+        // Positions count messages of one length at the end: frames of whole lines have no gaps.
+        let settings = format!("capacity={capacity}&wait=park&align=64");
         let mut crew = Self {
             channel: TemporaryChannel::new("crash", 0, &settings)?,
             size,

@@ -49,8 +49,9 @@ const PREFETCH_RING: u64 = 1 << 20;
 /// then a subscriber that sleeps again needs no heavy barrier (ADR 0045).
 const HINT_STAYS: u32 = if cfg!(loom) { 1 } else { 16 };
 
-/// With this bit [`Producer::ready`] is of a frame with a gap.
-const WITH_GAP: u64 = 1 << 63;
+/// In [`Producer::ready`]: a frame with a gap is ready. No frame is so short, so no length reads as
+/// this.
+const WITH_GAP: u64 = 1;
 
 /// What [`Producer::fits`] found of a message's frame.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +95,8 @@ pub(crate) struct Producer {
     /// the cached limit, which is at most a ring after the position. Any write clears it, except a
     /// frame or batch that ends there.
     stride: u64,
-    /// Bytes of the header and payload of a message whose frame ends there; 0 for none. On the page
-    /// of the limit. Such a message takes the fast path: `fits` found that it is not too long, and
+    /// Bytes of the header and payload of a message whose frame ends there; 0 for none, [`WITH_GAP`]
+    /// for one with a gap. On the page of the limit. Such a message takes the fast path: `fits` found that it is not too long, and
     /// the header ahead is below the limit.
     ready: PrivateWord,
     /// Cached limit, on a page that reads as zeros in a forked child. So every call there takes the
@@ -123,7 +124,9 @@ pub(crate) struct Producer {
     gate: Gate,
     /// The limit as subscribers see it; at least the cached one.
     published_limit: u64,
-    /// The lower half of the header of a frame with a gap that is ready.
+    /// Of the frame with a gap that is ready: bytes of header and payload, and the lower half of
+    /// its header.
+    gapped_bytes: u64,
     gapped_half: u64,
     /// Subscribers with a page each, on a sealed channel.
     private_pages: Option<Box<Sleepers>>,
@@ -276,11 +279,13 @@ impl Producer {
     /// As [`Producer::fits`].
     #[inline(always)]
     pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, NotSent> {
-        // With the bit on both sides: with a gap or without, the claim ends after the stride.
-        // Without the bit, `ready` is zero in a forked child and without room. No length has it.
-        let half = (length as u64).checked_add(HEADER_BYTES + WITH_GAP);
-        if half != Some(self.ready.get() | WITH_GAP) {
-            return self.get_ready(length);
+        // Zero in a forked child, and without room. A sum that overflowed could be zero, too.
+        let half = (length as u64).checked_add(HEADER_BYTES);
+        if half != Some(self.ready.get()) {
+            rarely();
+            if !half.is_some_and(|half| self.is_ready_with_gap(half)) {
+                return self.get_ready(length);
+            }
         }
         Ok(self.position + self.stride)
     }
@@ -394,16 +399,22 @@ impl Producer {
         let half = message.len() as u64 + HEADER_BYTES;
         if half != self.ready.get() {
             rarely();
-            if half | WITH_GAP != self.ready.get() {
+            if !self.is_ready_with_gap(half) {
                 self.get_ready(message.len())?;
             }
-            if half | WITH_GAP == self.ready.get() {
+            if self.is_ready_with_gap(half) {
                 // Apart from the code below, which then has not to ask. No function gets the
                 // message, so that it stays in registers.
                 return Ok(self.write_and_show(message, with_tag(tag, self.gapped_half)));
             }
         }
         Ok(self.write_and_show(message, header_word(tag, message.len())))
+    }
+
+    /// Whether a frame of `bytes` of header and payload is ready, with a gap.
+    #[inline(always)]
+    fn is_ready_with_gap(&self, bytes: u64) -> bool {
+        self.ready.get() == WITH_GAP && self.gapped_bytes == bytes
     }
 
     /// Writes a message that is ready, and makes it visible.
@@ -460,7 +471,8 @@ impl Producer {
         let mut ready = half;
         if is_led && line > end {
             self.gapped_half = gapped_half(half, line - end);
-            (ready, end) = (half | WITH_GAP, line);
+            self.gapped_bytes = half;
+            (ready, end) = (WITH_GAP, line);
         }
         self.zero_next_header(end);
         self.stride = end - self.position;
@@ -508,12 +520,12 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn commit_found(&mut self, header: u64) -> Option<u64> {
         // Zero in a forked child, and after any claim of another length.
-        let (half, ready) = (frame_half(header), self.ready.get());
-        if half == ready {
+        let half = frame_half(header);
+        if half == self.ready.get() {
             return Some(self.commit_ready(header));
         }
         rarely();
-        let has_gap = half | WITH_GAP == ready;
+        let has_gap = self.is_ready_with_gap(half);
         has_gap.then(|| self.commit_ready(header ^ half ^ self.gapped_half))
     }
 

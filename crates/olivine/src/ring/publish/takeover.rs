@@ -39,6 +39,7 @@ impl Producer {
             #[cfg(not(loom))]
             pace: super::pace::Pace::new(ring.capacity()),
             has_gaps: false,
+            gapped_bytes: 0,
             gapped_half: 0,
             align_mask: geometry.align - 1,
             align_bits: !(geometry.align - 1),

@@ -95,9 +95,9 @@ pub(crate) struct Producer {
     /// the cached limit, which is at most a ring after the position. Any write clears it, except a
     /// frame or batch that ends there.
     stride: u64,
-    /// Bytes of the header and payload of a message whose frame ends there; 0 for none, [`WITH_GAP`]
-    /// for one with a gap. On the page of the limit. Such a message takes the fast path: `fits` found that it is not too long, and
-    /// the header ahead is below the limit.
+    /// Bytes of the header and payload of a message whose frame ends there; 0 for none,
+    /// [`WITH_GAP`] for one with a gap. On the page of the limit. Such a message takes the fast
+    /// path: `fits` found that it is not too long, and the header ahead is below the limit.
     ready: PrivateWord,
     /// Cached limit, on a page that reads as zeros in a forked child. So every call there takes the
     /// slow path.

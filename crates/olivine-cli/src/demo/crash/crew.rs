@@ -381,7 +381,7 @@ impl Crew {
         let published: u64 = info.publishers.iter().map(|one| one.cursor / frame).sum();
         let begun = Instant::now();
         let is_read = |crew: &Self| {
-            (0..SUBSCRIBERS).all(|one| crew.seen(one, |seen| seen.distinct() >= published))
+            (0..SUBSCRIBERS).all(|one| crew.seen(one, |seen| seen.came() >= published))
         };
         // What never comes is lost: the sum says so.
         while !is_read(self) && begun.elapsed() < GRACE {

@@ -505,13 +505,13 @@ fn exports_are_read_in_java_and_javascript() {
 fn figures_and_readme_quote_the_recorded_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap();
-    let recorded = read("results/epyc-zen4-2cpu-virtual/headline.md");
+    let recorded = read("results/xeon-2cpu-virtual/headline.md");
     let figures = read("docs/figures.md");
     let marks = ["<!-- figures:start -->\n", "<!-- figures:end -->"];
     let (_, quoted) = figures.split_once(marks[0]).unwrap();
     let (quoted, _) = quoted.split_once(marks[1]).unwrap();
     assert_eq!(quoted.trim(), recorded.trim());
-    let folder = root.join("results/epyc-zen4-2cpu-virtual");
+    let folder = root.join("results/xeon-2cpu-virtual");
     let place = TestFolder::new();
     let out = place.path().join("again.md");
     let files = FILES.map(|name| folder.join(format!("{name}.json")));

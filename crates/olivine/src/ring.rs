@@ -15,8 +15,6 @@ pub(crate) mod publish;
 mod crash_tests;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub(crate) mod fuzz_checks;
-#[cfg(all(test, not(loom)))]
-mod gap_tests;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 mod heap;
 #[cfg(all(test, not(loom)))]

@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(50);
 /// How much longer than planned both may take.
 const GRACE: Duration = Duration::from_secs(20);
+/// Bytes before the payload in the ring.
+const HEADER_BYTES: u64 = 8;
 
 /// The task of the two processes.
 #[derive(Clone, Debug)]
@@ -152,10 +154,12 @@ impl Pair {
         let cursor = admin::inspect(channel.config())
             .ok()
             .and_then(|info| info.publishers.first().map(|publisher| publisher.cursor));
+        let frame = (self.size + HEADER_BYTES).next_multiple_of(8);
         let share = (elapsed.as_secs_f64() / time.as_secs_f64()).min(1.0);
+        let messages = cursor.map_or(0, |cursor| cursor / frame);
         bar.show(
             (share * 1000.0) as u64,
-            format!("{} of frames", text::bytes(cursor.unwrap_or(0))),
+            format!("{} messages", text::count(messages)),
         );
     }
 }

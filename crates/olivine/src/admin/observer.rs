@@ -6,7 +6,7 @@ use super::{AdminError, ChannelInfo, folder_of, missing, open_folder};
 use crate::channel::backing::Backing;
 use crate::error::OpenError;
 use crate::region::{HEADER_BYTES, Words};
-use crate::ring::layout::{self, Geometry, LANE_HEADER_BYTES, frame_bytes, lane};
+use crate::ring::layout::{Geometry, LANE_HEADER_BYTES, frame_bytes, lane};
 use crate::segment::{Folder, FolderState, lane_name, open_file};
 use crate::sync::{Ordering, fence};
 use crate::uri::Config;
@@ -185,8 +185,9 @@ impl Observer {
 /// Bytes of the frame with the header `word`, padding included; `None` for a frame that no
 /// publisher writes with `left` bytes before its cursor.
 pub(super) fn padded_bytes(word: u64, geometry: &Geometry, left: u64) -> Option<u64> {
-    let padded = layout::padded_bytes(word, geometry.align);
-    (frame_bytes(word) >= HEADER_BYTES && padded <= left).then_some(padded)
+    let bytes = frame_bytes(word);
+    let padded = bytes.checked_next_multiple_of(geometry.align)?;
+    (bytes >= HEADER_BYTES && padded <= left).then_some(padded)
 }
 
 /// Whether a publisher may have overwritten bytes from `position` on, which were read before.

@@ -3,9 +3,7 @@
 use crate::error::{Damage, NotSent};
 use crate::message::Outgoing;
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{
-    self, TOPIC, frame_bytes, frame_tag, has_topic, header_word, padded_bytes, with_topic,
-};
+use crate::ring::layout::{TOPIC, frame_bytes, frame_tag, has_topic, header_word, with_topic};
 use crate::uri::topic::{is_topic, split, trailer_length, write_trailer};
 
 /// Whole frames of one lane as in the ring, padding included. Iterating gives each [`Frame`].
@@ -107,7 +105,7 @@ fn first<'a>(frames: &Frames<'a>) -> Result<Frame<'a>, NoFrame> {
     };
     let header = u64::from_le_bytes(*header);
     let length = frame_bytes(header);
-    let padded = padded_bytes(header, frames.align);
+    let padded = length.next_multiple_of(frames.align);
     if length < HEADER_BYTES || padded > all {
         return Err(short(length, all));
     }
@@ -210,10 +208,10 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// Bytes of a payload that needs the room of the frame that `bytes` start with.
-pub(crate) fn room_bytes(bytes: &[u8]) -> usize {
+/// Bytes of the payload, topic included, in the frame that `bytes` start with.
+pub(crate) fn carried_bytes(bytes: &[u8]) -> usize {
     let header = bytes.first_chunk::<8>().copied().unwrap_or_default();
-    let length = layout::room_bytes(u64::from_le_bytes(header));
+    let length = frame_bytes(u64::from_le_bytes(header)).saturating_sub(HEADER_BYTES);
     usize::try_from(length).unwrap_or(usize::MAX)
 }
 
@@ -260,24 +258,6 @@ mod tests {
     }
 
     #[test]
-    fn frames_with_a_gap_are_parsed() {
-        let half = layout::gapped_half(8 + 5, 48);
-        let mut bytes = layout::with_tag(9, half).to_le_bytes().to_vec();
-        bytes.extend(b"hello");
-        bytes.resize(64, 0xff);
-        add(&mut bytes, Outgoing::new(b"next"), 8, 200).unwrap();
-        let found: Vec<Frame<'_>> = Frames::new(0, 8, &bytes).map(Result::unwrap).collect();
-        let shown = found
-            .iter()
-            .map(|frame| (frame.tag(), frame.payload(), frame.end()));
-        assert!(shown.eq([(9, &b"hello"[..], 64), (0, b"next", 80)]));
-        assert_eq!(room_bytes(&bytes), 5 + 48);
-        // The gap goes on behind the bytes.
-        let fault = Frames::new(0, 8, &bytes[..56]).next().unwrap();
-        assert_eq!(fault.unwrap_err().position, 0);
-    }
-
-    #[test]
     fn message_that_does_not_fit_is_not_added() {
         let mut bytes = vec![1];
         let mut add = |message: Outgoing<'_>, max| add(&mut bytes, message, 8, max).unwrap_err();
@@ -291,14 +271,13 @@ mod tests {
     /// Any bytes may come from a far side.
     #[test]
     fn bytes_that_are_not_frames_are_refused() {
-        let cases: [(&[u8], u64); 7] = [
+        let cases: [(&[u8], u64); 6] = [
             (&[1, 2, 3], 8),
             (&[0; 16], 8),
             (&7_u64.to_le_bytes(), 8),
             (&16_u64.to_le_bytes(), 8),
             (&9_u64.to_le_bytes(), u64::MAX),
             (&(8 | TOPIC).to_le_bytes(), 0),
-            (&layout::GAPPED.to_le_bytes(), 8),
         ];
         for (bytes, align) in cases {
             let mut frames = Frames::new(u64::MAX, align, bytes);

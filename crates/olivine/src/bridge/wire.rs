@@ -16,7 +16,7 @@ mod tests;
 use hello::Hello;
 
 /// Version of everything in this file. It is compared first.
-pub(crate) const WIRE_VERSION: u32 = 4;
+pub(crate) const WIRE_VERSION: u32 = 3;
 /// First bytes on a connection.
 pub(super) const MAGIC: [u8; 8] = *b"OLIVWIRE";
 /// First byte of a TLS peer: an alert, because it understood nothing, or the start of a handshake.

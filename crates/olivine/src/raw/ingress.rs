@@ -165,7 +165,7 @@ impl CheckedIngress {
         let outcome = ingress.take(index, position, bytes);
         if let Err(NotTaken::NoRoom { taken }) = outcome {
             let rest = bytes.get(taken..).unwrap_or_default();
-            ingress.request_room(index, frame::room_bytes(rest));
+            ingress.request_room(index, frame::carried_bytes(rest));
         }
         outcome
     }

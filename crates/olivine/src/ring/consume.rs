@@ -12,8 +12,7 @@ mod row;
 mod watch;
 
 use super::layout::{
-    GAPPED, Geometry, POSITION_MAX, TOPIC, frame_bytes, frame_half, frame_tag, gapped, has_topic,
-    lane,
+    Geometry, POSITION_MAX, TOPIC, frame_bytes, frame_half, frame_tag, has_topic, lane,
 };
 use crate::error::{Damage, ReceiveError};
 use crate::region::{HEADER_BYTES, Ring, View, Word, Words};
@@ -93,8 +92,7 @@ enum PartEnd {
 /// it loads many cache lines at once. The tag may differ.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
-    /// The lower half of the header: bytes of header and payload, and whether there is a topic or a
-    /// gap.
+    /// The lower half of the header: bytes of header and payload, and whether there is a topic.
     half: u64,
     /// Bytes of the payload.
     length: usize,
@@ -113,11 +111,12 @@ impl Shape {
         topic: false,
     };
 
-    /// The shape in header `word` of a message without a topic and a gap. `None` for others, and
-    /// for a word that no publisher writes: a length below that of a header or above the ring's.
+    /// The shape in header `word` of a message without a topic. `None` for a message with a topic,
+    /// and for a word that no publisher writes: a length below that of a header or above the
+    /// ring's.
     #[inline(always)]
-    fn of_packed(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        // With the mark of a topic or of a gap it is longer than any payload.
+    fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+        // With the mark of a topic it is longer than any payload.
         let half = frame_half(word);
         let payload = half.wrapping_sub(HEADER_BYTES);
         if payload > payload_max {
@@ -136,43 +135,18 @@ impl Shape {
         })
     }
 
-    /// As [`Shape::of_packed`], with a gap or without. A frame with a gap fits any ring.
-    #[inline(always)]
-    fn of(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        let packed = Self::of_packed(word, payload_max, align_mask);
-        packed.or_else(|| Self::of_gapped(word, align_mask))
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn of_gapped(word: u64, align_mask: u64) -> Option<Self> {
-        let (bytes, gap) = gapped(word)?;
-        let length = bytes.checked_sub(HEADER_BYTES)?;
-        #[allow(clippy::cast_possible_truncation, reason = "at most 56")]
-        let length = length as usize;
-        Some(Self {
-            half: frame_half(word),
-            length,
-            padded: ((bytes + align_mask) & !align_mask) + gap,
-            topic: false,
-        })
-    }
-
     /// What `word` says of a message with a topic or without. `None` for a word that no publisher
-    /// writes, such as one of an invalid gap.
+    /// writes.
     #[inline(always)]
     fn of_any(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        let packed = Self::of_packed(word, payload_max, align_mask);
-        packed.or_else(|| Self::of_rare(word, payload_max, align_mask))
+        let plain = Self::of(word, payload_max, align_mask);
+        plain.or_else(|| Self::of_topic(word, payload_max, align_mask))
     }
 
     #[cold]
-    #[inline(never)]
-    fn of_rare(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
-        if !has_topic(word) {
-            return Self::of_gapped(word, align_mask);
-        }
-        let like = Self::of_packed(word & !TOPIC, payload_max, align_mask)?;
+    fn of_topic(word: u64, payload_max: u64, align_mask: u64) -> Option<Self> {
+        let plain = has_topic(word).then_some(word & !TOPIC)?;
+        let like = Self::of(plain, payload_max, align_mask)?;
         Some(Self {
             half: frame_half(word),
             topic: true,
@@ -342,11 +316,9 @@ impl Consumer {
         if word == 0 {
             return Ok(None);
         }
-        let half = frame_half(word);
-        if half < GAPPED || half != self.last.half {
-            self.last = shape(self, self.position, word)?;
-        }
-        Ok(Some(self.last.frame(self.position, word)))
+        let shape = shape(self, self.position, word)?;
+        self.last = shape;
+        Ok(Some(shape.frame(self.position, word)))
     }
 
     /// The shape in the header `word` at `position`; `word` is not zero.

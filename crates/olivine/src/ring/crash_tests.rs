@@ -7,7 +7,6 @@
 //! applied to a copy of the memory. Then a successor takes the lane over, and a subscriber
 //! continues.
 
-use super::gap_tests::slow;
 use super::heap::{Channel, channel, send};
 use super::heap_tests::{message, receive};
 use super::layout::lane;
@@ -138,15 +137,10 @@ fn left_behind(origin: u64, before: &[u64], stores: &[Store], set: u64) -> Chann
 
 /// Runs `scene` after `warm` messages, and checks every death in it. `commits` gives the number of
 /// messages that each commit of the scene makes visible. Returns the number of deaths.
-fn check(
-    warm: u32,
-    commits: &[u32],
-    make: fn(&Channel) -> Producer,
-    scene: fn(&mut Producer, u32),
-) -> usize {
+fn check(warm: u32, commits: &[u32], scene: fn(&mut Producer, u32)) -> usize {
     let origin = (1 << 32) - 4096;
     let channel = channel(8, origin);
-    let mut producer = make(&channel);
+    let mut producer = channel.producer();
     let mut consumer = channel.consumer(0);
     for n in 0..warm {
         while !send(&mut producer, n, &message(n)) {
@@ -231,20 +225,17 @@ fn successor_continues_for_any_order_of_visible_stores() {
     } else {
         vec![1, 2, 57, 131, 202, 303]
     };
-    let two = |producer: &mut Producer, n| {
-        assert!(send(producer, n, &message(n)));
-        assert!(send(producer, n + 1, &message(n + 1)));
-    };
     for warm in warm {
-        for make in [Channel::producer, slow] {
-            checked += check(warm, &[1, 1], make, two);
-            checked += check(warm, &[3], make, batch);
-            // Beyond the cached limit: the gate is asked, a new limit is stored.
-            checked += check(warm, &[1], make, |producer, n| {
-                producer.shut();
-                assert!(send(producer, n, &message(n)));
-            });
-        }
+        checked += check(warm, &[1, 1], |producer, n| {
+            assert!(send(producer, n, &message(n)));
+            assert!(send(producer, n + 1, &message(n + 1)));
+        });
+        checked += check(warm, &[3], batch);
+        // Beyond the cached limit: the gate is asked, a new limit is stored.
+        checked += check(warm, &[1], |producer, n| {
+            producer.shut();
+            assert!(send(producer, n, &message(n)));
+        });
     }
     println!("{checked} deaths");
     assert!(checked > 20);

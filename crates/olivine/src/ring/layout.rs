@@ -58,7 +58,7 @@ pub(crate) const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"OLIVINE1");
 /// "OLIVLANE" as a little-endian word: first word of a lane file.
 pub(crate) const LANE_MAGIC: u64 = u64::from_le_bytes(*b"OLIVLANE");
 /// Version of this layout. Any change of meaning or offset raises it.
-pub(crate) const LAYOUT_VERSION: u64 = 7;
+pub(crate) const LAYOUT_VERSION: u64 = 6;
 
 /// Bytes of the lane's header page, before the ring.
 pub(crate) const LANE_HEADER_BYTES: u64 = 4096;
@@ -312,8 +312,7 @@ pub(crate) mod lock_byte {
     pub(crate) const END: u64 = (1 << 40) + (1 << 18);
 }
 
-/// Bit of a header word: the payload ends with a topic, unless the frame has a gap ([`GAPPED`]). No
-/// frame is long enough to reach it.
+/// Bit of a header word: the payload ends with a topic. No frame is long enough to reach it.
 pub(crate) const TOPIC: u64 = 1 << TOPIC_BIT;
 const TOPIC_BIT: u32 = 31;
 
@@ -321,79 +320,17 @@ const TOPIC_BIT: u32 = 31;
 /// is a length, which [`with_topic`] may have marked.
 #[inline(always)]
 pub(crate) const fn header_word(tag: u32, payload: usize) -> u64 {
-    with_tag(tag, payload as u64 + crate::region::HEADER_BYTES)
+    (tag as u64) << 32 | (payload as u64 + crate::region::HEADER_BYTES)
 }
 
-/// Halves of header words from this one on are of frames with a gap: a short frame, and free bytes
-/// up to the cache line in which the next one begins. Low 6 bits: bytes of header and payload, less
-/// 1. Next 3: words of the gap. The rest is 0. No message is long enough to reach it.
-pub(crate) const GAPPED: u64 = 0xffff_f000;
-/// Longest header and payload of a frame with a gap, in bytes: a cache line.
-pub(crate) const GAPPED_BYTES_MAX: u64 = 64;
-const GAP_SHIFT: u32 = 6;
-const GAP_WORDS_MAX: u64 = 7;
-
-/// The lower half of the header of a frame of `bytes`, up to [`GAPPED_BYTES_MAX`], with header, and
-/// `gap` free bytes behind it: 8 to 56, in words.
-#[inline(always)]
-pub(crate) const fn gapped_half(bytes: u64, gap: u64) -> u64 {
-    GAPPED | (gap / 8) << GAP_SHIFT | (bytes - 1)
-}
-
-/// Bytes of header and payload, and those of the gap, if the header `word` is of a frame with a
-/// gap. Both are 0 for a word that no publisher writes.
-#[inline(always)]
-pub(crate) const fn gapped(word: u64) -> Option<(u64, u64)> {
-    let half = frame_half(word);
-    if half < GAPPED {
-        return None;
-    }
-    let (bytes, gap) = ((half & 63) + 1, (half & !GAPPED) >> GAP_SHIFT);
-    if gap == 0 || gap > GAP_WORDS_MAX || bytes < crate::region::HEADER_BYTES {
-        return Some((0, 0));
-    }
-    Some((bytes, gap * 8))
-}
-
-/// Bytes of header and payload in a header word; less than those of a header in a word that no
-/// publisher writes.
+/// Bytes of header and payload in a header word.
 #[inline(always)]
 pub(crate) const fn frame_bytes(word: u64) -> u64 {
-    match gapped(word) {
-        None => word & (TOPIC - 1),
-        Some((bytes, _)) => bytes,
-    }
+    word & (TOPIC - 1)
 }
 
-/// Bytes from the start of the frame with this header to the next one, in a ring of this `align`.
-#[inline(always)]
-pub(crate) const fn padded_bytes(word: u64, align: u64) -> u64 {
-    let (bytes, gap) = match gapped(word) {
-        None => (word & (TOPIC - 1), 0),
-        Some(both) => both,
-    };
-    bytes.next_multiple_of(align) + gap
-}
-
-/// Bytes of a payload that needs the same room as the frame with this header.
-#[inline(always)]
-pub(crate) const fn room_bytes(word: u64) -> u64 {
-    let gap = match gapped(word) {
-        None => 0,
-        Some((_, gap)) => gap,
-    };
-    frame_bytes(word).saturating_sub(crate::region::HEADER_BYTES) + gap
-}
-
-/// The header word with this tag and lower half.
-#[inline(always)]
-pub(crate) const fn with_tag(tag: u32, half: u64) -> u64 {
-    (tag as u64) << 32 | half
-}
-
-/// The lower half of a header word: bytes of header and payload, and [`TOPIC`], or a
-/// [`gapped_half`]. It equals [`frame_bytes`] for a message without a topic and a gap, and exceeds
-/// every length for others.
+/// The lower half of a header word: bytes of header and payload, and [`TOPIC`]. It equals
+/// [`frame_bytes`] for a message without a topic, and exceeds every length for one with a topic.
 #[inline(always)]
 pub(crate) const fn frame_half(word: u64) -> u64 {
     word & 0xffff_ffff
@@ -402,7 +339,7 @@ pub(crate) const fn frame_half(word: u64) -> u64 {
 /// Whether the payload ends with a topic.
 #[inline(always)]
 pub(crate) const fn has_topic(word: u64) -> bool {
-    word & TOPIC != 0 && frame_half(word) < GAPPED
+    word & TOPIC != 0
 }
 
 /// Marks a payload of `length` bytes that ends with a topic, for [`header_word`].

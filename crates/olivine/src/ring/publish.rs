@@ -17,9 +17,7 @@ pub(super) mod pace;
 mod takeover;
 
 use super::gate::Gate;
-use super::layout::{
-    GAPPED_BYTES_MAX, control, frame_half, gapped_half, header_word, lane, with_tag,
-};
+use super::layout::{control, frame_half, header_word, lane};
 use super::pages::{Pages, Sleepers};
 use crate::error::NotSent;
 use crate::points;
@@ -48,10 +46,6 @@ const PREFETCH_RING: u64 = 1 << 20;
 /// Commits in a row that find the hint raised and no subscriber asleep before it is lowered. Until
 /// then a subscriber that sleeps again needs no heavy barrier (ADR 0045).
 const HINT_STAYS: u32 = if cfg!(loom) { 1 } else { 16 };
-
-/// In [`Producer::ready`]: a frame with a gap is ready. No frame is so short, so no length reads as
-/// this.
-const WITH_GAP: u64 = 1;
 
 /// What [`Producer::fits`] found of a message's frame.
 #[derive(Clone, Copy, Debug)]
@@ -95,9 +89,9 @@ pub(crate) struct Producer {
     /// the cached limit, which is at most a ring after the position. Any write clears it, except a
     /// frame or batch that ends there.
     stride: u64,
-    /// Bytes of the header and payload of a message whose frame ends there; 0 for none,
-    /// [`WITH_GAP`] for one with a gap. On the page of the limit. Such a message takes the fast
-    /// path: `fits` found that it is not too long, and the header ahead is below the limit.
+    /// Bytes of the header and payload of a message whose frame ends there; 0 for none. On the page
+    /// of the limit. Such a message takes the fast path: `fits` found that it is not too long, and
+    /// the header ahead is below the limit.
     ready: PrivateWord,
     /// Cached limit, on a page that reads as zeros in a forked child. So every call there takes the
     /// slow path.
@@ -117,17 +111,11 @@ pub(crate) struct Producer {
     /// How fast it publishes: at full speed no lines of a large ring are prefetched.
     #[cfg(not(loom))]
     pub(super) pace: pace::Pace,
-    /// Short frames end at a cache line: it publishes slowly, and its subscribers are close.
-    pub(super) has_gaps: bool,
     // The fields below are used once per lap or less.
     lane: Words,
     gate: Gate,
     /// The limit as subscribers see it; at least the cached one.
     published_limit: u64,
-    /// Of the frame with a gap that is ready: bytes of header and payload, and the lower half of
-    /// its header.
-    gapped_bytes: u64,
-    gapped_half: u64,
     /// Subscribers with a page each, on a sealed channel.
     private_pages: Option<Box<Sleepers>>,
     /// Commits in a row that found the hint raised and no subscriber asleep.
@@ -280,12 +268,8 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn reserve(&mut self, length: usize) -> Result<u64, NotSent> {
         // Zero in a forked child, and without room. A sum that overflowed could be zero, too.
-        let half = (length as u64).checked_add(HEADER_BYTES);
-        if half != Some(self.ready.get()) {
-            rarely();
-            if !half.is_some_and(|half| self.is_ready_with_gap(half)) {
-                return self.get_ready(length);
-            }
+        if (length as u64).checked_add(HEADER_BYTES) != Some(self.ready.get()) {
+            self.get_ready(length)?;
         }
         Ok(self.position + self.stride)
     }
@@ -396,36 +380,15 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn send(&mut self, tag: u32, message: &[u8]) -> Result<u64, NotSent> {
         // Zero in a forked child, and without room.
-        let half = message.len() as u64 + HEADER_BYTES;
-        if half != self.ready.get() {
-            rarely();
-            if !self.is_ready_with_gap(half) {
-                self.get_ready(message.len())?;
-            }
-            if self.is_ready_with_gap(half) {
-                // Apart from the code below, which then has not to ask. No function gets the
-                // message, so that it stays in registers.
-                return Ok(self.write_and_show(message, with_tag(tag, self.gapped_half)));
-            }
+        if message.len() as u64 + HEADER_BYTES != self.ready.get() {
+            self.get_ready(message.len())?;
         }
-        Ok(self.write_and_show(message, header_word(tag, message.len())))
-    }
-
-    /// Whether a frame of `bytes` of header and payload is ready, with a gap.
-    #[inline(always)]
-    fn is_ready_with_gap(&self, bytes: u64) -> bool {
-        self.ready.get() == WITH_GAP && self.gapped_bytes == bytes
-    }
-
-    /// Writes a message that is ready, and makes it visible.
-    #[inline(always)]
-    fn write_and_show(&mut self, message: &[u8], header: u64) -> u64 {
         let next = self.frame_to_show();
         // SAFETY: the length is at most the ring's and the frame is below the limit, so no reliable
         // subscriber reads these bytes (REUSE). Its header is not committed: it is at our position.
         unsafe { next.address.write(message) };
-        let shown = next.show(header);
-        self.finish(shown)
+        let shown = next.show(header_word(tag, message.len()));
+        Ok(self.finish(shown))
     }
 
     /// What showing the frame at the position takes, if it ends where the header is known to read
@@ -454,34 +417,19 @@ impl Producer {
         shown.end
     }
 
-    /// Prepares a message or claim of `length` bytes at the position: it has room, and the header
-    /// after it reads zero. Returns its end. It takes the fast path, unless it may have a gap.
+    /// Prepares the fast path for a message or claim of `length` bytes at the position: it has
+    /// room, and the header after it reads zero.
     ///
     /// # Errors
     ///
     /// As [`Producer::fits`].
     #[inline(never)]
-    fn get_ready(&mut self, length: usize) -> Result<u64, NotSent> {
-        let mut end = self.fits(self.position, length)?;
-        let half = length as u64 + HEADER_BYTES;
-        let line = end.next_multiple_of(LINE_BYTES);
-        // While messages are slow and short the next one has a line alone (ADR 0046).
-        let is_led =
-            self.has_gaps && half <= GAPPED_BYTES_MAX && line + HEADER_BYTES <= self.limit.get();
-        let mut ready = half;
-        if is_led && line > end {
-            self.gapped_half = gapped_half(half, line - end);
-            self.gapped_bytes = half;
-            (ready, end) = (WITH_GAP, line);
-        }
+    fn get_ready(&mut self, length: usize) -> Result<(), NotSent> {
+        let end = self.fits(self.position, length)?;
         self.zero_next_header(end);
         self.stride = end - self.position;
-        self.ready.set(ready);
-        if is_led && !self.stride.is_multiple_of(LINE_BYTES) {
-            // The next frame has another gap: it must not find this one ready.
-            self.prefetched = 0;
-        }
-        Ok(end)
+        self.ready.set(length as u64 + HEADER_BYTES);
+        Ok(())
     }
 
     /// Makes the frame from the position to `end` visible; returns the position after it. In a
@@ -520,13 +468,7 @@ impl Producer {
     #[inline(always)]
     pub(crate) fn commit_found(&mut self, header: u64) -> Option<u64> {
         // Zero in a forked child, and after any claim of another length.
-        let half = frame_half(header);
-        if half == self.ready.get() {
-            return Some(self.commit_ready(header));
-        }
-        rarely();
-        let has_gap = self.is_ready_with_gap(half);
-        has_gap.then(|| self.commit_ready(header ^ half ^ self.gapped_half))
+        (frame_half(header) == self.ready.get()).then(|| self.commit_ready(header))
     }
 
     #[cold]
@@ -575,13 +517,6 @@ impl Producer {
     /// called once (ADR 0018, ADR 0037).
     #[inline(never)]
     fn prefetch_ahead(&mut self, end: u64, ahead: u64) {
-        if self.has_gaps
-            && ahead - end <= GAPPED_BYTES_MAX + LINE_BYTES
-            && !(ahead - end).is_multiple_of(LINE_BYTES)
-        {
-            self.forget_zeroed();
-            return;
-        }
         let limit = self.limit.get();
         let is_free = |to: u64| to <= limit || mutant("zero_past_limit");
         if !is_free(ahead + HEADER_BYTES) {
@@ -706,10 +641,6 @@ fn leaked_zeros(length: usize) -> &'static mut [u8] {
     let words: &mut [u64] = vec![0; length.div_ceil(8)].leak();
     &mut words.as_mut_bytes()[..length]
 }
-
-/// Tells the compiler that what calls it is rare.
-#[cold]
-fn rarely() {}
 
 /// Commits the frame or batch that begins with `header`. The header after it reads zero.
 #[inline(always)]

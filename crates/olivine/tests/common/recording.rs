@@ -30,17 +30,6 @@ pub(crate) fn frame(tag: u32, payload: &[u8], align: usize) -> Vec<u8> {
     bytes
 }
 
-/// A frame of a slow publisher: up to 56 bytes, and a gap up to the next cache line.
-pub(crate) fn frame_with_gap(tag: u32, payload: &[u8]) -> Vec<u8> {
-    let length = 8 + payload.len();
-    let mut bytes = frame(tag, payload, 8);
-    let words = u32::try_from((64 - bytes.len()) / 8).unwrap();
-    let half = 0xffff_f000 | words << 6 | (u32::try_from(length).unwrap() - 1);
-    bytes[..4].copy_from_slice(&half.to_le_bytes());
-    bytes.resize(64, 0xa5);
-    bytes
-}
-
 /// Settings for tests that do not check the disk.
 pub(crate) fn fast() -> RecorderSettings {
     RecorderSettings::default().sync(SyncPolicy::Never)

@@ -95,7 +95,7 @@ fn damaged_files_are_refused_and_kept() {
         ),
         ("lane-0", |path| truncate(path, 4096), false),
         ("lane-0", |path| write_word(path, MAGIC, 0), false),
-        ("lane-0", |path| write_word(path, VERSION, 8), true),
+        ("lane-0", |path| write_word(path, VERSION, 7), true),
         ("lane-0", |path| write_word(path, CURSOR, 3), false),
         ("lane-0", |path| write_word(path, INCARNATION, 1), false),
     ];
@@ -107,7 +107,7 @@ fn damaged_files_are_refused_and_kept() {
         let before = std::fs::read(&path).unwrap();
         for error in refused(&uri) {
             let expected = match error {
-                OpenError::Layout { expected: 7, .. } => is_version,
+                OpenError::Layout { expected: 6, .. } => is_version,
                 OpenError::NotAChannel { .. } => !is_version,
                 _ => false,
             };

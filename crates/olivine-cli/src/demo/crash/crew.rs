@@ -123,8 +123,7 @@ pub(super) struct Crew {
 impl Crew {
     /// Starts all, and waits until each subscriber has a message of each publisher.
     pub(super) fn start(size: u64, rate: f64, capacity: u64, stop: &Stop) -> Outcome<Self> {
-        // Positions count messages of one length at the end: frames of whole lines have no gaps.
-        let settings = format!("capacity={capacity}&wait=park&align=64");
+        let settings = format!("capacity={capacity}&wait=park");
         let mut crew = Self {
             channel: TemporaryChannel::new("crash", 0, &settings)?,
             size,
@@ -381,7 +380,7 @@ impl Crew {
         let published: u64 = info.publishers.iter().map(|one| one.cursor / frame).sum();
         let begun = Instant::now();
         let is_read = |crew: &Self| {
-            (0..SUBSCRIBERS).all(|one| crew.seen(one, |seen| seen.came() >= published))
+            (0..SUBSCRIBERS).all(|one| crew.seen(one, |seen| seen.distinct() >= published))
         };
         // What never comes is lost: the sum says so.
         while !is_read(self) && begun.elapsed() < GRACE {

@@ -31,9 +31,7 @@ pub(super) struct Seen {
     verifier: Verifier,
     sources: [Source; PUBLISHERS],
     redelivered: u64,
-    /// Messages that came and cannot be checked: of no publisher of ours, or with a wrong byte.
-    unchecked: u64,
-    /// Incomplete messages.
+    /// Messages of no publisher of ours, and incomplete ones.
     torn: u64,
     last: Option<(usize, Stamp)>,
     /// The last message before a kill.
@@ -54,7 +52,7 @@ impl Seen {
         let publisher = usize::try_from(tag).unwrap_or(usize::MAX);
         let stamp = payload::check(message);
         let (Some(source), Some(stamp)) = (self.sources.get_mut(publisher), stamp) else {
-            self.unchecked += 1;
+            self.torn += 1;
             return;
         };
         let this = (publisher, stamp);
@@ -101,14 +99,9 @@ impl Seen {
     }
 
     /// Different messages of all publishers.
-    fn distinct(&self) -> u64 {
+    pub(super) fn distinct(&self) -> u64 {
         let counts = self.verifier.counts();
         counts.intact.saturating_sub(counts.repeated)
-    }
-
-    /// Messages that came, those included that cannot be checked, but for repeated ones.
-    pub(super) fn came(&self) -> u64 {
-        self.distinct() + self.unchecked
     }
 
     pub(super) fn redelivered(&self) -> u64 {
@@ -122,9 +115,9 @@ impl Seen {
     /// The sums, if `published` messages were published.
     pub(super) fn counts(&self, published: u64) -> Counts {
         let mut counts = self.verifier.counts();
-        counts.corrupt += self.unchecked + self.torn;
+        counts.corrupt += self.torn;
         // Messages missing at the end of a life leave no gap in the numbers.
-        counts.lost = counts.lost.max(published.saturating_sub(self.came()));
+        counts.lost = counts.lost.max(published.saturating_sub(self.distinct()));
         counts
     }
 }
@@ -190,8 +183,6 @@ mod tests {
         seen.receive(u32::MAX, b"x", 0, |_| Some(0));
         seen.end_life(true, 3);
         assert_eq!(seen.counts(0).corrupt, 2);
-        // Both came. A third one did not.
-        assert_eq!((seen.counts(2).lost, seen.counts(3).lost), (0, 1));
         seen.end_life(false, 3);
         assert_eq!(seen.counts(0).corrupt, 3);
     }

@@ -5,7 +5,7 @@ use crate::channel::publisher::Publisher;
 use crate::channel::raw::Origin;
 use crate::error::NotSent;
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{frame_bytes, padded_bytes, room_bytes};
+use crate::ring::layout::frame_bytes;
 
 #[derive(Debug)]
 pub(super) struct Lane {
@@ -101,10 +101,10 @@ impl Lane {
         // First the rest of a partly received message.
         if let Some(partial) = &mut self.partial {
             let frame = frame_bytes(partial.header);
-            let padded = padded_bytes(partial.header, align);
+            let padded = frame.next_multiple_of(align);
             let part = usize_of((padded - partial.come).min(bytes.len() as u64));
             let payload = usize_of((frame.saturating_sub(partial.come)).min(part as u64));
-            let length = usize_of(room_bytes(partial.header));
+            let length = usize_of(frame - HEADER_BYTES);
             let at = usize_of((partial.come - HEADER_BYTES).min(length as u64));
             let end = publisher
                 .write_part(length, at, &bytes[..payload])
@@ -132,7 +132,7 @@ impl Lane {
                 break;
             }
             // Reads the gate if necessary; the code below uses the result.
-            if let Err(why) = publisher.ask_room(usize_of(room_bytes(header))) {
+            if let Err(why) = publisher.ask_room(usize_of(frame_bytes(header) - HEADER_BYTES)) {
                 outcome = Err(refused(why, all - rest.len()));
                 break;
             }
@@ -153,7 +153,8 @@ impl Lane {
         // Last the first part of the next message.
         if let Some((header, part)) = rest.split_first_chunk::<8>() {
             let header = u64::from_le_bytes(*header);
-            let length = usize_of(room_bytes(header));
+            let frame = frame_bytes(header);
+            let length = usize_of(frame - HEADER_BYTES);
             let payload = part.len().min(length);
             let taken = all - rest.len();
             let _end = publisher
@@ -173,7 +174,7 @@ fn padded_frame(header: u64, align: u64, frame_max: u64) -> Option<u64> {
     let frame = frame_bytes(header);
     (HEADER_BYTES..=frame_max)
         .contains(&frame)
-        .then(|| padded_bytes(header, align))
+        .then(|| frame.next_multiple_of(align))
 }
 
 /// Bytes and number of the whole frames at the start of `bytes`, at most `most` bytes. Stops before

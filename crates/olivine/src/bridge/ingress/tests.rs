@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::Subscriber;
-use crate::admin::{Observer, Tap, Tapped};
 use crate::link::Stop;
 use crate::region::HEADER_BYTES;
 
@@ -15,15 +14,6 @@ fn frame(kind: u8, length: usize) -> Vec<u8> {
     let mut bytes = (length as u64 + HEADER_BYTES).to_le_bytes().to_vec();
     bytes.resize(bytes.len() + length, kind);
     bytes.resize(bytes.len().next_multiple_of(8), 0);
-    bytes
-}
-
-/// A frame of a slow publisher: 32 bytes, and a gap up to the next cache line.
-fn frame_with_gap(kind: u8) -> Vec<u8> {
-    let mut bytes = frame(kind, 32);
-    let half = crate::ring::layout::gapped_half(bytes.len() as u64, 24);
-    bytes[..8].copy_from_slice(&half.to_le_bytes());
-    bytes.resize(64, 0);
     bytes
 }
 
@@ -68,68 +58,6 @@ fn kinds(subscriber: &mut Subscriber) -> Vec<(u8, usize)> {
         )
         .unwrap();
     found
-}
-
-/// Bytes of the messages that a tap sees at this look.
-fn tapped(tap: &mut Tap) -> Vec<u64> {
-    let mut lengths = Vec::new();
-    tap.look(64, |seen| match seen {
-        Tapped::Message(message) => lengths.push(message.payload_bytes),
-        other => panic!("{other:?}"),
-    })
-    .unwrap();
-    lengths
-}
-
-/// Cut anywhere, and in a ring that fills up: positions stay those of the source.
-#[test]
-#[cfg_attr(miri, ignore = "Miri maps no ring twice")]
-fn frames_with_a_gap_arrive_in_parts_of_any_length() {
-    let run: Vec<u8> = [
-        frame_with_gap(1),
-        frame_with_gap(2),
-        frame(3, 32),
-        frame_with_gap(4),
-        frame(5, 100),
-    ]
-    .concat();
-    let expected = [(1, 32), (2, 32), (3, 32), (4, 32), (5, 100)];
-    for part in (8..=run.len()).step_by(8) {
-        let (_folder, uri) = shm("gaps");
-        let mut subscriber = Subscriber::open(&uri).unwrap();
-        let mut carrier = carrier(&uri);
-        let mut tap = Tap::new(&Config::parse(&uri).unwrap());
-        assert!(tapped(&mut tap).is_empty());
-        let mut position = 0;
-        for round in 0..30 {
-            for bytes in run.chunks(part) {
-                carrier.take(0, position, bytes).unwrap();
-                position += bytes.len() as u64;
-            }
-            assert_eq!(carrier.acknowledged(0), Some(position), "{part}");
-            assert_eq!(
-                kinds(&mut subscriber),
-                expected,
-                "round {round}, parts of {part}"
-            );
-            assert_eq!(tapped(&mut tap), [32, 32, 32, 32, 100]);
-        }
-    }
-    let (_folder, uri) = shm("full");
-    let mut subscriber = Subscriber::open(&uri).unwrap();
-    let mut carrier = carrier(&uri);
-    let mut frames = (0..).map(|_| frame_with_gap(7));
-    let mut position = 0;
-    while carrier.take(0, position, &frames.next().unwrap()).is_ok() {
-        position += 64;
-    }
-    assert_eq!(position, CAPACITY as u64 - 64, "the next header has room");
-    let mut observer = Observer::new(&Config::parse(&uri).unwrap());
-    observer.look().unwrap();
-    assert_eq!(observer.mean_frame_bytes(0, 0), Some(64.0));
-    assert_eq!(kinds(&mut subscriber).len(), CAPACITY / 64 - 1);
-    carrier.take(0, position, &frame_with_gap(8)).unwrap();
-    assert_eq!(kinds(&mut subscriber), [(8, 32)]);
 }
 
 /// Room for the first part is room for the last part, whichever subscriber joins in between: no

@@ -5,7 +5,7 @@
 
 use crate::error::JournalError;
 use crate::region::HEADER_BYTES;
-use crate::ring::layout::{frame_bytes, frame_tag, has_topic, padded_bytes};
+use crate::ring::layout::{frame_bytes, frame_tag, has_topic};
 use crate::uri::topic;
 use std::path::Path;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -20,9 +20,8 @@ const CLOSED_MAGIC: [u8; 8] = *b"OLVINDEX";
 /// Last bytes of a file with an index, if the journal continues in the next file.
 const GOES_ON_MAGIC: [u8; 8] = *b"OLVINEXT";
 /// Version of everything in this file. Any change of meaning or position raises it.
-pub(super) const FORMAT_VERSION: u32 = 6;
-/// The oldest version that is read: it has everything but failures and frames with a gap. Version
-/// 5 has all but these frames.
+pub(super) const FORMAT_VERSION: u32 = 5;
+/// The oldest version that is read: it has everything but failures.
 const VERSION_MIN: u32 = 4;
 
 /// Upper bound of block numbers, positions and lane ends: no recording comes near it, and additions
@@ -436,10 +435,8 @@ pub(super) fn frame(run: &[u8], at: usize, align: usize) -> Result<Frame<'_>, &'
         return Err("starts a frame that was never committed");
     }
     #[allow(clippy::cast_possible_truncation, reason = "32 bits of length")]
-    let (bytes, end) = (
-        bytes as usize,
-        padded_bytes(word.get(), align as u64) as usize,
-    );
+    let bytes = bytes as usize;
+    let end = bytes.next_multiple_of(align);
     if end > rest.len() {
         return Err("starts a frame that goes on after the end");
     }

@@ -101,7 +101,7 @@ fn cut_session_decodes_its_whole_blocks() {
 /// The bytes of a session, for other implementations: `docs/wire.md` explains them.
 #[test]
 fn session_matches_the_golden_bytes() {
-    let golden = include_str!("../../../tests/golden/wire-4.txt");
+    let golden = include_str!("../../../tests/golden/wire-3.txt");
     let session = session();
     let hex = session.iter().map(|byte| format!("{byte:02x}"));
     let lines: Vec<String> = hex

@@ -4,7 +4,7 @@
 //! does. So what a message needs is here, apart from the consumer: a load for each, and one store.
 
 use super::{Consumer, Frame};
-use crate::region::{FramePlace, PrivateWord, Ring, View, Word};
+use crate::region::{FramePlace, HEADER_BYTES, PrivateWord, Ring, View, Word};
 use crate::ring::layout::frame_tag;
 use crate::sync::{Ordering, mutant, unless};
 
@@ -24,8 +24,6 @@ pub(crate) struct Row {
     due: PrivateWord,
     /// What the lower half of the next header must be.
     half: u32,
-    /// Bytes of its payload.
-    length: usize,
     /// The word that counts lanes.
     epoch: Word,
     /// What it must read.
@@ -67,7 +65,6 @@ impl Row {
             padded: 0,
             due,
             half: 0,
-            length: 0,
             epoch,
             lanes_epoch: 0,
             origin: 0,
@@ -119,7 +116,6 @@ impl Row {
             self.ring = Some(consumer.ring.clone());
         }
         self.half = half;
-        self.length = consumer.last.length;
         self.lane = consumer.index;
         self.lanes_epoch = lanes_epoch;
         self.next = consumer.ring.place(end);
@@ -140,14 +136,14 @@ impl Row {
         }
         // Read before the header: behind an acquire load the compiler would read it again.
         let (place, padded) = (self.next.clone(), self.padded);
-        let (origin, lane, length) = (self.origin, self.lane, self.length);
+        let (origin, lane) = (self.origin, self.lane);
         // SAFETY: `due` is above the number, so `go_on` has set the place, and the place is in that
         // lap. `ring` keeps it mapped.
         let next = unsafe { place.header() };
         // COMMIT (acquire): pairs with the release store in `publish::publish_header`.
         let word = next.load(unless(mutant("commit_alike_relaxed"), Ordering::Acquire));
         #[allow(clippy::cast_possible_truncation, reason = "the lower half")]
-        let half = word as u32;
+        let (half, header) = (word as u32, HEADER_BYTES as u32);
         // After the header: what follows a failure is of a publisher that came before this load.
         // Acquire: the lanes that the number counts are in place.
         if half != self.half || self.epoch.load(Ordering::Acquire) != self.lanes_epoch {
@@ -159,7 +155,7 @@ impl Row {
             position,
             tag: frame_tag(word),
             // `Shape::of` checked it in the first frame of the row.
-            length,
+            length: half.wrapping_sub(header) as usize,
             topic: false,
             end: position.wrapping_add(padded),
         };

@@ -279,12 +279,9 @@ impl Geometry {
         LANE_HEADER_BYTES + self.capacity
     }
 
-    /// Longest payload in bytes. It fits together with its header and the next header, and with a
-    /// topic its header is not one of a frame with a gap.
+    /// Longest payload in bytes. It fits together with its header and the next header.
     pub(crate) fn message_max(&self) -> u64 {
-        const HEADER: u64 = crate::region::HEADER_BYTES;
-        let longest = super::GAPPED - super::TOPIC - HEADER - 1;
-        (self.capacity - self.align.max(HEADER) - HEADER).min(longest)
+        self.capacity - self.align.max(crate::region::HEADER_BYTES) - crate::region::HEADER_BYTES
     }
 }
 

@@ -1,19 +1,13 @@
 //! How far a publisher may write: the gate, and the history where no subscriber gates.
 
-use super::{LINE_BYTES, Producer};
+use super::Producer;
 use crate::points;
 use crate::region::HEADER_BYTES;
 #[cfg(not(loom))]
 use crate::region::Word;
 use crate::ring::gate::Slowest;
-use crate::ring::layout::{frame_bytes, lane, padded_bytes};
+use crate::ring::layout::{frame_bytes, lane};
 use crate::sync::{Ordering, fence, mutant};
-
-/// While frames have gaps, and first, at most this part of the ring is written between two looks.
-const GAPS_ROOM: u64 = 8;
-/// Frames have gaps while the slowest subscriber is at most this part of the ring behind.
-#[cfg(not(loom))]
-const GAPS_LAG: u64 = 4;
 
 impl Producer {
     /// Asks the gate for room up to `need`. `true` if there is.
@@ -27,10 +21,7 @@ impl Producer {
         #[cfg(not(loom))]
         self.pace.look(self.position, crate::clock::monotonic_ns);
         self.collect();
-        let slowest = self.gate.slowest();
-        #[cfg(not(loom))]
-        self.choose_gaps(slowest.as_ref());
-        let wanted = match slowest {
+        let wanted = match self.gate.slowest() {
             Some(slowest) => self.whole_frames(slowest) + capacity,
             None => self.step_history(need),
         };
@@ -67,32 +58,7 @@ impl Producer {
             fence(Ordering::Release);
             self.limit.set(wanted);
         }
-        if self.looks_soon() {
-            // From `need` on: a long batch does not come here for each of its messages.
-            let line = (need + capacity / GAPS_ROOM).next_multiple_of(LINE_BYTES);
-            self.limit.set(self.limit.get().min(line + HEADER_BYTES));
-        }
         need <= self.limit.get()
-    }
-
-    /// Whether to look at the pace and at the subscribers again before the ring is full.
-    fn looks_soon(&self) -> bool {
-        #[cfg(loom)]
-        let is_new = false;
-        #[cfg(not(loom))]
-        let is_new = self.pace.is_new();
-        self.has_gaps || is_new
-    }
-
-    /// Decides whether short frames end at a cache line: while the publisher is slow and every
-    /// subscriber is close behind it, so that a full ring has few gaps.
-    #[cfg(not(loom))]
-    fn choose_gaps(&mut self, slowest: Option<&Slowest>) {
-        let capacity = self.ring.capacity();
-        let is_close = slowest.is_some_and(|slowest| {
-            self.position.saturating_sub(slowest.position) <= capacity / GAPS_LAG
-        });
-        self.has_gaps = self.align_mask < LINE_BYTES - 1 && self.pace.is_slow() && is_close;
     }
 
     /// Collects the positions from the subscribers' private pages.
@@ -128,9 +94,9 @@ impl Producer {
     /// damaged.
     fn next_frame(&self, at: u64) -> Option<u64> {
         // Relaxed: our own frames, or frames taken over with CURSOR.
-        let word = self.ring.header(at).load(Ordering::Relaxed);
-        let next = at + padded_bytes(word, self.align_mask + 1);
-        (frame_bytes(word) >= HEADER_BYTES && next <= self.position).then_some(next)
+        let frame = frame_bytes(self.ring.header(at).load(Ordering::Relaxed));
+        let next = at + self.padded(frame);
+        (frame >= HEADER_BYTES && next <= self.position).then_some(next)
     }
 
     /// Whether every gating subscriber has read everything.

@@ -4,7 +4,7 @@ use super::Producer;
 use crate::points;
 use crate::region::{HEADER_BYTES, PrivateWord, Ring, Words};
 use crate::ring::gate::Gate;
-use crate::ring::layout::{Geometry, POSITION_MAX, control, frame_bytes, lane, padded_bytes};
+use crate::ring::layout::{Geometry, POSITION_MAX, control, frame_bytes, lane};
 use crate::sync::{Ordering, fence, mutant};
 
 impl Producer {
@@ -38,9 +38,6 @@ impl Producer {
             prefetched: 0,
             #[cfg(not(loom))]
             pace: super::pace::Pace::new(ring.capacity()),
-            has_gaps: false,
-            gapped_bytes: 0,
-            gapped_half: 0,
             align_mask: geometry.align - 1,
             align_bits: !(geometry.align - 1),
             slow_from: geometry.message_max() + 1,
@@ -91,7 +88,7 @@ impl Producer {
         while self.position < last {
             // COMMIT (acquire): of the publisher before us.
             let word = self.ring.header(self.position).load(Ordering::Acquire);
-            let padded = padded_bytes(word, self.align_mask + 1);
+            let padded = self.padded(frame_bytes(word));
             let end = self
                 .position
                 .wrapping_add(padded)

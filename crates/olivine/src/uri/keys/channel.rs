@@ -70,8 +70,8 @@ const WITH_NAMES: Schemes = Schemes {
 keys! { KEYS {
     /// Bytes of one publisher's ring (*channel*).
     ///
-    /// The longest message is `capacity` less `align` and 8 bytes, and at most 2,147,479,543 bytes;
-    /// a topic shortens it by its length and 1 byte. `message_max` of the publisher says it.
+    /// The longest message is `capacity` less `align` and 8 bytes; a topic shortens it by its
+    /// length and 1 byte. `message_max` of the publisher says it.
     ///
     /// Larger rings absorb longer bursts before back-pressure, and stream faster up to a few times
     /// the second-level cache. Rings larger than the last cache cost cache misses, and a full ring
@@ -93,8 +93,7 @@ keys! { KEYS {
     /// Bytes to which frames are padded (*channel*).
     ///
     /// With 64 each frame begins on a cache line: lowest latency, more memory. A message of 32 B
-    /// takes 64 bytes then, and 40 by default, or 64 at a few million messages a second while
-    /// subscribers keep up.
+    /// takes 64 bytes then, and 40 by default.
     align(config: Config, bytes: u64) in Config {
         getter: get_align -> Option<u64> = config.align,
         value: "BYTES", schemes: EVERYWHERE, end: Both,

@@ -10,7 +10,8 @@ use crate::bridge::journal::replay::{ReplayState, Run};
 use crate::error::{JournalError, LinkError};
 use crate::link::Control;
 use crate::message::KnownType;
-use crate::ring::layout::room_bytes;
+use crate::region::HEADER_BYTES;
+use crate::ring::layout::frame_bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -131,7 +132,7 @@ impl Replaying {
 
     /// Waits until the first of these frames has room; `false` if an end request leaves no time.
     fn wait_for_room(&mut self, frames: &[u8], control: &Control) -> bool {
-        let length = room_bytes(first_header(frames));
+        let length = frame_bytes(first_header(frames)).saturating_sub(HEADER_BYTES);
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         self.destination.request_room(LANE, length);
         while self.destination.retry_room() {

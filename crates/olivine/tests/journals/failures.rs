@@ -290,24 +290,17 @@ fn failure_of_another_journals_file_is_not_before_this_one() {
         u64::from_le_bytes(bytes[40..48].try_into().unwrap())
     };
     // A new file may also begin with the failure itself.
-    let failures_to = |n| {
-        let count = |n| {
-            let bytes = std::fs::read(if n == 0 {
-                path.clone()
-            } else {
-                file_of(&path, n)
-            })
-            .unwrap();
-            bytes
-                .windows(8)
-                .filter(|text| text == b"gone\0\0\0\0")
-                .count()
-        };
-        (0..n).map(count).sum::<usize>()
+    let failures_before = |n| {
+        let files = std::iter::once(path.clone()).chain((1..n).map(|n| file_of(&path, n)));
+        let bytes: Vec<u8> = files
+            .flat_map(|file| std::fs::read(file).unwrap())
+            .collect();
+        let marks = bytes.windows(8).filter(|text| text == b"gone\0\0\0\0");
+        marks.count()
     };
     let is_behind = |n: &u64| {
         let place = places.iter().position(|place| *place == begin_of(*n));
-        place.is_some_and(|place| failures_to(*n) == place + 1)
+        place.is_some_and(|place| failures_before(*n) == place + 1)
     };
     let files = (1..).take_while(|n| file_of(&path, *n).exists());
     let behind = files.filter(is_behind).last().unwrap();
